@@ -1,0 +1,1 @@
+//! Runs commands and tools for AI agents on a Linux machine.
