@@ -24,7 +24,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection broke, or what came over it is not HTTP.
-    #[error("lost the daemon on `{}` during {during}", socket.display())]
+    #[error("lost the daemon on `{}` during {during}: {}", socket.display(), chain(source.as_ref()))]
     Interrupted {
         /// The socket of the connection.
         socket: PathBuf,
@@ -152,6 +152,17 @@ fn refusal_hint(code: &str) -> Option<&'static str> {
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),
         _ => None,
     }
+}
+
+/// hyper keeps what happened in its causes and names only itself.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }
 
 fn describe(answer: &Answer) -> String {
