@@ -34,10 +34,12 @@ pub enum ClientError {
         source: TransportError,
     },
     /// The stream of events ended without a result: the daemon has gone, or has given up the connection.
-    #[error("the daemon went away before execution {} ended", execution_id.as_deref().unwrap_or("(not started)"))]
+    #[error("the daemon went away before {}", expected_next(execution_id.as_deref()))]
     StreamCutShort {
         /// The execution whose result is missing, as far as its id had come.
         execution_id: Option<String>,
+        /// What broke; nothing when the stream just ended.
+        source: Option<TransportError>,
     },
     /// The daemon understood and said no.
     #[error("{}", describe(answer))]
@@ -163,6 +165,13 @@ fn chain(error: &dyn Error) -> String {
         next = cause.source();
     }
     text
+}
+
+fn expected_next(execution_id: Option<&str>) -> String {
+    execution_id.map_or_else(
+        || "the execution had its id".to_owned(),
+        |id| format!("execution `{id}` ended; what became of it is unknown"),
+    )
 }
 
 fn describe(answer: &Answer) -> String {

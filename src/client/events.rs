@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::documents::OutputStream;
-use super::error::ClientError;
+use super::error::{ClientError, TransportError};
 use super::sse::{Frame, MAX_FRAME_BYTES, Parser};
 use super::transport::Body;
 
@@ -104,6 +104,13 @@ impl EventStream {
         Ok(())
     }
 
+    fn cut_short(&self, source: Option<TransportError>) -> ClientError {
+        ClientError::StreamCutShort {
+            execution_id: self.execution_id.clone(),
+            source,
+        }
+    }
+
     fn end_with(&mut self, error: ClientError) -> Poll<Option<Result<Event, ClientError>>> {
         self.ended = true;
         Poll::Ready(Some(Err(error)))
@@ -124,24 +131,13 @@ impl Stream for EventStream {
             }
             let taken = match ready!(Pin::new(&mut self.body.incoming).poll_frame(context)) {
                 Some(Ok(frame)) => frame.into_data().map_or(Ok(()), |chunk| self.take(&chunk)),
-                // A daemon that is killed breaks the connection where a stopped one ends it; the loss is the same.
-                Some(Err(error)) if error.is_incomplete_message() || error.is_closed() => {
-                    Err(self.cut_short())
-                }
-                Some(Err(error)) => Err(self.body.broken(error)),
-                None => Err(self.cut_short()),
+                // A killed daemon breaks the connection where a stopped one ends it; the loss is the same.
+                Some(Err(error)) => Err(self.cut_short(Some(error.into()))),
+                None => Err(self.cut_short(None)),
             };
             if let Err(error) = taken {
                 return self.end_with(error);
             }
-        }
-    }
-}
-
-impl EventStream {
-    fn cut_short(&self) -> ClientError {
-        ClientError::StreamCutShort {
-            execution_id: self.execution_id.clone(),
         }
     }
 }

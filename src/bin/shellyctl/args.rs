@@ -1,8 +1,10 @@
 //! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page, and
 //! the generator of man pages and completions includes this file: it names no other module.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
@@ -30,7 +32,8 @@ pub struct Args {
         global = true,
         value_name = "PATH",
         env = "SHELLY_SOCKET",
-        default_value = "/run/shelly-executor/executor.sock",
+        default_value = DEFAULT_SOCKET,
+        value_parser = OsStringValueParser::new().map(socket),
         value_hint = ValueHint::FilePath
     )]
     pub socket: PathBuf,
@@ -43,6 +46,8 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Command,
 }
+
+const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
 
 const AFTER_HELP: &str = "\
 Exit status:
@@ -163,6 +168,15 @@ pub enum ConfigCommand {
         #[arg(value_hint = ValueHint::FilePath)]
         path: Option<PathBuf>,
     },
+}
+
+/// An empty variable means what an unset one does, as in the daemon and in every other client.
+fn socket(value: OsString) -> PathBuf {
+    if value.is_empty() {
+        DEFAULT_SOCKET.into()
+    } else {
+        value.into()
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -35,14 +35,11 @@ pub async fn run(
     let answer = client.execute(&Call::new(tool, input)).await?;
     if json {
         print::line(&answer.json)?;
-    } else if answer.problem.is_none() || answer.outcome.exit_code.is_some() || ran(&answer.outcome)
-    {
+    } else if answer.problem.is_none() || ran(&answer.outcome) {
         print::line(&answer.outcome.content)?;
     }
     if answer.problem.is_some() {
-        if !json {
-            ending::tell(&answer);
-        }
+        ending::tell(&answer);
         return Ok(ExitCode::from(ending::exit_status(&answer)));
     }
     Ok(ExitCode::from(if answer.outcome.is_error {

@@ -100,7 +100,12 @@ async fn follow(
             (Err(_), None) => continue,
         };
         let Some(event) = event else {
-            return Err(without_result(id).into());
+            let execution_id = id.get().cloned();
+            return Err(ClientError::StreamCutShort {
+                execution_id,
+                source: None,
+            }
+            .into());
         };
         match event.kind {
             EventKind::Started { execution_id } => {
@@ -128,20 +133,12 @@ async fn follow(
     }
 }
 
-fn without_result(id: &OnceCell<String>) -> ClientError {
-    ClientError::StreamCutShort {
-        execution_id: id.get().cloned(),
-    }
-}
-
 async fn end(relay: Option<Relay>, answer: &Answer) -> Result<u8, Failure> {
     match relay {
-        Some(relay) => {
-            relay.finish(&answer.outcome).await?;
-            ending::tell(answer);
-        }
+        Some(relay) => relay.finish(&answer.outcome).await?,
         None => print::line(&answer.json)?,
     }
+    ending::tell(answer);
     Ok(ending::exit_status(answer))
 }
 
