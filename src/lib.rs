@@ -1,2 +1,6 @@
 //! Runs commands and tools for AI agents on a Linux machine.
+
 pub mod client;
+pub mod config;
+pub mod domain;
+pub mod runner;
