@@ -2,6 +2,7 @@
 //! `shelly-executord`. Its face is [`Executor`]; the daemon is a skin over it.
 
 pub mod api;
+pub mod client;
 pub mod config;
 pub mod domain;
 pub mod pipeline;
