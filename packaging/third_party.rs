@@ -23,7 +23,7 @@ pub fn notices() -> Result<String, Box<dyn Error>> {
         let name = format!("{} {}", text(&package["name"]), text(&package["version"]));
         writeln!(out, "{name}  ({})", text(&package["license"]))?;
         let Some(dir) = Path::new(text(&package["manifest_path"])).parent() else { continue };
-        for licence in licence_files(dir)? {
+        for licence in licence_texts(dir, text(&package["license"]))? {
             crates_by_licence.entry(licence).or_default().push(name.clone());
         }
     }
@@ -66,8 +66,8 @@ fn linked<'a>(metadata: &'a Value, packages: &BTreeMap<&str, &Value>) -> BTreeSe
     found
 }
 
-/// The texts of the licence that we take a crate under, which is the MIT licence where there is a choice.
-fn licence_files(dir: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+/// The texts that come with a crate; where there is a choice, those of the MIT licence, which is the shortest.
+fn licence_texts(dir: &Path, expression: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -78,7 +78,9 @@ fn licence_files(dir: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         }
     }
     files.sort();
-    if files.iter().any(|(name, _)| name.contains("MIT")) {
+    // Only the separators of a choice; `MIT AND BSD-3-Clause` is none.
+    let is_choice = expression.split(" OR ").flat_map(|part| part.split('/')).any(|licence| licence == "MIT");
+    if is_choice && files.iter().any(|(name, _)| name.contains("MIT")) {
         files.retain(|(name, _)| name.contains("MIT"));
     }
     files.iter().map(|(_, path)| Ok(fs::read_to_string(path)?)).collect()
