@@ -32,7 +32,10 @@ struct Program {
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
-const SOCKET: (&str, &str) = ("/run/shelly-executor/executor.sock", "the socket that calls arrive on");
+const SOCKET: (&str, &str) = (
+    "/run/shelly-executor/executor.sock",
+    "the socket that calls arrive on",
+);
 
 fn programs() -> [Program; 2] {
     [
@@ -42,31 +45,56 @@ fn programs() -> [Program; 2] {
             command: daemon::Args::command(),
             files: &[
                 SOCKET,
-                ("/etc/shelly-executor/executor.toml", "the configuration, described in executor.toml(5)"),
-                ("/etc/shelly-executor/tools.toml", "what the tools are called and described as"),
-                ("/var/lib/shelly-executor", "records and outputs of executions"),
+                (
+                    "/etc/shelly-executor/executor.toml",
+                    "the configuration, described in executor.toml(5)",
+                ),
+                (
+                    "/etc/shelly-executor/tools.toml",
+                    "what the tools are called and described as",
+                ),
+                (
+                    "/var/lib/shelly-executor",
+                    "records and outputs of executions",
+                ),
             ],
-            see_also: &["shellyctl(1)", "executor.toml(5)", "systemctl(1)", "journalctl(1)"],
+            see_also: &[
+                "shellyctl(1)",
+                "executor.toml(5)",
+                "systemctl(1)",
+                "journalctl(1)",
+            ],
         },
         Program {
             name: "shellyctl",
             section: "1",
             command: ctl::Args::command(),
             files: &[SOCKET],
-            see_also: &["shelly-executord(8)", "executor.toml(5)", "systemctl(1)", "journalctl(1)"],
+            see_also: &[
+                "shelly-executord(8)",
+                "executor.toml(5)",
+                "systemctl(1)",
+                "journalctl(1)",
+            ],
         },
     ]
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let out = std::env::args_os().nth(1).map(PathBuf::from).ok_or("usage: generate OUTDIR")?;
+    let out = std::env::args_os()
+        .nth(1)
+        .map(PathBuf::from)
+        .ok_or("usage: generate OUTDIR")?;
     let man = out.join("man");
     fs::create_dir_all(&man)?;
     for program in programs() {
         write_man_pages(&program, &man)?;
         write_completions(&program, &out.join("completions"))?;
     }
-    fs::write(man.join("executor.toml.5"), configuration_page(include_str!("../config/executor.toml")))?;
+    fs::write(
+        man.join("executor.toml.5"),
+        configuration_page(include_str!("../config/executor.toml")),
+    )?;
     let doc = out.join("doc");
     fs::create_dir_all(&doc)?;
     fs::write(doc.join("third-party.txt"), third_party::notices()?)?;
@@ -75,7 +103,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn write_man_pages(program: &Program, dir: &Path) -> Result<(), Box<dyn Error>> {
     // Without its own name, the command would be called after the package.
-    let mut root = program.command.clone().name(program.name).disable_help_subcommand(true);
+    let mut root = program
+        .command
+        .clone()
+        .name(program.name)
+        .disable_help_subcommand(true);
     root.build();
     let mut see_also: Vec<String> = program.see_also.iter().map(ToString::to_string).collect();
     write_page(program, root.clone(), &see_also, dir)?;
@@ -90,16 +122,27 @@ fn write_subcommand_pages(
     see_also: &[String],
     dir: &Path,
 ) -> Result<(), Box<dyn Error>> {
-    for command in parent.get_subcommands().filter(|command| !command.is_hide_set()) {
+    for command in parent
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
         write_page(program, command.clone(), see_also, dir)?;
         write_subcommand_pages(program, command, see_also, dir)?;
     }
     Ok(())
 }
 
-fn write_page(program: &Program, command: Command, see_also: &[String], dir: &Path) -> Result<(), Box<dyn Error>> {
+fn write_page(
+    program: &Program,
+    command: Command,
+    see_also: &[String],
+    dir: &Path,
+) -> Result<(), Box<dyn Error>> {
     let version = env!("CARGO_PKG_VERSION");
-    let title = command.get_display_name().unwrap_or_else(|| command.get_name()).to_uppercase();
+    let title = command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name())
+        .to_uppercase();
     let man = Man::new(command)
         .title(title)
         .section(program.section)
@@ -120,7 +163,10 @@ fn write_page(program: &Program, command: Command, see_also: &[String], dir: &Pa
 
 fn write_completions(program: &Program, dir: &Path) -> Result<(), Box<dyn Error>> {
     for shell in SHELLS {
-        let name = shell.to_possible_value().map(|value| value.get_name().to_owned()).ok_or("a shell without a name")?;
+        let name = shell
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .ok_or("a shell without a name")?;
         let dir = dir.join(name);
         fs::create_dir_all(&dir)?;
         clap_complete::generate_to(shell, &mut program.command.clone(), program.name, &dir)?;
@@ -140,13 +186,18 @@ fn configuration_page(toml: &str) -> String {
     );
     let mut in_example = false;
     for line in toml.lines() {
-        let comment = line.strip_prefix('#').map(|text| text.strip_prefix(' ').unwrap_or(text));
+        let comment = line
+            .strip_prefix('#')
+            .map(|text| text.strip_prefix(' ').unwrap_or(text));
         // An indented comment, or one that holds a commented-out key or table, is shown as it stands.
         let prose = comment.filter(|text| !text.starts_with(' ') && !is_setting(text));
         if line.is_empty() || prose == Some("") {
             close_example(&mut page, &mut in_example);
             page.push_str(".PP\n");
-        } else if let Some(table) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+        } else if let Some(table) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.split(']').next())
+        {
             close_example(&mut page, &mut in_example);
             page.push_str(&format!(".SH \"[{}]\"\n", escape(table.trim_matches('['))));
         } else if let Some(prose) = prose {
@@ -162,7 +213,10 @@ fn configuration_page(toml: &str) -> String {
     }
     close_example(&mut page, &mut in_example);
     page.push_str(".SH \"SEE ALSO\"\n");
-    page.push_str(&references(&["shelly-executord(8)".to_owned(), "shellyctl(1)".to_owned()]));
+    page.push_str(&references(&[
+        "shelly-executord(8)".to_owned(),
+        "shellyctl(1)".to_owned(),
+    ]));
     page.push('\n');
     page
 }
@@ -178,7 +232,10 @@ fn is_setting(text: &str) -> bool {
     let key = text.split_once('=').map(|(key, _)| key.trim_end());
     text.starts_with('[')
         || key.is_some_and(|key| {
-            !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+            !key.is_empty()
+                && key
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
         })
 }
 
@@ -194,5 +251,9 @@ fn references(pages: &[String]) -> String {
 /// Text as troff input: backslashes and hyphens are not to be interpreted, nor a line that starts like a request.
 fn escape(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
-    if escaped.starts_with(['.', '\'']) { format!("\\&{escaped}") } else { escaped }
+    if escaped.starts_with(['.', '\'']) {
+        format!("\\&{escaped}")
+    } else {
+        escaped
+    }
 }
