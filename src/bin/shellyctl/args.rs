@@ -1,10 +1,8 @@
 //! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page, and
 //! the generator of man pages and completions includes this file: it names no other module.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
