@@ -1,4 +1,5 @@
-//! The life of a streamed execution: typed events out of server-sent frames, ending with the result.
+//! The life of a streamed execution: typed events out of server-sent frames, ending with the
+//! result.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -59,7 +60,8 @@ pub enum EventKind {
 
 /// The events of one execution, as they happen.
 ///
-/// After an [`EventKind::Result`] or an error it ends. Dropping it earlier hangs up, and that cancels the execution.
+/// After an [`EventKind::Result`] or an error it ends. Dropping it earlier hangs up, and that
+/// cancels the execution.
 #[derive(Debug)]
 pub struct EventStream {
     body: Body,
@@ -83,7 +85,8 @@ impl EventStream {
     /// The next event, or none after the result.
     ///
     /// # Errors
-    /// When the connection breaks, or ends without a result, or carries something else than the API's events.
+    /// When the connection breaks, or ends without a result, or carries something else than the
+    /// API's events.
     pub async fn next(&mut self) -> Option<Result<Event, ClientError>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -131,7 +134,8 @@ impl Stream for EventStream {
             }
             let taken = match ready!(Pin::new(&mut self.body.incoming).poll_frame(context)) {
                 Some(Ok(frame)) => frame.into_data().map_or(Ok(()), |chunk| self.take(&chunk)),
-                // A killed daemon breaks the connection where a stopped one ends it; the loss is the same.
+                // A killed daemon breaks the connection where a stopped one ends it; the loss is
+                // the same.
                 Some(Err(error)) => Err(self.cut_short(Some(error.into()))),
                 None => Err(self.cut_short(None)),
             };
@@ -209,7 +213,7 @@ mod tests {
             offset: 3,
         };
         assert_eq!(
-            decoded("stderr", r#"{"text": "é\n", "offset": 3}"#).unwrap(),
+            decoded("stderr", r#"{"text": "é\n", "offset": 3}"#).expect("succeeds"),
             expected
         );
     }
@@ -217,13 +221,13 @@ mod tests {
     #[test]
     fn a_result_is_the_answer_with_its_status() {
         let EventKind::Result(answer) =
-            decoded("result", r#"{"status": 200, "content": "x"}"#).unwrap()
+            decoded("result", r#"{"status": 200, "content": "x"}"#).expect("succeeds")
         else {
             panic!("not a result")
         };
         assert_eq!((answer.status, answer.problem), (200, None));
         let cancelled = r#"{"status": 409, "title": "Cancelled", "code": "cancelled", "content": "[cancelled]"}"#;
-        let EventKind::Result(answer) = decoded("result", cancelled).unwrap() else {
+        let EventKind::Result(answer) = decoded("result", cancelled).expect("succeeds") else {
             panic!("not a result")
         };
         assert_eq!(
@@ -235,7 +239,7 @@ mod tests {
     #[test]
     fn unknown_events_pass_and_broken_ones_do_not() {
         assert_eq!(
-            decoded("progress", "50%").unwrap(),
+            decoded("progress", "50%").expect("succeeds"),
             EventKind::Other {
                 name: "progress".into(),
                 data: "50%".into()
