@@ -157,9 +157,33 @@ struct Output {
     offset: u64,
 }
 
+/// What the result event says besides the body: the HTTP status, or the record's word for the end.
 #[derive(Deserialize)]
-struct Status {
-    status: u16,
+struct Ended {
+    status: StatusMember,
+    code: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StatusMember {
+    Http(u16),
+    Word(#[expect(dead_code, reason = "only its being a word matters")] String),
+}
+
+impl Ended {
+    /// The status that a waiting caller would have got. Only what can befall a command that was
+    /// started needs a row.
+    fn http_status(&self) -> u16 {
+        match (&self.status, self.code.as_deref()) {
+            (StatusMember::Http(status), _) => *status,
+            (StatusMember::Word(_), None) => 200,
+            (StatusMember::Word(_), Some("timeout")) => 504,
+            (StatusMember::Word(_), Some("cancelled")) => 409,
+            (StatusMember::Word(_), Some("shutting_down")) => 503,
+            (StatusMember::Word(_), Some(_)) => 500,
+        }
+    }
 }
 
 fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
@@ -181,7 +205,7 @@ fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
             details: serde_json::from_str(&frame.data)?,
         },
         "result" => {
-            let Status { status } = serde_json::from_str(&frame.data)?;
+            let status = serde_json::from_str::<Ended>(&frame.data)?.http_status();
             EventKind::Result(Box::new(Answer::parse(status, frame.data)?))
         }
         _ => EventKind::Other {
@@ -218,22 +242,30 @@ mod tests {
         );
     }
 
+    fn result(data: &str) -> (u16, Option<String>) {
+        match decoded("result", data) {
+            Ok(EventKind::Result(answer)) => {
+                (answer.status, answer.problem.map(|problem| problem.code))
+            }
+            other => panic!("not a result: {other:?}"),
+        }
+    }
+
     #[test]
     fn a_result_is_the_answer_with_its_status() {
-        let EventKind::Result(answer) =
-            decoded("result", r#"{"status": 200, "content": "x"}"#).expect("succeeds")
-        else {
-            panic!("not a result")
-        };
-        assert_eq!((answer.status, answer.problem), (200, None));
-        let cancelled = r#"{"status": 409, "title": "Cancelled", "code": "cancelled", "content": "[cancelled]"}"#;
-        let EventKind::Result(answer) = decoded("result", cancelled).expect("succeeds") else {
-            panic!("not a result")
-        };
+        assert_eq!(result(r#"{"status": 200, "content": "x"}"#), (200, None));
+        let cancelled = r#"{"status": 409, "title": "Cancelled", "code": "cancelled"}"#;
+        assert_eq!(result(cancelled), (409, Some("cancelled".into())));
+    }
+
+    #[test]
+    fn the_records_word_does_for_a_status() {
         assert_eq!(
-            answer.problem.map(|problem| problem.code).as_deref(),
-            Some("cancelled")
+            result(r#"{"status": "error", "content": "x", "exit_code": 1}"#),
+            (200, None)
         );
+        let timeout = r#"{"status": "timeout", "title": "Time limit", "code": "timeout"}"#;
+        assert_eq!(result(timeout), (504, Some("timeout".into())));
     }
 
     #[test]
