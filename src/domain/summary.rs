@@ -91,7 +91,7 @@ mod tests {
                 "git clone https://me:hunter2@host/x",
                 "git clone https://me:***@host/x",
             ),
-            ("echo sk-ant-REDACTED", "echo ***"),
+            ("echo sk-ant-api03-abcdefghijklmn", "echo ***"),
             ("echo AKIAIOSFODNN7EXAMPLE", "echo ***"),
             ("cat /etc/passwd", "cat /etc/passwd"),
         ] {
