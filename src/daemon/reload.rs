@@ -8,7 +8,7 @@ use super::signals::{Signals, Wish};
 use super::telemetry::LogFilter;
 use super::{edge_settings, service, spool_config};
 use crate::api::Api;
-use crate::config::{ExecutorConfig, Settings, watch_directory};
+use crate::config::{ExecutorConfig, Settings, watch_file};
 use crate::domain::Degradation;
 
 /// How long the directory must be quiet before it is read: editors and package managers write
@@ -59,8 +59,7 @@ impl Configuration {
 
     /// Takes up changes, on disk and by signal, until a signal asks for the stop.
     pub(super) async fn follow(&self, api: &Api, signals: &mut Signals) {
-        let watched = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let watch = watch_directory(watched.unwrap_or(Path::new(".")));
+        let watch = watch_file(&self.path);
         let (_watcher, mut changes) = match watch {
             Ok((watcher, changes)) => (Some(watcher), changes),
             Err(error) => {
