@@ -38,6 +38,18 @@ struct Inner {
     total: u64,
     file: Option<Arc<SpoolFile>>,
     error: Option<io::Error>,
+    followers: usize,
+    /// Whether the memory goes with the last follower.
+    releasable: bool,
+}
+
+/// Somebody who reads a stream while it grows. A slow one costs nothing: it reads from what is
+/// kept for the answer anyway.
+#[derive(Debug)]
+pub struct Follower {
+    capture: Arc<Capture>,
+    offset: usize,
+    cap: usize,
 }
 
 /// The first bytes: growing, or complete and shared with the answer.
@@ -81,6 +93,8 @@ impl Capture {
                 total: 0,
                 file: None,
                 error: None,
+                followers: 0,
+                releasable: false,
             }),
             changed: Notify::new(),
         }
@@ -169,9 +183,14 @@ impl Capture {
         self.spool.is_some() && inner.file.is_none() && !fits_memory(inner.head.bytes().len())
     }
 
-    /// Lets go of the memory that only the answer needed. A stream that is small enough stays.
+    /// Lets go of the memory that only the answer needed, once nobody follows the stream any
+    /// more. One that is small enough to stay in memory stays.
     pub fn release(&self) {
         let mut inner = self.lock();
+        inner.releasable = true;
+        if inner.followers > 0 {
+            return;
+        }
         let small = fits_memory(inner.head.bytes().len()) && inner.file.is_none();
         let head = if small { Bytes::copy_from_slice(inner.head.bytes()) } else { Bytes::new() };
         inner.head = Head::Sealed(head);
@@ -190,25 +209,62 @@ impl Capture {
         }
     }
 
-    /// The bytes from `offset` on that are in memory, at most `limit`; and whether the head is
-    /// complete and ends there.
-    pub fn read_from(&self, offset: usize, limit: usize) -> (Vec<u8>, bool) {
-        let inner = self.lock();
-        let head = inner.head.bytes();
-        let end = head.len().min(offset.saturating_add(limit));
-        let bytes = head.get(offset..end).unwrap_or_default().to_vec();
-        let sealed = matches!(inner.head, Head::Sealed(_));
-        (bytes, sealed && end == head.len())
+    /// Follows the stream from its beginning while it grows, up to `cap` bytes.
+    pub fn follow(self: &Arc<Self>, cap: usize) -> Follower {
+        self.lock().followers += 1;
+        Follower { capture: Arc::clone(self), offset: 0, cap }
     }
 
-    /// Completes at the next change after the future was first polled or enabled.
-    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
-        self.changed.notified()
+    /// Up to `limit` bytes from `offset` of the first `cap`, and whether there is nothing more.
+    fn piece(&self, offset: usize, limit: usize, cap: usize) -> (Vec<u8>, bool) {
+        let inner = self.lock();
+        let head = inner.head.bytes();
+        let head = &head[..head.len().min(cap)];
+        let end = head.len().min(offset.saturating_add(limit));
+        let piece = head.get(offset..end).unwrap_or_default().to_vec();
+        let sealed = matches!(inner.head, Head::Sealed(_));
+        (piece, sealed || head.len() == cap)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change is complete in itself, so a panic elsewhere leaves nothing half done.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower {
+    /// The most that is handed out at once, in bytes.
+    const PIECE: usize = 64 * 1024;
+
+    /// The next piece of the stream; `None` at its end, or when `cap` bytes were handed out.
+    /// Cancel-safe.
+    pub async fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let changed = self.capture.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let (piece, ended) = self.capture.piece(self.offset, Self::PIECE, self.cap);
+            if !piece.is_empty() {
+                self.offset += piece.len();
+                return Some(piece);
+            }
+            if ended {
+                return None;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut inner = self.capture.lock();
+        inner.followers -= 1;
+        let release = inner.releasable;
+        drop(inner);
+        if release {
+            self.capture.release();
+        }
     }
 }
 

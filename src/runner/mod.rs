@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-pub use capture::{Capture, Captured};
+pub use capture::{Capture, Captured, Follower};
 pub use environment::INSTANCE_VARIABLE;
 pub(crate) use ready::watch;
 pub use plan::{Live, Outcome, Plan, RunError, Script};

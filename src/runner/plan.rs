@@ -1,7 +1,9 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
 
 use super::capture::{Capture, Captured};
 use super::spool::Spool;
@@ -58,6 +60,7 @@ pub struct Live {
     pub stdout: Arc<Capture>,
     /// Standard error.
     pub stderr: Arc<Capture>,
+    started: watch::Sender<Option<SystemTime>>,
 }
 
 impl Live {
@@ -68,7 +71,23 @@ impl Live {
         Self {
             stdout: capture(StreamName::Stdout),
             stderr: capture(StreamName::Stderr),
+            started: watch::Sender::new(None),
         }
+    }
+
+    /// When the process was started, if it was.
+    pub fn started_at(&self) -> Option<SystemTime> {
+        *self.started.borrow()
+    }
+
+    /// Waits until the process is started; for good if it never is.
+    pub async fn started(&self) {
+        // The sender lives in `self`, so this does not fail.
+        let _ = self.started.subscribe().wait_for(Option::is_some).await;
+    }
+
+    pub(super) fn mark_started(&self) {
+        self.started.send_replace(Some(SystemTime::now()));
     }
 
     /// The stream of that name.

@@ -77,6 +77,7 @@ impl Runner {
     /// When no process ran: it could not be started, or could not execute its program.
     pub async fn run(&self, plan: Plan, live: &Arc<Live>, stop: StopSignal) -> Result<Outcome, RunError> {
         let mut run = self.start(plan, live)?;
+        live.mark_started();
         let waited = run.wait(stop).await;
         if let Some(failure) = run.leader.birth_failure().filter(|_| waited.leader_ended) {
             let step = run.describe(failure.step);
@@ -288,12 +289,10 @@ fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
 
 /// Completes when a reason to stop is given; never when nobody is left who could give one.
 async fn stop_reason(stop: &mut StopSignal) -> StopReason {
-    match stop.wait_for(Option::is_some).await {
-        Ok(reason) => match *reason {
-            Some(reason) => reason,
-            None => std::future::pending().await,
-        },
-        Err(_) => std::future::pending().await,
+    let reason = stop.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+    match reason {
+        Some(reason) => reason,
+        None => std::future::pending().await,
     }
 }
 

@@ -117,6 +117,15 @@ impl Spool {
         }
     }
 
+    /// Keeps `bytes` as a whole, for as long as the file is referred to; `None` when there is no
+    /// room for it. Other than a stream it does not give way to newer ones.
+    pub fn store(self: &Arc<Self>, id: ExecutionId, suffix: &str, bytes: &[u8]) -> Option<Arc<SpoolFile>> {
+        let file = self.create(id, suffix)?;
+        lock(&self.files).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&file)));
+        file.append(bytes);
+        (file.len() == bytes.len() as u64).then_some(file)
+    }
+
     /// Makes room for `wanted` more bytes of `writer` by evicting the oldest files, and says how
     /// many of them fit.
     fn reserve(&self, writer: &SpoolFile, wanted: u64) -> u64 {

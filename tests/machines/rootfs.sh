@@ -1,0 +1,47 @@
+# Sourced by both machines: the Debian root file system that they boot, and the few helpers that they share.
+
+cache=$(realpath --canonicalize-missing "${BASH_SOURCE[0]%/*}/../../target/machines")
+
+suite=trixie # systemd 257; the product asks for 254, which Debian 12 does not have
+# Beyond systemd: what the product is driven with by its users (curl) and by the test suite (python3).
+packages=systemd,systemd-sysv,dbus,curl,python3,procps
+
+fail() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+# wait_until SECONDS WHAT COMMAND...: polls, because none of the things waited for can be subscribed to from a shell.
+wait_until() {
+    local deadline=$((SECONDS + $1)) what=$2
+    shift 2
+    until "$@"; do
+        ((SECONDS < deadline)) || fail "timed out waiting for $what"
+        sleep 0.05
+    done
+}
+
+# build_rootfs ARCHITECTURE [MMDEBSTRAP-OPTION...]: prints where the root file system is, once it is there. The name
+# carries a checksum of everything it is made from: this file and the options.
+build_rootfs() {
+    local architecture=$1 target
+    shift
+    target=$cache/rootfs-$architecture-$(echo "$*" | cat "${BASH_SOURCE[0]}" - | cksum | cut -d' ' -f1)
+    mkdir -p "$cache"
+    chmod 0700 "$cache" # it is about to hold set-user-id programs that nobody updates
+    (
+        flock 9
+        [[ ! -e $target ]] || exit 0
+        rm -rf "$cache/rootfs-$architecture"-* # of other inputs, or half done
+        echo "building a Debian $suite root file system for $architecture" >&2
+        # Documentation and translations are left out to keep the machines small. The options must not stay behind in
+        # the machine: there they would drop the man pages of the package under test.
+        mmdebstrap --quiet --variant=minbase --architectures="$architecture" --format=directory --include="$packages" \
+            --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+            --dpkgopt='path-exclude=/usr/share/locale/*' \
+            --customize-hook='rm "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"' \
+            "$@" "$suite" "$target.partial" >&2
+        mv "$target.partial" "$target"
+    ) 9>"$cache/rootfs-$architecture.lock"
+    echo "$target"
+}
