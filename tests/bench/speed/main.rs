@@ -11,6 +11,7 @@ mod interrupt;
 mod report;
 mod rows;
 mod scratch;
+mod share;
 mod stats;
 
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ struct Arguments {
     /// How many interleaved rounds the medians are taken over
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// Only rows whose name contains this
+    /// Only rows whose name begins with this
     #[arg(long, value_name = "TEXT", default_value = "")]
     rows: String,
     /// Only this mode

@@ -261,6 +261,7 @@ pub struct Environment {
     load_at_start: String,
     rounds: usize,
     skipped: Vec<String>,
+    unfair: Option<String>,
     configuration: &'static str,
 }
 
@@ -282,6 +283,7 @@ impl Environment {
             load_at_start: load(),
             rounds: bench.effort().rounds,
             skipped: bench.skipped.clone(),
+            unfair: bench.unfair.clone(),
             configuration: "config/executor.toml; [cgroup] mode and path as the row says; shell = \"/bin/sh\" in the rows of sh -c true",
         })
     }
@@ -301,6 +303,12 @@ impl fmt::Display for Environment {
             self.load_at_start, self.rounds
         )?;
         writeln!(f, "configuration: {}", self.configuration)?;
+        if let Some(unfair) = &self.unfair {
+            writeln!(
+                f,
+                "autogroups favour the daemon where others are at work: {unfair}"
+            )?;
+        }
         self.skipped
             .iter()
             .try_for_each(|skipped| writeln!(f, "not measured: {skipped}"))

@@ -14,6 +14,7 @@ use crate::floor::Floor;
 use crate::interrupt::{self, interrupted};
 use crate::report::{Goal, Row, Unit};
 use crate::scratch::{BASH, Measured, SH, Scratch, Shell};
+use crate::share::Share;
 use crate::stats::{Pairs, median, quantile};
 
 /// How much is measured.
@@ -35,7 +36,11 @@ pub struct Bench {
     modes: Vec<Measured>,
     /// Modes that cannot be measured here, and why.
     pub skipped: Vec<String>,
+    /// Why floor and daemon may not have had the same share of the processors.
+    pub unfair: Option<String>,
     scratch: Scratch,
+    // Last, so that it is left when everything has ended.
+    _share: Option<Share>,
 }
 
 /// Somewhere a finished row goes.
@@ -44,6 +49,10 @@ type Sink<'a> = &'a mut dyn FnMut(Row);
 impl Bench {
     pub fn start(only: Option<Mode>, effort: Effort) -> Fallible<Self> {
         interrupt::listen()?;
+        let (share, unfair) = match Share::enter() {
+            Ok(share) => (share, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
         let scratch = Scratch::create()?;
         let mut modes = Vec::new();
         let mut skipped = Vec::new();
@@ -68,7 +77,9 @@ impl Bench {
             effort,
             modes,
             skipped,
+            unfair,
             scratch,
+            _share: share,
         })
     }
 
@@ -81,11 +92,11 @@ impl Bench {
         (0..self.effort.rounds).take_while(|_| !interrupted())
     }
 
-    /// Measures the rows whose name contains `wanted`.
+    /// Measures the rows whose name begins with `wanted`.
     pub fn measure(&self, wanted: &str, sink: Sink) -> Fallible<()> {
         let mut floor = Floor::start()?;
         let row = |name: &str, measure: &mut dyn FnMut(Sink) -> Fallible<()>, sink: Sink| {
-            if !name.contains(wanted) || interrupted() {
+            if !name.starts_with(wanted) || interrupted() {
                 return;
             }
             if let Err(error) = measure(sink) {
