@@ -37,6 +37,12 @@ pub const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
 /// The environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
 
+/// The socket when nobody names one: that of a daemon of this user's own where there is one.
+fn default_socket() -> PathBuf {
+    let own = crate::config::default_socket();
+    if own.exists() { own } else { DEFAULT_SOCKET.into() }
+}
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -66,11 +72,12 @@ impl Client {
         }
     }
 
-    /// A client of the daemon on `SHELLY_SOCKET`, or on the socket of an installed daemon when that is unset or empty.
+    /// A client of the daemon on `SHELLY_SOCKET`, or where this user's daemon listens when that is unset or empty: the
+    /// installed one's socket, unless there is one of the user's own.
     #[must_use]
     pub fn from_env_or_default() -> Self {
         let named = std::env::var_os(SOCKET_VARIABLE).filter(|value| !value.is_empty());
-        Self::new(named.map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from))
+        Self::new(named.map_or_else(default_socket, PathBuf::from))
     }
 
     /// The socket this client talks to.

@@ -72,6 +72,21 @@ impl Settings {
         Self::parse(path, &text)
     }
 
+    /// Reads and validates `path`; where there is none, the shipped settings.
+    ///
+    /// # Errors
+    /// As [`Settings::read`].
+    pub fn read_or_shipped(path: &Path) -> Result<Self, ConfigError> {
+        match Self::read(path) {
+            Err(ConfigError::Unreadable { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Self::shipped()
+            }
+            read => read,
+        }
+    }
+
     /// Validates `text`, which came from `path`. What it does not name has the shipped value.
     ///
     /// # Errors

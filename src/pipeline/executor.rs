@@ -132,8 +132,9 @@ impl Executor {
     /// All tools with all there is to know of them.
     pub fn tools(&self) -> Vec<ToolDetails> {
         let described = self.descriptions().unwrap_or_default();
+        let config = self.config();
         let describe = |tool: &dyn ToolImpl| {
-            let mut details = tool.details();
+            let mut details = tool.details(&config);
             if let Some(text) = described.of(&details.definition.name) {
                 details.definition.description = text.to_owned();
             }
@@ -143,7 +144,7 @@ impl Executor {
     }
 
     /// The name of the tool that `name` may have been meant for.
-    pub fn nearest_tool(&self, name: &str) -> Option<String> {
+    pub fn nearest_tool(&self, name: &str) -> Option<&'static str> {
         self.inner.registry.nearest(name)
     }
 
@@ -298,7 +299,7 @@ impl Inner {
             None => Err(ExecutorError::UnknownTool {
                 tool_name: call.tool.clone(),
                 input_summary: summary.clone(),
-                nearest: self.registry.nearest(&call.tool),
+                nearest: self.registry.nearest(&call.tool).map(str::to_owned),
             }),
         };
         log::execution(execution, &result, &summary, call.options.trace_id.as_ref());

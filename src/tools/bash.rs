@@ -1,8 +1,11 @@
+use std::path::Path;
+
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Closing, Context, Streams, ToolImpl, content};
+use crate::config::ExecutorConfig;
 use crate::domain::{
     Call, Ending, Exit, ExecutorError, RiskLevel, RunReport, StopReason, ToolDefinition,
     ToolDetails, ToolOutput, Violation,
@@ -13,17 +16,26 @@ use crate::runner::{Outcome, Plan, RunError, Script};
 pub(super) struct Bash;
 
 /// What the model is told when `tools.toml` does not say.
-const DESCRIPTION: &str = "Execute a shell command non-interactively. Standard output and \
-standard error are captured separately and returned with the exit code. Each call is a fresh \
-shell: directories and variables do not carry over. When the command ends, processes it left in \
-the background are killed.";
+fn description(shell: &Path) -> String {
+    format!(
+        "Execute a shell command via {} -c, non-interactively. Standard output and standard error \
+         are captured separately and returned with the exit code. Each call is a fresh shell: \
+         directories and variables do not carry over. When the command ends, processes it left in \
+         the background are killed.",
+        shell.display()
+    )
+}
 
 impl ToolImpl for Bash {
-    fn details(&self) -> ToolDetails {
+    fn name(&self) -> &'static str {
+        "bash"
+    }
+
+    fn details(&self, config: &ExecutorConfig) -> ToolDetails {
         ToolDetails {
             definition: ToolDefinition {
-                name: "bash".to_owned(),
-                description: DESCRIPTION.to_owned(),
+                name: self.name().to_owned(),
+                description: description(&config.shell),
                 input_schema: json!({
                     "type": "object",
                     "properties": {
