@@ -69,7 +69,9 @@ pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) ->
     let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|event| (event, receiver))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response()
 }
 
 struct Followers {
@@ -86,12 +88,21 @@ async fn send(
     let mut count = 0u64;
     let mut event = |name: &str, data: String| {
         count += 1;
-        Ok(Event::default().event(name).id(count.to_string()).data(data))
+        Ok(Event::default()
+            .event(name)
+            .id(count.to_string())
+            .data(data))
     };
     let id = execution.id.to_string();
-    events.send(event("started", json(&Started { execution_id: &id }))).await.ok()?;
+    events
+        .send(event("started", json(&Started { execution_id: &id })))
+        .await
+        .ok()?;
 
-    let Followers { mut stdout, mut stderr } = followers;
+    let Followers {
+        mut stdout,
+        mut stderr,
+    } = followers;
     let (mut stdout_open, mut stderr_open) = (true, true);
     while stdout_open || stderr_open {
         let (name, piece, open) = tokio::select! {
@@ -102,7 +113,10 @@ async fn send(
         };
         match piece {
             Some((text, offset)) => {
-                let data = json(&Piece { text: &text, offset });
+                let data = json(&Piece {
+                    text: &text,
+                    offset,
+                });
                 events.send(event(name, data)).await.ok()?;
             }
             None => *open = false,
@@ -139,7 +153,12 @@ struct TextFollower {
 
 impl TextFollower {
     fn new(follower: Follower) -> Self {
-        Self { follower, held: Vec::new(), offset: 0, ended: false }
+        Self {
+            follower,
+            held: Vec::new(),
+            offset: 0,
+            ended: false,
+        }
     }
 
     /// The next piece and where in the stream it begins, in bytes. Cancel-safe.

@@ -27,7 +27,10 @@ pub(super) fn status_line(api: &Api) -> String {
     let mut line = format!("running {}", api.executor.running());
     for degradation in api.degradations() {
         // One line: systemd cuts at the first newline.
-        line.push_str(&format!("; degraded: {}", degradation.detail.replace('\n', " ")));
+        line.push_str(&format!(
+            "; degraded: {}",
+            degradation.detail.replace('\n', " ")
+        ));
     }
     line
 }

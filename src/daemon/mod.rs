@@ -94,10 +94,15 @@ pub fn check_config(options: &Options) -> Result<String, ConfigError> {
     crate::config::ToolDescriptions::read(&tools)?;
     let mut report = match path.exists() {
         true => format!("{}: valid", path.display()),
-        false => format!("{}: not there; the built-in configuration is used", path.display()),
+        false => format!(
+            "{}: not there; the built-in configuration is used",
+            path.display()
+        ),
     };
     for name in &settings.access.unknown {
-        report.push_str(&format!("\nwarning: [access] names {name:?}, whom this machine does not know"));
+        report.push_str(&format!(
+            "\nwarning: [access] names {name:?}, whom this machine does not know"
+        ));
     }
     Ok(report)
 }
@@ -141,7 +146,10 @@ async fn start(
     let config = configuration.executor_config(&settings, state.instance());
     let Started { executor, killed } = Executor::start(config).map_err(DaemonError::Executor)?;
     if killed > 0 {
-        tracing::warn!(killed, "killed what the last daemon on this state directory left running");
+        tracing::warn!(
+            killed,
+            "killed what the last daemon on this state directory left running"
+        );
     }
     let path = asked_socket.clone().unwrap_or(default_socket);
     let socket = Socket::open(asked_socket.as_deref(), &path)
@@ -153,10 +161,19 @@ async fn start(
     tracing::info!(socket = %socket.path().display(), "listening; process trees are held together by {mode}");
 
     let api = Api::new(executor, edge_settings(&settings));
-    let limits = Limits { max_connections: settings.max_connections, max_refusals: MAX_REFUSALS };
+    let limits = Limits {
+        max_connections: settings.max_connections,
+        max_refusals: MAX_REFUSALS,
+    };
     let signals = Signals::new().map_err(DaemonError::EventLoop)?;
     let Socket { listener, guard } = socket;
-    let daemon = Daemon { api, limits, configuration, signals, probe: guard.path().to_owned() };
+    let daemon = Daemon {
+        api,
+        limits,
+        configuration,
+        signals,
+        probe: guard.path().to_owned(),
+    };
     daemon.run(listener).await;
     drop(guard);
     Ok(())
@@ -174,7 +191,13 @@ struct Daemon {
 
 impl Daemon {
     async fn run(self, listener: UnixListener) {
-        let Self { api, limits, configuration, mut signals, probe } = self;
+        let Self {
+            api,
+            limits,
+            configuration,
+            mut signals,
+            probe,
+        } = self;
         let (close, closing) = tokio::sync::oneshot::channel::<()>();
         let closing = async { drop(closing.await) };
         let serving = tokio::spawn(api::serve(listener, api.clone(), limits, closing));

@@ -26,7 +26,12 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
-    pub(super) fn new(path: PathBuf, settings: Settings, spool_dir: PathBuf, filter: LogFilter) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        settings: Settings,
+        spool_dir: PathBuf,
+        filter: LogFilter,
+    ) -> Self {
         tell_unknown(&path, &settings);
         Self {
             path,
@@ -87,10 +92,17 @@ impl Configuration {
         let settings = match Settings::read_or_shipped(&self.path) {
             Ok(settings) => settings,
             Err(error) => {
-                let detail = format!("{}; the last valid configuration stays in force", error.chain());
+                let detail = format!(
+                    "{}; the last valid configuration stays in force",
+                    error.chain()
+                );
                 tracing::error!(path = %self.path.display(), "{detail}");
                 let source = self.path.display().to_string();
-                api.health.set_configuration(vec![Degradation { code: "config_invalid", detail, source }]);
+                api.health.set_configuration(vec![Degradation {
+                    code: "config_invalid",
+                    detail,
+                    source,
+                }]);
                 return;
             }
         };
@@ -106,7 +118,8 @@ impl Configuration {
         }
         tell_unknown(&self.path, &settings);
         let instance = api.executor.config().instance.clone().unwrap_or_default();
-        api.executor.reconfigure(self.executor_config(&settings, &instance));
+        api.executor
+            .reconfigure(self.executor_config(&settings, &instance));
         api.edge.replace(edge_settings(&settings));
         self.filter.set(&settings.log.level);
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);

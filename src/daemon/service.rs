@@ -20,7 +20,10 @@ pub(super) fn reloading() {
 /// The stop has begun and may take this long, which may be more than the unit says.
 pub(super) fn stopping(at_most: Duration) {
     let micros = u32::try_from(at_most.as_micros()).unwrap_or(u32::MAX);
-    notify(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros)]);
+    notify(&[
+        NotifyState::Stopping,
+        NotifyState::ExtendTimeoutUsec(micros),
+    ]);
 }
 
 /// The line that `systemctl status` shows.

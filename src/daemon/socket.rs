@@ -59,7 +59,9 @@ impl Socket {
     /// Takes over the descriptor of socket activation (sd_listen_fds(3)).
     fn inherited() -> io::Result<Option<Self>> {
         let mut descriptors = sd_notify::listen_fds()?;
-        let Some(descriptor) = descriptors.next() else { return Ok(None) };
+        let Some(descriptor) = descriptors.next() else {
+            return Ok(None);
+        };
         if descriptors.next().is_some() {
             let text = "systemd handed over more than one socket: expected one ListenStream=";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -72,12 +74,19 @@ impl Socket {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         let listener = listener(descriptor)?;
-        Ok(Some(Self { listener, guard: Guard { path, own: None } }))
+        Ok(Some(Self {
+            listener,
+            guard: Guard { path, own: None },
+        }))
     }
 
     fn bind(path: &Path) -> io::Result<Self> {
         if let Some(dir) = path.parent() {
-            let mode = if Uid::effective().is_root() { 0o755 } else { 0o700 };
+            let mode = if Uid::effective().is_root() {
+                0o755
+            } else {
+                0o700
+            };
             DirBuilder::new().recursive(true).mode(mode).create(dir)?;
         }
         let lock = lock(path)?;
@@ -89,7 +98,10 @@ impl Socket {
             None,
         )?;
         let address = UnixAddr::new(path).map_err(|error| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("{error}: a socket's path has at most 107 bytes"))
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{error}: a socket's path has at most 107 bytes"),
+            )
         })?;
         bind(descriptor.as_raw_fd(), &address)?;
         // Nobody can connect until it is listened on, so who may is settled before.
@@ -97,7 +109,13 @@ impl Socket {
         listen(&descriptor, Backlog::new(BACKLOG)?)?;
         let inode = fs::symlink_metadata(path)?.ino();
         let listener = listener(descriptor)?;
-        Ok(Self { listener, guard: Guard { path: path.to_owned(), own: Some((inode, lock)) } })
+        Ok(Self {
+            listener,
+            guard: Guard {
+                path: path.to_owned(),
+                own: Some((inode, lock)),
+            },
+        })
     }
 }
 
@@ -129,7 +147,12 @@ fn listener(descriptor: OwnedFd) -> io::Result<UnixListener> {
 fn lock(path: &Path) -> io::Result<Flock<File>> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&name)?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
         nix::Error::EWOULDBLOCK => in_use(),
         other => other.into(),

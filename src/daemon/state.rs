@@ -35,7 +35,11 @@ impl State {
             other => other.into(),
         })?;
         let instance = instance(&dir.join("instance"))?;
-        Ok(Self { dir: dir.to_owned(), instance, _lock: lock })
+        Ok(Self {
+            dir: dir.to_owned(),
+            instance,
+            _lock: lock,
+        })
     }
 
     /// The name under which this directory's daemons mark what they run.

@@ -12,7 +12,9 @@ use crate::config::{LogConfig, LogFormat};
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// `RUST_LOG` holds no filter.
-    #[error("RUST_LOG={value:?} is no filter: expected one such as \"info\" or \"shelly_executor=debug\"")]
+    #[error(
+        "RUST_LOG={value:?} is no filter: expected one such as \"info\" or \"shelly_executor=debug\""
+    )]
     Filter {
         /// What it holds.
         value: String,
@@ -50,10 +52,14 @@ impl LogFilter {
 /// # Errors
 /// See [`TelemetryError`].
 pub(super) fn start(config: &LogConfig) -> Result<LogFilter, TelemetryError> {
-    let from_environment = std::env::var("RUST_LOG").ok().filter(|value| !value.is_empty());
+    let from_environment = std::env::var("RUST_LOG")
+        .ok()
+        .filter(|value| !value.is_empty());
     let fixed = from_environment.is_some();
     let value = from_environment.unwrap_or_else(|| config.level.clone());
-    let targets: Targets = value.parse().map_err(|_| TelemetryError::Filter { value })?;
+    let targets: Targets = value
+        .parse()
+        .map_err(|_| TelemetryError::Filter { value })?;
     let (filter, handle) = reload::Layer::new(targets);
     let registry = tracing_subscriber::registry().with(filter);
     let format = match config.format {
@@ -63,10 +69,24 @@ pub(super) fn start(config: &LogConfig) -> Result<LogFilter, TelemetryError> {
     };
     match format {
         LogFormat::Journal => registry.with(journal()?).try_init()?,
-        LogFormat::Json => registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).try_init()?,
+        LogFormat::Json => registry
+            .with(
+                fmt::layer()
+                    .json()
+                    .flatten_event(true)
+                    .with_writer(io::stderr),
+            )
+            .try_init()?,
         LogFormat::Auto | LogFormat::Text => {
             let colour = io::stderr().is_terminal();
-            registry.with(fmt::layer().with_ansi(colour).with_target(false).with_writer(io::stderr)).try_init()?;
+            registry
+                .with(
+                    fmt::layer()
+                        .with_ansi(colour)
+                        .with_target(false)
+                        .with_writer(io::stderr),
+                )
+                .try_init()?;
         }
     }
     Ok(LogFilter { handle, fixed })
@@ -78,12 +98,16 @@ where
     S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
 {
     let layer = tracing_journald::layer().map_err(TelemetryError::Journal)?;
-    Ok(layer.with_field_prefix(None).with_syslog_identifier("shelly-executord".to_owned()))
+    Ok(layer
+        .with_field_prefix(None)
+        .with_syslog_identifier("shelly-executord".to_owned()))
 }
 
 /// Whether standard error is the journal, by the rule of systemd.exec(5): `JOURNAL_STREAM` holds
 /// its device and inode.
 fn is_journal() -> bool {
-    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
     fstat(io::stderr()).is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }

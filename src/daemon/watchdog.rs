@@ -19,7 +19,9 @@ pub(super) enum ProbeError {
 /// Feeds systemd's watchdog, if it has one on us, and only with proof: an answer that came through
 /// the whole of the daemon, from the socket to the handler and back, each time on a new connection.
 pub(super) async fn feed(socket: PathBuf) {
-    let Some(limit) = sd_notify::watchdog_enabled() else { return };
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        return;
+    };
     // Half of the limit is what sd_watchdog_enabled(3) recommends.
     let mut ticks = tokio::time::interval(limit / 2);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -27,7 +29,9 @@ pub(super) async fn feed(socket: PathBuf) {
         ticks.tick().await;
         match probe(&socket).await {
             Ok(()) => super::service::alive(),
-            Err(error) => tracing::error!(%error, "the watchdog is not fed: the daemon does not answer on its own socket"),
+            Err(error) => {
+                tracing::error!(%error, "the watchdog is not fed: the daemon does not answer on its own socket")
+            }
         }
     }
 }

@@ -13,7 +13,9 @@ pub(crate) struct Registry {
 impl Registry {
     /// All built-in tools.
     pub(crate) fn built_in() -> Self {
-        Self { tools: vec![Box::new(Bash)] }
+        Self {
+            tools: vec![Box::new(Bash)],
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn ToolImpl> {

@@ -14,8 +14,17 @@ use args::Args;
 const INVALID_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    let Args { config, socket, state, check_config } = Args::parse();
-    let options = Options { config, socket, state };
+    let Args {
+        config,
+        socket,
+        state,
+        check_config,
+    } = Args::parse();
+    let options = Options {
+        config,
+        socket,
+        state,
+    };
     if check_config {
         return match daemon::check_config(&options) {
             Ok(report) => {

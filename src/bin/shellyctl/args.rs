@@ -1,5 +1,5 @@
-//! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page, and
-//! the generator of man pages and completions includes this file: it names no other module.
+//! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page,
+//! and the generator of man pages and completions includes this file: it names no other module.
 
 use std::path::PathBuf;
 
@@ -71,9 +71,9 @@ pub enum Command {
 
     /// List the tools, or show one of them
     ///
-    /// Without NAME all tools are listed; --json gives the list in the shape that the `tools` member
-    /// of an Anthropic Messages request has. With NAME everything about that tool is shown, its
-    /// input schema included.
+    /// Without NAME all tools are listed; --json gives the list in the shape that the `tools`
+    /// member of an Anthropic Messages request has. With NAME everything about that tool is shown,
+    /// its input schema included.
     Tools {
         /// The tool to show
         name: Option<String>,
@@ -122,8 +122,8 @@ pub enum Command {
 
     /// Print a completion script for a shell
     ///
-    /// For bash, for instance: `shellyctl completions bash > ~/.local/share/bash-completion/completions/shellyctl`.
-    /// The package installs those for bash, zsh and fish.
+    /// `source <(shellyctl completions bash)` enables them in a running bash. The package installs
+    /// those for bash, zsh and fish.
     Completions {
         /// The shell to complete for
         shell: Shell,
