@@ -1,14 +1,13 @@
 //! Quantiles and ratios, and nothing else.
 
-/// The `q`-quantile (0 to 1) by nearest rank; 0 for nothing.
+/// The `q`-quantile (0 to 1), interpolated between neighbours; 0 for nothing.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted
-        .get(rank.clamp(1, sorted.len().max(1)) - 1)
-        .copied()
-        .unwrap_or(0.0)
+    let place = q * sorted.len().saturating_sub(1) as f64;
+    let at = |index: f64| sorted.get(index as usize).copied().unwrap_or(0.0);
+    let (below, above) = (at(place.floor()), at(place.ceil()));
+    below + (above - below) * place.fract()
 }
 
 pub fn median(values: &[f64]) -> f64 {
