@@ -58,7 +58,8 @@ impl Daemon {
             Mode::Group => None,
             Mode::Cgroup => Some(Cgroup::create(setup.name)?),
         };
-        let configuration = configure(&directory, setup, cgroup.as_ref())?;
+        // A directory of its own: the daemon watches it, and would wake up for every line of its log.
+        let configuration = configure(&directory.join("etc"), setup, cgroup.as_ref())?;
         fs::create_dir_all(directory.join("state"))?;
         let log = File::create(directory.join("log"))?;
         let socket = directory.join("socket");
