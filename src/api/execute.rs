@@ -1,0 +1,175 @@
+use std::sync::Arc;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::Extension;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+
+use super::body::{json_response, record, response, to_json};
+use super::peer::Peer;
+use super::problem::{Code, Problem, Refusal};
+use super::wire::{CallBody, parse_call};
+use super::{Api, body, sse};
+use crate::domain::{Call, StopReason, TraceId};
+use crate::pipeline::Execution;
+
+/// A body longer than this is read on a thread of its own: parsing it would keep the event loop
+/// from everybody else for about a millisecond a MiB.
+const PARSE_INLINE_BYTES: usize = 256 * 1024;
+
+/// How much of a body that is too large is read and thrown away, in multiples of the limit, so
+/// that a client which sends before it reads gets to see the answer.
+const DISCARD_LIMITS: usize = 4;
+
+/// Run one tool call.
+///
+/// Answers 200 when a process started and ended by itself, whatever its exit code. With
+/// `Prefer: respond-async` it answers 202 at once; with `Accept: text/event-stream` it streams.
+#[utoipa::path(
+    post, path = "/execute", operation_id = "execute",
+    request_body = CallBody,
+    responses(
+        (status = 200, description = "The command started and ended by itself.", body = body::Answer<'static>),
+        (status = 202, description = "Begun; `Location` names the execution.", body = body::RecordBody),
+        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
+        (status = "5XX", description = "Could not be done.", body = Problem<'static>, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn execute(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    if headers.contains_key("idempotency-key") {
+        let detail = "`Idempotency-Key` is not supported: nothing is kept yet that could replay an answer; send the call without it";
+        return Err(Refusal::new(Code::MalformedRequest, detail));
+    }
+    let bytes = read(body, &headers, api.edge.settings().max_request_bytes).await?;
+    let mut call = parse(bytes, &api).await?;
+    call.options.trace_id = headers
+        .get("traceparent")
+        .and_then(|value| value.to_str().ok())
+        .and_then(TraceId::from_traceparent);
+    if api.health.is_stopping() {
+        let mut refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
+        refusal.tool_use_id = call.tool_use_id;
+        return Err(refusal);
+    }
+
+    let execution = api.executor.begin(call, peer.caller.clone());
+    if prefers_async(&headers) {
+        return Ok(accepted(&execution));
+    }
+    if accepts_events(&headers) {
+        let cap = api.executor.config().max_output_bytes;
+        return Ok(sse::stream(execution, peer, cap).await);
+    }
+    Ok(wait(&execution, &peer).await)
+}
+
+/// Waits for the end of an execution; a client that hangs up meanwhile ends it.
+async fn wait(execution: &Arc<Execution>, peer: &Peer) -> Response {
+    let finished = tokio::select! {
+        finished = execution.wait() => finished,
+        () = peer.hung_up() => {
+            execution.stop(StopReason::Disconnect);
+            execution.wait().await
+        }
+    };
+    response(execution, &finished)
+}
+
+fn accepted(execution: &Execution) -> Response {
+    let mut response = json_response(StatusCode::ACCEPTED, to_json(&record(execution)));
+    let headers = response.headers_mut();
+    headers.insert("preference-applied", HeaderValue::from_static("respond-async"));
+    if let Ok(location) = HeaderValue::from_str(&format!("/executions/{}", execution.id)) {
+        headers.insert(header::LOCATION, location);
+    }
+    response
+}
+
+async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
+    let too_large = || {
+        let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
+        Refusal::new(Code::PayloadTooLarge, detail)
+    };
+    let announced = body.size_hint().lower();
+    if announced > limit as u64 && headers.contains_key(header::EXPECT) {
+        // It waits for a word before it sends: this is the word.
+        return Err(too_large());
+    }
+    let mut body = body;
+    let mut first: Option<Bytes> = None;
+    let mut whole = BytesMut::new();
+    let mut length = 0usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Refusal::new(Code::MalformedRequest, format!("the body ended early: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > limit.saturating_mul(DISCARD_LIMITS) {
+            return Err(too_large());
+        }
+        if length > limit {
+            whole = BytesMut::new();
+            first = None;
+        } else if first.is_none() && whole.is_empty() {
+            first = Some(data);
+        } else {
+            if let Some(first) = first.take() {
+                whole.reserve(usize::try_from(announced).unwrap_or(0).min(limit));
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    if length > limit {
+        return Err(too_large());
+    }
+    Ok(first.unwrap_or_else(|| whole.freeze()))
+}
+
+async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
+    let config = api.executor.config();
+    let parsed = if bytes.len() <= PARSE_INLINE_BYTES {
+        parse_call(&bytes, &config)
+    } else {
+        tokio::task::spawn_blocking(move || parse_call(&bytes, &config))
+            .await
+            .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?
+    };
+    parsed.map_err(|detail| Refusal::new(Code::MalformedRequest, detail))
+}
+
+/// `Prefer: respond-async` (RFC 7240), among other preferences maybe, which are ignored.
+fn prefers_async(headers: &HeaderMap) -> bool {
+    listed(headers, "prefer").any(|preference| {
+        let name = preference.split([';', '=']).next().unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("respond-async")
+    })
+}
+
+/// Whether `Accept` names the event stream itself; a wildcard means JSON.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    listed(headers, "accept").any(|range| {
+        let kind = range.split(';').next().unwrap_or_default();
+        kind.trim().eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+fn listed<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).into_iter();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
+}
+
+impl From<Refusal> for Response {
+    fn from(refusal: Refusal) -> Self {
+        refusal.into_response()
+    }
+}

@@ -1,0 +1,96 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Api;
+use super::body::{self, json_response, record, to_json};
+use super::peer::Peer;
+use super::problem::{Code, Problem, Refusal};
+use crate::config::Access;
+use crate::domain::StopReason;
+use crate::pipeline::Execution;
+
+/// The longest `wait`, in seconds.
+const MAX_WAIT_SECS: f64 = 60.0;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitQuery {
+    /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
+    wait: Option<f64>,
+}
+
+/// An execution's record.
+#[utoipa::path(
+    get, path = "/executions/{id}", operation_id = "showExecution",
+    params(("id" = String, Path, description = "The execution's id."), WaitQuery),
+    responses(
+        (status = 200, description = "The record as it stands.", body = body::RecordBody),
+        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path(id): Path<String>,
+    query: Result<Query<WaitQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Refusal> {
+    let execution = find(&api, &peer, &id)?;
+    let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
+    if let Some(secs) = wait {
+        if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
+            let detail = format!("`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}");
+            return Err(Refusal::new(Code::MalformedRequest, detail));
+        }
+        let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
+    }
+    Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
+}
+
+/// Cancel an execution.
+///
+/// Answers once its process tree is dead. One that has ended already is left as it is.
+#[utoipa::path(
+    delete, path = "/executions/{id}", operation_id = "cancelExecution",
+    params(("id" = String, Path, description = "The execution's id.")),
+    responses(
+        (status = 200, description = "The final record.", body = body::RecordBody),
+        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path(id): Path<String>,
+) -> Result<Response, Refusal> {
+    let execution = find(&api, &peer, &id)?;
+    execution.stop(StopReason::Cancelled);
+    execution.wait().await;
+    Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
+}
+
+/// The execution of that id, if it is `peer`'s to see: its own uid's, or anybody's for an admin.
+/// What is not reads like what is not there.
+pub(super) fn find(api: &Api, peer: &Peer, id: &str) -> Result<Arc<Execution>, Refusal> {
+    let unknown = || {
+        let detail = format!("there is no execution `{id}`; the last 1000 finished ones are kept");
+        Refusal::new(Code::UnknownExecution, detail)
+    };
+    let execution = id.parse().ok().and_then(|id| api.executor.find(id)).ok_or_else(unknown)?;
+    let own = execution.caller.uid == peer.caller.uid;
+    if own || Access::admits(&api.edge.settings().access.admins, &peer.caller) {
+        Ok(execution)
+    } else {
+        Err(unknown())
+    }
+}
+
+pub(super) fn bad_query(rejection: axum::extract::rejection::QueryRejection) -> Refusal {
+    Refusal::new(Code::MalformedRequest, rejection.body_text())
+}

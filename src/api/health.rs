@@ -1,0 +1,103 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Api;
+use super::body::{json_response, to_json};
+use crate::domain::Degradation;
+
+/// What is known of the daemon besides its executions.
+#[derive(Debug)]
+pub struct Health {
+    started: Instant,
+    stopping: AtomicBool,
+    configuration: Mutex<Vec<Degradation>>,
+}
+
+impl Health {
+    pub(super) fn new(started: Instant) -> Self {
+        Self { started, stopping: AtomicBool::new(false), configuration: Mutex::default() }
+    }
+
+    /// Says what is wrong with the configuration on disk; nothing when `problems` is empty.
+    pub fn set_configuration(&self, problems: Vec<Degradation>) {
+        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+    }
+
+    /// What is wrong with the configuration on disk.
+    pub fn configuration(&self) -> Vec<Degradation> {
+        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says that no new calls are taken.
+    pub fn set_stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no new calls are taken.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+impl Api {
+    /// Everything that does not work as it should.
+    pub fn degradations(&self) -> Vec<Degradation> {
+        let mut all = self.health.configuration();
+        all.extend(self.executor.degradations());
+        all
+    }
+}
+
+/// The daemon's own account of itself.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HealthBody {
+    /// `ok`, or `degraded` when there are problems.
+    status: &'static str,
+    /// The daemon's version.
+    version: &'static str,
+    /// For how long it has run, in seconds.
+    uptime_secs: u64,
+    /// How many executions run.
+    running: usize,
+    /// What does not work as it should.
+    problems: Vec<ProblemBody>,
+}
+
+/// Something that does not work as it should.
+#[derive(Serialize, ToSchema)]
+struct ProblemBody {
+    /// A stable word for it.
+    code: &'static str,
+    /// What is wrong and what to do.
+    detail: String,
+    /// The file or part it comes from.
+    source: String,
+}
+
+/// How the daemon is.
+#[utoipa::path(
+    get, path = "/health", operation_id = "health",
+    responses((status = 200, description = "It answers; `status` says how well it is.", body = HealthBody))
+)]
+pub(super) async fn show(State(api): State<Api>) -> Response {
+    let problems: Vec<ProblemBody> = api
+        .degradations()
+        .into_iter()
+        .map(|Degradation { code, detail, source }| ProblemBody { code, detail, source })
+        .collect();
+    let body = HealthBody {
+        status: if problems.is_empty() { "ok" } else { "degraded" },
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_secs: api.health.started.elapsed().as_secs(),
+        running: api.executor.running(),
+        problems,
+    };
+    json_response(StatusCode::OK, to_json(&body))
+}

@@ -1,0 +1,81 @@
+//! HTTP over the Unix socket: who is calling, one literal route table, and the translation between
+//! JSON and the words of the house. Decides nothing that the pipeline could decide.
+
+mod body;
+mod connection;
+mod execute;
+mod executions;
+mod health;
+mod openapi;
+mod output;
+mod peer;
+mod problem;
+mod routes;
+mod sse;
+mod tools;
+mod wire;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+pub use connection::{Limits, serve};
+pub use health::Health;
+pub use openapi::document as openapi_document;
+pub use wire::parse_call;
+
+use crate::Executor;
+use crate::config::Access;
+
+/// What the handlers work with. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    /// Does the work.
+    pub executor: Executor,
+    /// What is known of the daemon besides its executions.
+    pub health: Arc<Health>,
+    /// What of the configuration the edge itself goes by.
+    pub edge: Arc<Edge>,
+}
+
+/// The configuration of the edge, replaced as a whole.
+#[derive(Debug)]
+pub struct Edge {
+    settings: RwLock<Arc<EdgeSettings>>,
+}
+
+/// See [`Edge`].
+#[derive(Clone, Debug)]
+pub struct EdgeSettings {
+    /// Who may do what.
+    pub access: Access,
+    /// The largest request body, in bytes.
+    pub max_request_bytes: usize,
+}
+
+impl Edge {
+    /// Begins with `settings`.
+    pub fn new(settings: EdgeSettings) -> Self {
+        Self { settings: RwLock::new(Arc::new(settings)) }
+    }
+
+    /// What is in force.
+    pub fn settings(&self) -> Arc<EdgeSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts `settings` in force for requests from now on.
+    pub fn replace(&self, settings: EdgeSettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+}
+
+impl Api {
+    /// An edge over `executor`.
+    pub fn new(executor: Executor, settings: EdgeSettings) -> Self {
+        Self {
+            executor,
+            health: Arc::new(Health::new(Instant::now())),
+            edge: Arc::new(Edge::new(settings)),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::executions::{bad_query, find};
+use super::peer::Peer;
+use super::problem::{Code, Problem, Refusal};
+use crate::domain::StreamName;
+use crate::runner::{Kept, SpoolFile};
+
+/// How much of a file is read at once, in bytes.
+const PIECE: usize = 256 * 1024;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OutputQuery {
+    /// Which of the two streams.
+    stream: StreamWord,
+}
+
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum StreamWord {
+    Stdout,
+    Stderr,
+}
+
+/// A range of bytes, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ByteRange {
+    first: u64,
+    last: u64,
+}
+
+/// What a `Range` header asks for of a representation of a certain length.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Whole,
+    Part(ByteRange),
+    Unsatisfiable,
+}
+
+/// The raw bytes of one output stream, as far as they are kept.
+///
+/// Of an execution that still runs: what there is by now. Takes one `Range` of bytes.
+#[utoipa::path(
+    get, path = "/executions/{id}/output", operation_id = "showOutput",
+    params(("id" = String, Path, description = "The execution's id."), OutputQuery),
+    responses(
+        (status = 200, description = "The stream.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "The range that was asked for.", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Path(id): Path<String>,
+    query: Result<Query<OutputQuery>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let execution = find(&api, &peer, &id)?;
+    let Query(OutputQuery { stream }) = query.map_err(bad_query)?;
+    let name = match stream {
+        StreamWord::Stdout => StreamName::Stdout,
+        StreamWord::Stderr => StreamName::Stderr,
+    };
+    let kept = execution.kept(name);
+    let length = match &kept {
+        Kept::Memory(bytes) => bytes.len() as u64,
+        Kept::File(file) => file.len(),
+        Kept::Nowhere => {
+            let detail = format!(
+                "the {} of execution `{id}` is not kept any more: the spool had no room for it (spool_total_bytes)",
+                name.as_str()
+            );
+            return Err(Refusal::new(Code::NotFound, detail));
+        }
+    };
+    let (status, range) = match wanted(headers.get(header::RANGE), length) {
+        Wanted::Whole => (StatusCode::OK, ByteRange { first: 0, last: length.wrapping_sub(1) }),
+        Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
+        Wanted::Unsatisfiable => {
+            let detail = format!("the range is beyond the {length} bytes that are there");
+            let refusal = Refusal::new(Code::RangeNotSatisfiable, detail);
+            return Err(refusal.with_header(header::CONTENT_RANGE, header_value(format!("bytes */{length}"))));
+        }
+    };
+    Ok(respond(status, range, length, kept))
+}
+
+fn respond(status: StatusCode, range: ByteRange, total: u64, kept: Kept) -> Response {
+    let length = if total == 0 { 0 } else { range.last - range.first + 1 };
+    let body = match kept {
+        Kept::Memory(bytes) => {
+            let first = usize::try_from(range.first).unwrap_or(usize::MAX).min(bytes.len());
+            let end = first.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
+            Body::from(bytes.slice(first..end.min(bytes.len())))
+        }
+        Kept::File(file) => stream_file(file, range.first, length),
+        Kept::Nowhere => Body::empty(),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    if status == StatusCode::PARTIAL_CONTENT {
+        let value = format!("bytes {}-{}/{total}", range.first, range.last);
+        headers.insert(header::CONTENT_RANGE, header_value(value));
+    }
+    response
+}
+
+/// Reads a file piece by piece, off the event loop, as fast as the client takes it.
+fn stream_file(file: Arc<SpoolFile>, offset: u64, length: u64) -> Body {
+    Body::from_stream(stream::try_unfold((file, offset, length), |(file, offset, left)| async move {
+        if left == 0 {
+            return Ok::<_, std::io::Error>(None);
+        }
+        let limit = PIECE.min(usize::try_from(left).unwrap_or(PIECE));
+        let source = Arc::clone(&file);
+        let piece = tokio::task::spawn_blocking(move || source.read_at(offset, limit))
+            .await
+            .map_err(std::io::Error::other)??;
+        if piece.is_empty() {
+            // Evicted meanwhile: breaking off tells the client that this is not all.
+            return Err(std::io::Error::other("the spool gave these bytes up"));
+        }
+        let read = piece.len() as u64;
+        Ok(Some((Bytes::from(piece), (file, offset + read, left - read))))
+    }))
+}
+
+/// Reads `Range` (RFC 9110, section 14): one range of bytes is served, anything else ignored, as
+/// the standard allows.
+fn wanted(header: Option<&HeaderValue>, length: u64) -> Wanted {
+    let Some(spec) = header
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.trim().strip_prefix("bytes="))
+        .filter(|spec| !spec.contains(','))
+    else {
+        return Wanted::Whole;
+    };
+    let Some((first, last)) = spec.trim().split_once('-') else { return Wanted::Whole };
+    match (first.trim(), last.trim()) {
+        ("", suffix) => match suffix.parse::<u64>() {
+            Err(_) => Wanted::Whole,
+            Ok(suffix) if suffix == 0 || length == 0 => Wanted::Unsatisfiable,
+            Ok(suffix) => {
+                Wanted::Part(ByteRange { first: length.saturating_sub(suffix), last: length - 1 })
+            }
+        },
+        (first, last) => match (first.parse::<u64>(), last.parse::<u64>(), last.is_empty()) {
+            (Ok(first), Ok(last), _) if first > last => Wanted::Whole,
+            (Ok(first), Ok(_), _) | (Ok(first), _, true) if first >= length => Wanted::Unsatisfiable,
+            (Ok(first), Ok(last), _) => Wanted::Part(ByteRange { first, last: last.min(length - 1) }),
+            (Ok(first), Err(_), true) => Wanted::Part(ByteRange { first, last: length - 1 }),
+            _ => Wanted::Whole,
+        },
+    }
+}
+
+fn header_value(text: String) -> HeaderValue {
+    // Digits and punctuation only.
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_the_standard_says() {
+        let part = |first, last| Wanted::Part(ByteRange { first, last });
+        for (spec, expected) in [
+            ("bytes=0-3", part(0, 3)),
+            ("bytes=4-", part(4, 9)),
+            ("bytes=4-400", part(4, 9)),
+            ("bytes=-3", part(7, 9)),
+            ("bytes=-30", part(0, 9)),
+            ("bytes=10-", Wanted::Unsatisfiable),
+            ("bytes=10-20", Wanted::Unsatisfiable),
+            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=5-2", Wanted::Whole),
+            ("bytes=0-1,3-4", Wanted::Whole),
+            ("lines=0-1", Wanted::Whole),
+            ("bytes=x-1", Wanted::Whole),
+            ("bytes=1-x", Wanted::Whole),
+            ("bytes=", Wanted::Whole),
+        ] {
+            assert_eq!(wanted(Some(&HeaderValue::from_static(spec)), 10), expected, "{spec}");
+        }
+        assert_eq!(wanted(None, 10), Wanted::Whole);
+        assert_eq!(wanted(Some(&HeaderValue::from_static("bytes=0-")), 0), Wanted::Unsatisfiable);
+    }
+}

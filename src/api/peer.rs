@@ -1,0 +1,66 @@
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
+
+use crate::domain::Caller;
+use crate::runner::watch;
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// Who it is.
+    pub caller: Caller,
+    hang_up: Arc<AsyncFd<std::os::fd::OwnedFd>>,
+}
+
+impl Peer {
+    pub(super) fn of(stream: &UnixStream) -> io::Result<Self> {
+        let credentials = stream.peer_cred()?;
+        let caller = Caller {
+            uid: credentials.uid(),
+            gid: credentials.gid(),
+            groups: supplementary_groups(stream.as_fd())?,
+        };
+        // A second registration of the same socket that asks for nothing but out-of-band data,
+        // which Unix sockets do not have. What epoll reports unasked remains: EPOLLHUP, when both
+        // directions are closed (epoll_ctl(2)). A half-close is EPOLLRDHUP and is not.
+        let second = stream.as_fd().try_clone_to_owned()?;
+        let hang_up = Arc::new(watch(second, Interest::PRIORITY)?);
+        Ok(Self { caller, hang_up })
+    }
+
+    /// Waits until the peer has hung up.
+    pub(super) async fn hung_up(&self) {
+        let _ = self.hang_up.ready(Interest::PRIORITY).await;
+    }
+}
+
+/// `SO_PEERGROUPS` (Linux 4.13): an array of group ids; ERANGE says how long it would be.
+fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut groups: Vec<u32> = vec![0; 64];
+    loop {
+        let mut bytes = libc::socklen_t::try_from(size_of_val(groups.as_slice()))
+            .map_err(|_| io::Error::other("more groups than a socket option can hold"))?;
+        // SAFETY: the kernel writes at most `bytes` bytes, which is what the vector has.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let error = (result != 0).then(io::Error::last_os_error);
+        groups.resize(bytes as usize / size_of::<u32>(), 0);
+        match error {
+            None => return Ok(groups),
+            Some(error) if error.raw_os_error() == Some(libc::ERANGE) => {}
+            Some(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Everything that is not a 200: one code a problem, one exhaustive table from code to status.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::body::RunBody;
+use crate::domain::{ExecutionId, ExecutorError, StopReason, Violation};
+
+/// The stable words for what can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Code {
+    MalformedRequest,
+    AccessDenied,
+    UnknownTool,
+    UnknownExecution,
+    NotFound,
+    MethodNotAllowed,
+    RangeNotSatisfiable,
+    Cancelled,
+    PayloadTooLarge,
+    InvalidInput,
+    ShuttingDown,
+    TooManyConnections,
+    SpawnFailed,
+    OutputCaptureFailed,
+    Internal,
+    Timeout,
+}
+
+/// The stages of the pipeline in which a call can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Stage {
+    Discovery,
+    Validation,
+    Execution,
+}
+
+impl Code {
+    /// The one table from codes to statuses.
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::MalformedRequest => StatusCode::BAD_REQUEST,
+            Self::AccessDenied => StatusCode::FORBIDDEN,
+            Self::UnknownTool | Self::UnknownExecution | Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Cancelled => StatusCode::CONFLICT,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::ShuttingDown | Self::TooManyConnections => StatusCode::SERVICE_UNAVAILABLE,
+            Self::SpawnFailed | Self::OutputCaptureFailed | Self::Internal => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// The code and the stage of what the executor could not do.
+    pub(super) fn of(error: &ExecutorError) -> (Self, Stage) {
+        match error {
+            ExecutorError::UnknownTool { .. } => (Self::UnknownTool, Stage::Discovery),
+            ExecutorError::InvalidInput { .. } => (Self::InvalidInput, Stage::Validation),
+            ExecutorError::SpawnFailed { .. } => (Self::SpawnFailed, Stage::Execution),
+            ExecutorError::Timeout { .. } => (Self::Timeout, Stage::Execution),
+            ExecutorError::Cancelled { reason, .. } => match reason {
+                StopReason::Shutdown => (Self::ShuttingDown, Stage::Execution),
+                StopReason::Cancelled | StopReason::Disconnect | StopReason::Timeout(_) => {
+                    (Self::Cancelled, Stage::Execution)
+                }
+            },
+            ExecutorError::OutputCaptureFailed { .. } => {
+                (Self::OutputCaptureFailed, Stage::Execution)
+            }
+            ExecutorError::Internal { .. } => (Self::Internal, Stage::Execution),
+        }
+    }
+}
+
+/// A problem (RFC 9457) that can at the same time be turned into a `tool_result`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Problem<'a> {
+    /// Always `about:blank`: `code` says more.
+    #[serde(rename = "type")]
+    #[schema(example = "about:blank")]
+    kind: &'static str,
+    /// The status in words.
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// What is wrong with this request and what to do.
+    detail: String,
+    /// A stable word for the problem.
+    code: Code,
+    /// The stage of the pipeline it arose in.
+    stage: Option<Stage>,
+    /// The text for the model.
+    content: &'a str,
+    /// Always true.
+    is_error: bool,
+    /// The id of the model's call, handed back.
+    tool_use_id: Option<&'a str>,
+    /// The execution, when one was opened.
+    execution_id: Option<String>,
+    /// How an input breaks its schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<ViolationBody>>,
+    /// The facts of the run, when a process ran.
+    #[serde(flatten)]
+    run: Option<RunBody>,
+}
+
+/// One violation of a schema.
+#[derive(Debug, Serialize, ToSchema)]
+struct ViolationBody {
+    /// A JSON Pointer (RFC 6901) into the input.
+    pointer: String,
+    /// What is wrong there.
+    detail: String,
+}
+
+impl<'a> Problem<'a> {
+    /// The problem that an execution ended in.
+    pub(super) fn of_execution(
+        error: &ExecutorError,
+        id: ExecutionId,
+        tool_use_id: Option<&'a str>,
+        content: &'a str,
+    ) -> Self {
+        let (code, stage) = Code::of(error);
+        let status = code.status();
+        let errors = match error {
+            ExecutorError::InvalidInput { violations, .. } => {
+                Some(violations.iter().map(ViolationBody::from).collect())
+            }
+            _ => None,
+        };
+        Self {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: error.chain(),
+            code,
+            stage: Some(stage),
+            content,
+            is_error: true,
+            tool_use_id,
+            execution_id: Some(id.to_string()),
+            errors,
+            run: error.partial().map(|partial| RunBody::new(&partial.run, true)),
+        }
+    }
+
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+}
+
+impl From<&Violation> for ViolationBody {
+    fn from(violation: &Violation) -> Self {
+        Self { pointer: violation.pointer.clone(), detail: violation.detail.clone() }
+    }
+}
+
+/// A request that is refused before it becomes an execution.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub code: Code,
+    pub detail: String,
+    pub tool_use_id: Option<String>,
+    pub headers: Vec<(header::HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), tool_use_id: None, headers: Vec::new() }
+    }
+
+    pub(super) fn with_header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let problem = Problem {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: self.detail.clone(),
+            code: self.code,
+            stage: None,
+            content: &self.detail,
+            is_error: true,
+            tool_use_id: self.tool_use_id.as_deref(),
+            execution_id: None,
+            errors: None,
+            run: None,
+        };
+        let mut response = problem_response(status, super::body::to_json(&problem));
+        response.headers_mut().extend(self.headers);
+        response
+    }
+}
+
+/// A response that carries a problem.
+pub(super) fn problem_response(status: StatusCode, body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        // Restarts and bursts of connections are over in about that time, in seconds.
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

@@ -1,0 +1,112 @@
+//! The one literal table of routes: path, method, who may, and what answers. Whatever is not in
+//! it does not exist, and nothing in it is open to more people than it says.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, delete, get, post};
+
+use super::peer::Peer;
+use super::problem::{Code, Refusal};
+use super::{Api, execute, executions, health, openapi, output, tools};
+use crate::config::Access;
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Whoever could connect to the socket.
+    Connected,
+    /// Those that `[access] callers` (or `admins`) lists. A caller sees its own executions only.
+    Callers,
+}
+
+/// One row of the table.
+pub(super) struct Route {
+    pub path: &'static str,
+    pub method: Method,
+    pub audience: Audience,
+    pub handler: fn() -> MethodRouter<Api>,
+}
+
+/// All there is.
+#[rustfmt::skip]
+pub(super) const ROUTES: &[Route] = &[
+    Route { path: "/execute",                method: Method::POST,   audience: Audience::Callers,   handler: || post(execute::execute) },
+    Route { path: "/tools",                  method: Method::GET,    audience: Audience::Callers,   handler: || get(tools::list) },
+    Route { path: "/tools/{name}",           method: Method::GET,    audience: Audience::Callers,   handler: || get(tools::show) },
+    Route { path: "/executions/{id}",        method: Method::GET,    audience: Audience::Callers,   handler: || get(executions::show) },
+    Route { path: "/executions/{id}",        method: Method::DELETE, audience: Audience::Callers,   handler: || delete(executions::cancel) },
+    Route { path: "/executions/{id}/output", method: Method::GET,    audience: Audience::Callers,   handler: || get(output::show) },
+    Route { path: "/health",                 method: Method::GET,    audience: Audience::Connected, handler: || get(health::show) },
+    Route { path: "/openapi.json",           method: Method::GET,    audience: Audience::Connected, handler: || get(openapi::show) },
+];
+
+/// The table as a service.
+pub(super) fn router(api: Api) -> Router {
+    let mut router = Router::new();
+    for Route { path, audience, handler, .. } in ROUTES {
+        let guard = middleware::from_fn_with_state((api.clone(), *audience), admit);
+        router = router.route(path, handler().route_layer(guard));
+    }
+    router
+        .fallback(|request: Request| async move {
+            let detail = format!("there is no `{}`; GET /openapi.json tells what there is", request.uri().path());
+            Refusal::new(Code::NotFound, detail)
+        })
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(api)
+}
+
+/// Lets a request through to its handler when its sender belongs to the audience.
+async fn admit(
+    State((api, audience)): State<(Api, Audience)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>() else {
+        return Refusal::new(Code::Internal, "the connection has no peer").into_response();
+    };
+    let access = &api.edge.settings().access;
+    let admitted = match audience {
+        Audience::Connected => true,
+        Audience::Callers => {
+            Access::admits(&access.callers, &peer.caller)
+                || Access::admits(&access.admins, &peer.caller)
+        }
+    };
+    if admitted {
+        return next.run(request).await;
+    }
+    let detail = format!(
+        "uid {} is not admitted: an operator adds it (or a group of its) to `callers` of [access] in executor.toml",
+        peer.caller.uid
+    );
+    Refusal::new(Code::AccessDenied, detail).into_response()
+}
+
+async fn method_not_allowed(request: Request) -> Response {
+    let path = request.uri().path();
+    let allowed: Vec<&str> = ROUTES
+        .iter()
+        .filter(|route| matches(route.path, path))
+        .map(|route| route.method.as_str())
+        .collect();
+    let allowed = allowed.join(", ");
+    let detail = format!("`{path}` has no method {}: expected {allowed}", request.method());
+    let allow = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static(""));
+    Refusal::new(Code::MethodNotAllowed, detail).with_header(header::ALLOW, allow).into_response()
+}
+
+/// Whether a path fits a pattern of the table, whose `{…}` stand for one segment.
+fn matches(pattern: &str, path: &str) -> bool {
+    let (mut pattern, mut path) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (pattern.next(), path.next()) {
+            (None, None) => return true,
+            (Some(p), Some(s)) if p == s || (p.starts_with('{') && !s.is_empty()) => {}
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! An execution as a stream of server-sent events (WHATWG HTML, section 9.2).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::body::{response, result};
+use super::peer::Peer;
+use crate::domain::{StopReason, StreamName};
+use crate::pipeline::Execution;
+use crate::runner::Follower;
+
+/// How many events wait for a slow reader before the stream waits for it. The command does not:
+/// its output is captured whoever reads along.
+const EVENTS_AHEAD: usize = 16;
+
+/// How often a comment tells the client, and whatever is between, that the stream lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Serialize)]
+struct Started<'a> {
+    execution_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct Piece<'a> {
+    text: &'a str,
+    /// Where the piece begins in the stream, in raw bytes.
+    offset: u64,
+}
+
+/// Streams an execution from its start. One that is over before its process started is answered
+/// like any other refused call. A client that hangs up ends it.
+pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) -> Response {
+    let followers = Followers {
+        stdout: TextFollower::new(execution.stream(StreamName::Stdout).follow(cap)),
+        stderr: TextFollower::new(execution.stream(StreamName::Stderr).follow(cap)),
+    };
+    tokio::select! {
+        biased;
+        () = execution.started() => {}
+        finished = execution.wait() => {
+            if execution.started_at().is_none() {
+                return response(&execution, &finished);
+            }
+        }
+        () = peer.hung_up() => {
+            execution.stop(StopReason::Disconnect);
+            let finished = execution.wait().await;
+            return response(&execution, &finished);
+        }
+    }
+    let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
+    tokio::spawn(async move {
+        tokio::select! {
+            sent = send(&execution, followers, &events) => {
+                if sent.is_none() {
+                    execution.stop(StopReason::Disconnect);
+                }
+            }
+            () = peer.hung_up() => execution.stop(StopReason::Disconnect),
+        }
+    });
+    let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|event| (event, receiver))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+struct Followers {
+    stdout: TextFollower,
+    stderr: TextFollower,
+}
+
+/// Sends all events in order; `None` when nobody takes them any more.
+async fn send(
+    execution: &Execution,
+    followers: Followers,
+    events: &mpsc::Sender<Result<Event, Infallible>>,
+) -> Option<()> {
+    let mut count = 0u64;
+    let mut event = |name: &str, data: String| {
+        count += 1;
+        Ok(Event::default().event(name).id(count.to_string()).data(data))
+    };
+    let id = execution.id.to_string();
+    events.send(event("started", json(&Started { execution_id: &id }))).await.ok()?;
+
+    let Followers { mut stdout, mut stderr } = followers;
+    let (mut stdout_open, mut stderr_open) = (true, true);
+    while stdout_open || stderr_open {
+        let (name, piece, open) = tokio::select! {
+            piece = stdout.next(), if stdout_open => ("stdout", piece, &mut stdout_open),
+            piece = stderr.next(), if stderr_open => ("stderr", piece, &mut stderr_open),
+            // Closes the streams of an execution that failed before it could.
+            _ = execution.wait(), if execution.started_at().is_none() => break,
+        };
+        match piece {
+            Some((text, offset)) => {
+                let data = json(&Piece { text: &text, offset });
+                events.send(event(name, data)).await.ok()?;
+            }
+            None => *open = false,
+        }
+    }
+    let finished = execution.wait().await;
+    let (_, body) = result(execution, &finished);
+    let body = with_status(body, finished.status.as_str());
+    events.send(event("result", body)).await.ok()
+}
+
+/// Adds the `status` of the record to a body, which as an event has no other place for it.
+fn with_status(body: Vec<u8>, status: &str) -> String {
+    let body = String::from_utf8(body).unwrap_or_default();
+    // A problem has a `status` of its own, the HTTP one, which the record's word replaces.
+    let mut members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&body).unwrap_or_default();
+    members.insert("status".to_owned(), status.into());
+    json(&members)
+}
+
+fn json(value: &impl Serialize) -> String {
+    String::from_utf8(super::body::to_json(value)).unwrap_or_default()
+}
+
+/// A stream as text: characters whole, other bytes as U+FFFD.
+struct TextFollower {
+    follower: Follower,
+    /// The beginning of a character whose end has not come yet.
+    held: Vec<u8>,
+    offset: u64,
+    ended: bool,
+}
+
+impl TextFollower {
+    fn new(follower: Follower) -> Self {
+        Self { follower, held: Vec::new(), offset: 0, ended: false }
+    }
+
+    /// The next piece and where in the stream it begins, in bytes. Cancel-safe.
+    async fn next(&mut self) -> Option<(String, u64)> {
+        while !self.ended {
+            match self.follower.next().await {
+                Some(bytes) => {
+                    self.held.extend(bytes);
+                    let complete = self.held.len() - incomplete_end(&self.held);
+                    if complete > 0 {
+                        return Some(self.take(complete));
+                    }
+                }
+                None => self.ended = true,
+            }
+        }
+        let rest = self.held.len();
+        (rest > 0).then(|| self.take(rest))
+    }
+
+    fn take(&mut self, length: usize) -> (String, u64) {
+        let rest = self.held.split_off(length);
+        let bytes = std::mem::replace(&mut self.held, rest);
+        let offset = self.offset;
+        self.offset += length as u64;
+        (String::from_utf8_lossy(&bytes).into_owned(), offset)
+    }
+}
+
+/// How many bytes at the end are the beginning of a character: 0 to 3.
+fn incomplete_end(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(&bytes[bytes.len().saturating_sub(3)..]) {
+        Ok(_) => 0,
+        Err(_) => (1..=bytes.len().min(3))
+            .find(|&length| {
+                let end = &bytes[bytes.len() - length..];
+                matches!(std::str::from_utf8(end), Err(e) if e.valid_up_to() == 0 && e.error_len().is_none())
+            })
+            .unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_character_is_held_back() {
+        for (bytes, held) in [
+            (&b"abc"[..], 0),
+            ("aé".as_bytes(), 0),
+            (b"a\xC3", 1),
+            (b"a\xE2\x82", 2),
+            (b"a\xF0\x9F\x98", 3),
+            (b"\xF0\x9F\x98\x80", 0),
+            (b"a\xFF", 0),
+            (b"\x80\x80\x80", 0),
+            (b"\xE2\x82a", 0),
+            (b"", 0),
+        ] {
+            assert_eq!(incomplete_end(bytes), held, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `POST /execute`'s body: bytes in, a call or a refusal out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::config::ExecutorConfig;
+use crate::domain::{Background, Call, CallOptions};
+
+/// A tool call in the shape a model emits it, with what a caller may ask for besides.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallBody {
+    /// The tool's name.
+    #[serde(alias = "tool", alias = "tool_name")]
+    #[schema(example = "bash")]
+    name: String,
+    /// The tool's input.
+    #[schema(value_type = Object, example = json!({"command": "df -h"}))]
+    input: Value,
+    /// The id of the model's call, handed back with the answer.
+    id: Option<String>,
+    /// `tool_use`, when a recorded block is sent as it is.
+    #[serde(rename = "type")]
+    kind: Option<BlockKind>,
+    /// Accepted and ignored.
+    #[serde(rename = "caller")]
+    #[schema(value_type = Option<Object>)]
+    _caller: Option<IgnoredAny>,
+    /// Accepted and ignored.
+    #[serde(rename = "cache_control")]
+    #[schema(value_type = Option<Object>)]
+    _cache_control: Option<IgnoredAny>,
+    /// The time limit in seconds, above 0 and at most `max_timeout_secs`.
+    timeout_secs: Option<f64>,
+    /// The absolute directory to run in.
+    #[schema(value_type = Option<String>)]
+    working_dir: Option<PathBuf>,
+    /// Variables added to the environment.
+    env: Option<BTreeMap<String, String>>,
+    /// Text for standard input.
+    stdin: Option<String>,
+    /// What becomes of processes that outlive the command.
+    background: Option<BackgroundWord>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum BlockKind {
+    ToolUse,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum BackgroundWord {
+    Kill,
+    Keep,
+}
+
+/// Reads a call. The error says what is wrong and, where that is known, where.
+///
+/// # Errors
+/// What is no JSON (or nests deeper than 128 levels), has unknown or missing members, or values
+/// out of range.
+pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> {
+    let body: CallBody = serde_json::from_slice(body).map_err(|error| describe(&error))?;
+    let mut options = CallOptions::default();
+    if let Some(secs) = body.timeout_secs {
+        options.set_timeout_secs(secs, config.max_timeout).map_err(|error| error.to_string())?;
+    }
+    if let Some(dir) = body.working_dir {
+        options.set_working_dir(dir).map_err(|error| error.to_string())?;
+    }
+    for (name, value) in body.env.unwrap_or_default() {
+        options.add_env(name, value).map_err(|error| error.to_string())?;
+    }
+    options.stdin = body.stdin;
+    options.background = match body.background {
+        None | Some(BackgroundWord::Kill) => Background::Kill,
+        Some(BackgroundWord::Keep) => Background::Keep,
+    };
+    // Read only to be checked: a block of another type is no call.
+    let (None | Some(BlockKind::ToolUse)) = body.kind;
+    Ok(Call { tool: body.name, input: body.input, tool_use_id: body.id, options })
+}
+
+fn describe(error: &serde_json::Error) -> String {
+    if error.is_eof() && error.line() <= 1 && error.column() == 0 {
+        return "the body is empty: expected a tool call such as {\"name\": \"bash\", \"input\": {\"command\": \"df -h\"}}".to_owned();
+    }
+    format!("the body is no tool call: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn parse(body: &str) -> Result<Call, String> {
+        parse_call(body.as_bytes(), &ExecutorConfig::default())
+    }
+
+    #[test]
+    fn the_three_forms_of_the_name_are_one() {
+        for name in ["name", "tool", "tool_name"] {
+            let call = parse(&format!(r#"{{"{name}":"bash","input":{{"command":"df -h"}}}}"#));
+            assert_eq!(call.expect("a call").tool, "bash");
+        }
+        let twice = parse(r#"{"name":"bash","tool":"bash","input":{}}"#);
+        assert!(twice.expect_err("ambiguous").contains("duplicate field"));
+    }
+
+    #[test]
+    fn a_recorded_block_goes_in_unchanged() {
+        let call = parse(
+            r#"{"type":"tool_use","id":"toolu_01A","name":"bash","input":{"command":"x"},
+               "caller":{"type":"direct"},"cache_control":{"type":"ephemeral"}}"#,
+        );
+        assert_eq!(call.expect("a call").tool_use_id.as_deref(), Some("toolu_01A"));
+    }
+
+    #[test]
+    fn options_are_read() {
+        let call = parse(
+            r#"{"name":"bash","input":{},"timeout_secs":0.5,"working_dir":"/tmp","env":{"A":"1"},
+               "stdin":"x","background":"keep"}"#,
+        )
+        .expect("a call");
+        assert_eq!(call.options.timeout, Some(Duration::from_millis(500)));
+        assert_eq!(call.options.working_dir, Some(PathBuf::from("/tmp")));
+        assert_eq!(call.options.env["A"], "1");
+        assert_eq!(call.options.stdin.as_deref(), Some("x"));
+        assert_eq!(call.options.background, Background::Keep);
+    }
+
+    #[test]
+    fn refusals_name_the_member_and_what_was_expected() {
+        for (body, part) in [
+            ("", "the body is empty"),
+            ("{", "EOF"),
+            ("[]", "no tool call"),
+            (r#"{"name":"bash"}"#, "missing field `input`"),
+            (r#"{"name":"bash","input":{},"no_such":1}"#, "unknown field `no_such`"),
+            (r#"{"name":"bash","input":{},"type":"text"}"#, "expected `tool_use`"),
+            (r#"{"name":"bash","input":{},"timeout_secs":0}"#, "`timeout_secs`: 0 is out of range"),
+            (r#"{"name":"bash","input":{},"timeout_secs":3601}"#, "at most 3600"),
+            (r#"{"name":"bash","input":{},"timeout_secs":"9"}"#, "expected f64"),
+            (r#"{"name":"bash","input":{},"working_dir":"tmp"}"#, "`working_dir`"),
+            (r#"{"name":"bash","input":{},"env":{"":"x"}}"#, "needs a name"),
+            (r#"{"name":"bash","input":{},"env":{"A=B":"x"}}"#, "A=B"),
+            (r#"{"name":"bash","input":{},"env":{"A":"\u0000"}}"#, "NUL"),
+            (r#"{"name":"bash","input":{},"env":{"A":1}}"#, "expected a string"),
+            (r#"{"name":"bash","input":{},"background":"stop"}"#, "expected `kill` or `keep`"),
+            (&format!(r#"{{"name":"bash","input":{}1{}}}"#, "[".repeat(200), "]".repeat(200)), "recursion limit"),
+        ] {
+            let refusal = parse(body).expect_err(body);
+            assert!(refusal.contains(part), "{body} gave {refusal:?}, which lacks {part:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page, and
+//! the generator of man pages and completions includes this file: it names no other module.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+/// Operate the Shelly Executor daemon
+///
+/// shellyctl talks to shelly-executord, the daemon that runs commands and tools for AI agents, over
+/// its Unix socket. It shows how the daemon is and which tools it offers, runs commands through it,
+/// and cancels what is running. Whoever the daemon's configuration allows to call it (as installed,
+/// root and the members of the group shelly) can use it.
+///
+/// On a terminal the output is meant for people; with --json it is the daemon's own JSON, for
+/// programs. Colours appear on a terminal only, and never when NO_COLOR is set.
+#[derive(Debug, Parser)]
+#[command(
+    name = "shellyctl",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Args {
+    /// The daemon's socket
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "SHELLY_SOCKET",
+        default_value = DEFAULT_SOCKET,
+        value_parser = OsStringValueParser::new().map(socket),
+        value_hint = ValueHint::FilePath
+    )]
+    pub socket: PathBuf,
+
+    /// Print the daemon's JSON instead of text for people
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
+
+const AFTER_HELP: &str = "\
+Exit status:
+  0    it worked
+  1    the daemon is degraded (status), or the tool reported an error (call)
+  2    the command line is wrong
+  3    the daemon cannot be reached (status)
+  124  the time limit ended it (exec, call)
+  125  the daemon refused, failed or cannot be reached
+  130  it was cancelled (exec, call)
+
+exec otherwise ends as the command did: with its exit code, or with 128 + n if signal n ended it.";
+
+/// The commands of shellyctl.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show how the daemon is
+    ///
+    /// Prints the daemon's version, how long it has been up, how many executions are under way, and
+    /// everything that keeps it from being well. The exit status is 0 when it is well, 1 when it is
+    /// degraded and 3 when it cannot be reached.
+    Status,
+
+    /// List the tools, or show one of them
+    ///
+    /// Without NAME all tools are listed; --json gives the list in the shape that the `tools` member
+    /// of an Anthropic Messages request has. With NAME everything about that tool is shown, its
+    /// input schema included.
+    Tools {
+        /// The tool to show
+        name: Option<String>,
+    },
+
+    /// Run a command through the daemon, and follow it as it runs
+    ///
+    /// The command runs as a call of the tool `bash`, with the daemon's privileges and in the
+    /// environment that the daemon builds; what it writes to standard output and standard error
+    /// appears there as it is written. A single argument is a script and is passed on as it is;
+    /// several are quoted, so that every one of them reaches the command as it stands here.
+    ///
+    /// SIGINT (Ctrl-C), SIGTERM and SIGHUP cancel the execution; a second one does not wait for
+    /// the daemon to confirm that its processes are dead.
+    ///
+    /// The exit status is that of the command; 128 + n if signal n ended it, 124 if the time limit
+    /// did, 125 if the daemon refused or failed, 130 if it was cancelled. With --json nothing is
+    /// followed, and the daemon's answer is printed at the end.
+    Exec(ExecArgs),
+
+    /// Call any tool with JSON input
+    ///
+    /// Prints the text that a model would get. The exit status is 0 for a result, 1 for a result
+    /// that the tool reports as an error, and otherwise as for exec.
+    Call {
+        /// The tool to call
+        tool: String,
+
+        /// Its input, a JSON object; `-` reads it from standard input
+        #[arg(value_name = "JSON")]
+        input: String,
+    },
+
+    /// Cancel an execution
+    ///
+    /// Comes back once all of its processes are dead. An execution that has already ended is left
+    /// as it is.
+    Cancel {
+        /// The execution's id
+        id: String,
+    },
+
+    /// Work on the daemon's configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+
+    /// Print a completion script for a shell
+    ///
+    /// For bash, for instance: `shellyctl completions bash > ~/.local/share/bash-completion/completions/shellyctl`.
+    /// The package installs those for bash, zsh and fish.
+    Completions {
+        /// The shell to complete for
+        shell: Shell,
+    },
+}
+
+/// What to run, and how.
+#[derive(Debug, clap::Args)]
+pub struct ExecArgs {
+    /// The time limit in seconds, fractions allowed; the daemon's default if absent
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<f64>,
+
+    /// The directory to run in; the daemon's default if absent
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cwd: Option<PathBuf>,
+
+    /// Set a variable in the command's environment; can be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+
+    /// Pass standard input on to the command, read to its end before the start; it must be UTF-8
+    #[arg(long)]
+    pub stdin: bool,
+
+    /// A script as a single argument, or a command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+/// The commands of `shellyctl config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check the configuration without starting anything
+    ///
+    /// Runs `shelly-executord --check-config`, whose output and exit status these are: 0 when the
+    /// configuration is valid. The daemon is neither asked nor changed.
+    Check {
+        /// The configuration file; the daemon's default if absent
+        #[arg(value_hint = ValueHint::FilePath)]
+        path: Option<PathBuf>,
+    },
+}
+
+/// An empty variable means what an unset one does, as in the daemon and in every other client.
+fn socket(value: OsString) -> PathBuf {
+    if value.is_empty() {
+        DEFAULT_SOCKET.into()
+    } else {
+        value.into()
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
+        Ok(_) | Err(_) => Err("not a number of seconds above 0".to_owned()),
+    }
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) => Err("the name before `=` is empty".to_owned()),
+        None => Err("there is no `=` between name and value".to_owned()),
+    }
+}

@@ -1,0 +1,66 @@
+//! `shellyctl call`: any tool with JSON input.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use shelly_executor::client::{Call, Client, Outcome};
+
+use crate::failure::Failure;
+use crate::{ending, print};
+
+const TOOL_ERROR: u8 = 1;
+
+/// More than a daemon takes in one request (16 MiB as shipped); keeps an endless input from filling
+/// the memory before the daemon gets to refuse it.
+pub const MAX_STDIN_BYTES: u64 = 1 << 30;
+
+/// Makes the call and prints what a model would get.
+///
+/// Ctrl-C ends shellyctl itself: the daemon sees the hang-up and cancels.
+pub async fn run(
+    client: &Client,
+    tool: &str,
+    input: &str,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let input = if input == "-" {
+        stdin()?
+    } else {
+        input.to_owned()
+    };
+    let input = serde_json::from_str(&input).map_err(|source| Failure::NotJson {
+        tool: tool.to_owned(),
+        source,
+    })?;
+    let answer = client.execute(&Call::new(tool, input)).await?;
+    if json {
+        print::line(&answer.json)?;
+    } else if answer.problem.is_none() || ran(&answer.outcome) {
+        print::line(&answer.outcome.content)?;
+    }
+    if answer.problem.is_some() {
+        ending::tell(&answer);
+        return Ok(ExitCode::from(ending::exit_status(&answer)));
+    }
+    Ok(ExitCode::from(if answer.outcome.is_error {
+        TOOL_ERROR
+    } else {
+        0
+    }))
+}
+
+/// Whether a process ran, so that `content` has its output rather than the problem once more.
+fn ran(outcome: &Outcome) -> bool {
+    outcome.duration_ms.is_some()
+}
+
+/// All of standard input, as text.
+pub fn stdin() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = std::io::stdin()
+        .lock()
+        .take(MAX_STDIN_BYTES)
+        .read_to_string(&mut text);
+    read.map_err(|source| Failure::Stdin { source })?;
+    Ok(text)
+}

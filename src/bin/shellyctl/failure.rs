@@ -1,0 +1,127 @@
+//! Why a command failed, how that is told, and the exit status it has.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use shelly_executor::client::ClientError;
+
+use crate::{ending, print};
+
+/// The status for a wrong command line; clap uses the same.
+const USAGE: u8 = 2;
+
+/// Everything that can end a command of shellyctl early.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The daemon said no, said something strange, or could not be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon accepted the connection and then said nothing.
+    #[error("the daemon on `{}` did not answer within {seconds} s", socket.display())]
+    Silent { socket: PathBuf, seconds: u64 },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {source}")]
+    Stdout { source: io::Error },
+    /// Standard input cannot be read or passed on.
+    #[error("cannot pass standard input on: {source}")]
+    Stdin { source: io::Error },
+    /// The input of `call` is not JSON.
+    #[error("the input for `{tool}` is not JSON: {source}")]
+    NotJson {
+        tool: String,
+        source: serde_json::Error,
+    },
+    /// A command cannot be put into a shell's words.
+    #[error("cannot quote the command: {source}")]
+    Unquotable { source: shlex::QuoteError },
+    /// The directory to run in has no name that JSON can carry.
+    #[error("cannot use `{}` as the directory to run in: {source}", cwd.display())]
+    Cwd { cwd: PathBuf, source: io::Error },
+    /// The daemon's program, which checks configurations, did not start.
+    #[error("cannot run `{}`: {source}", program.display())]
+    Daemon { program: PathBuf, source: io::Error },
+    /// Neither runtime nor signal handlers.
+    #[error("cannot set up: {source}")]
+    Setup { source: io::Error },
+}
+
+impl Failure {
+    /// Whether the reader of the output has simply seen enough.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Stdout { source } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Whether nobody can be talked to, as opposed to somebody who refuses.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(
+            self,
+            Self::Silent { .. } | Self::Client(ClientError::CannotConnect { .. })
+        )
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Client(error) => error.hint(),
+            Self::Silent { .. } => Some("see `systemctl status shelly-executor`"),
+            Self::Stdin { source } if source.kind() == io::ErrorKind::InvalidData => {
+                Some("a call carries text; put bytes into a file that the command reads")
+            }
+            Self::NotJson { .. } => {
+                Some("for instance: shellyctl call bash '{\"command\": \"df -h\"}'")
+            }
+            Self::Daemon { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some("it is looked for beside shellyctl and in PATH")
+            }
+            Self::Stdout { .. }
+            | Self::Stdin { .. }
+            | Self::Unquotable { .. }
+            | Self::Cwd { .. }
+            | Self::Daemon { .. }
+            | Self::Setup { .. } => None,
+        }
+    }
+
+    fn exit_status(&self) -> u8 {
+        match self {
+            Self::Client(ClientError::Refused { answer }) => ending::exit_status(answer),
+            Self::Stdout { .. } if self.is_broken_pipe() => 0,
+            Self::NotJson { .. } | Self::Unquotable { .. } | Self::Cwd { .. } => USAGE,
+            Self::Client(_)
+            | Self::Silent { .. }
+            | Self::Stdout { .. }
+            | Self::Stdin { .. }
+            | Self::Daemon { .. }
+            | Self::Setup { .. } => ending::FAILED,
+        }
+    }
+
+    /// Tells people on standard error, and programs on standard output as far as the daemon gave
+    /// JSON; then the status to exit with.
+    pub fn report(&self, json: bool) -> ExitCode {
+        self.tell(json);
+        ExitCode::from(self.exit_status())
+    }
+
+    /// As [`Failure::report`], with a status of the command's own.
+    pub fn report_as(&self, json: bool, status: u8) -> ExitCode {
+        self.tell(json);
+        ExitCode::from(status)
+    }
+
+    fn tell(&self, json: bool) {
+        if self.is_broken_pipe() {
+            return;
+        }
+        if let Self::Client(ClientError::Refused { answer }) = self
+            && json
+        {
+            // Standard error tells it in any case.
+            let _ = print::line(&answer.json);
+        }
+        print::note(&self.to_string());
+        if let Some(hint) = self.hint() {
+            print::hint(hint);
+        }
+    }
+}

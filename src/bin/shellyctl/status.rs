@@ -1,0 +1,96 @@
+//! `shellyctl status`: how the daemon is.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use shelly_executor::client::{Client, Health};
+
+use crate::failure::Failure;
+use crate::print::{self, Look, Page};
+
+const DEGRADED: u8 = 1;
+/// What `systemctl status` says of a unit that does not run.
+const NOT_RUNNING: u8 = 3;
+
+/// How long the daemon may take to answer what needs no work.
+///
+/// It answers within milliseconds, also under load; one that has not after this long is stuck, and
+/// an operator who looks at a stuck daemon wants to be told so.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits for an answer that needs no work, and not for ever.
+pub async fn patiently<T>(
+    client: &Client,
+    asked: impl Future<Output = Result<T, shelly_executor::client::ClientError>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(answered) => Ok(answered?),
+        Err(_) => {
+            let socket = client.socket().to_owned();
+            Err(Failure::Silent {
+                socket,
+                seconds: PATIENCE.as_secs(),
+            })
+        }
+    }
+}
+
+/// Prints the daemon's health.
+pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
+    let health = match patiently(client, client.health()).await {
+        Ok(health) => health,
+        Err(failure) if failure.is_unreachable() => {
+            return Ok(failure.report_as(json, NOT_RUNNING));
+        }
+        Err(failure) => return Err(failure),
+    };
+    if json {
+        print::line(&health.json)?;
+    } else {
+        print::text(&render(&health, client.socket(), Page::stdout()))?;
+    }
+    Ok(ExitCode::from(if health.status == "ok" {
+        0
+    } else {
+        DEGRADED
+    }))
+}
+
+fn render(health: &Health, socket: &Path, page: Page) -> String {
+    let look = if health.status == "ok" {
+        Look::Good
+    } else {
+        Look::Bad
+    };
+    let up = Duration::try_from_secs_f64(health.uptime_secs.trunc()).unwrap_or_default();
+    let running = match health.running {
+        1 => "1 execution".to_owned(),
+        many => format!("{many} executions"),
+    };
+    let mut text = format!(
+        "{} shelly-executor {}\n    Status: {}\n    Socket: {}\n        Up: {}\n   Running: {running}\n",
+        page.look(look, "●"),
+        print::one_line(&health.version),
+        page.look(look, &print::one_line(&health.status)),
+        socket.display(),
+        humantime::format_duration(up),
+    );
+    for (index, problem) in health.problems.iter().enumerate() {
+        let label = if index == 0 {
+            "  Problems: "
+        } else {
+            "            "
+        };
+        let source = problem
+            .source
+            .as_ref()
+            .map(|source| format!(" [{source}]"))
+            .unwrap_or_default();
+        let line = print::one_line(&format!("{}: {}{source}", problem.code, problem.detail));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{label}{line}");
+    }
+    text
+}

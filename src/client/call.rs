@@ -1,0 +1,103 @@
+//! The call that is sent, in the shape a model emits it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// One tool call, in the shape a model emits it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Call {
+    /// The tool to call.
+    pub name: String,
+    /// What the tool gets; its schema is in [`ToolDefinition::input_schema`].
+    pub input: Value,
+    /// The caller's own id for this call; comes back as [`Outcome::tool_use_id`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The time limit, counted from the start of the process. The daemon's default when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+    /// Where the command runs. The daemon's default when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// Variables on top of the environment that the daemon builds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What the command reads on standard input; `/dev/null` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    /// What becomes of processes that outlive the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<Background>,
+    /// Sent as the `Idempotency-Key` header: the same key never runs a call twice.
+    #[serde(skip)]
+    pub idempotency_key: Option<String>,
+    /// Sent as the `traceparent` header (W3C Trace Context).
+    #[serde(skip)]
+    pub traceparent: Option<String>,
+}
+
+impl Call {
+    /// A call of `name` with `input`, everything else left to the daemon's defaults.
+    pub fn new(name: impl Into<String>, input: Value) -> Self {
+        Self {
+            name: name.into(),
+            input,
+            id: None,
+            timeout_secs: None,
+            working_dir: None,
+            env: BTreeMap::new(),
+            stdin: None,
+            background: None,
+            idempotency_key: None,
+            traceparent: None,
+        }
+    }
+
+    /// A call of the `bash` tool.
+    pub fn bash(command: &str) -> Self {
+        Self::new("bash", json!({ "command": command }))
+    }
+}
+
+/// What becomes of processes that outlive the command that started them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Background {
+    /// They are killed before the answer is sent.
+    Kill,
+    /// They are left alone and listed in the answer.
+    Keep,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_call_has_only_name_and_input() {
+        let sent = serde_json::to_value(Call::bash("df -h")).unwrap();
+        assert_eq!(sent, json!({"name": "bash", "input": {"command": "df -h"}}));
+    }
+
+    #[test]
+    fn options_are_sent_by_their_wire_names_and_headers_are_not() {
+        let mut call = Call::bash("true");
+        call.id = Some("toolu_01A".into());
+        call.timeout_secs = Some(1.5);
+        call.working_dir = Some("/tmp".into());
+        call.env.insert("A".into(), "b".into());
+        call.stdin = Some("x".into());
+        call.background = Some(Background::Keep);
+        call.idempotency_key = Some("key".into());
+        assert_eq!(
+            serde_json::to_value(call).unwrap(),
+            json!({
+                "name": "bash", "input": {"command": "true"}, "id": "toolu_01A", "timeout_secs": 1.5,
+                "working_dir": "/tmp", "env": {"A": "b"}, "stdin": "x", "background": "keep"
+            })
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! The documents that can be read from the daemon: tools, health, records. Reading is lenient, so
+//! that a client understands a newer daemon, and `Received` keeps each document as it came.
+
+use std::ops::Deref;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::answer::Answer;
+
+/// A document from the daemon: read into `T`, and kept letter for letter in `json`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Received<T> {
+    /// The document as it arrived, with every member, also those `T` does not know.
+    pub json: String,
+    /// The document as this client reads it.
+    pub value: T,
+}
+
+impl<T> Deref for Received<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: for<'de> Deserialize<'de>> Received<T> {
+    pub(super) fn parse(json: String) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            value: serde_json::from_str(&json)?,
+            json,
+        })
+    }
+}
+
+/// A tool as a Messages request lists it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct ToolDefinition {
+    /// The name to call it by.
+    pub name: String,
+    /// What the model reads.
+    pub description: String,
+    /// The JSON schema of its input.
+    pub input_schema: Value,
+}
+
+/// Everything the daemon tells about one tool.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct ToolDetails {
+    /// What a Messages request would list.
+    #[serde(flatten)]
+    pub definition: ToolDefinition,
+    /// Its version.
+    pub version: Option<Value>,
+    /// How much harm it can do.
+    pub risk_level: Option<Value>,
+    /// Where its definition comes from.
+    pub source: Option<Value>,
+    /// The JSON schema of its output.
+    pub output_schema: Option<Value>,
+}
+
+/// How the daemon is.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Health {
+    /// `ok` or `degraded`.
+    pub status: String,
+    /// The daemon's version.
+    pub version: String,
+    /// Seconds since it started.
+    pub uptime_secs: f64,
+    /// Executions under way.
+    pub running: u64,
+    /// Why it is degraded.
+    #[serde(default)]
+    pub problems: Vec<HealthProblem>,
+}
+
+/// One reason for a degraded daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct HealthProblem {
+    /// The kind of problem for programs.
+    pub code: String,
+    /// This very problem for people.
+    pub detail: String,
+    /// The file or part it comes from.
+    pub source: Option<String>,
+}
+
+/// What the daemon keeps of an execution.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct Record {
+    /// The execution's id.
+    pub execution_id: String,
+    /// How far it is: `queued`, `waiting`, `running`, or one of the ends.
+    pub status: String,
+    /// The tool that was called.
+    pub tool: Option<String>,
+    /// Who called.
+    pub caller_uid: Option<u32>,
+    /// When the call came in (RFC 3339, UTC).
+    pub created_at: Option<String>,
+    /// When the process started.
+    pub started_at: Option<String>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// The status that a waiting caller got or would have got.
+    pub http_status: Option<u16>,
+    result: Option<Box<RawValue>>,
+}
+
+impl Record {
+    /// The answer that a waiting caller got or would have got; none until the execution has ended.
+    ///
+    /// # Errors
+    /// When the result in the record is not the body of an answer.
+    pub fn answer(&self) -> Result<Option<Answer>, serde_json::Error> {
+        match (self.http_status, &self.result) {
+            (Some(status), Some(body)) => Answer::parse(status, body.get().to_owned()).map(Some),
+            (None, _) | (_, None) => Ok(None),
+        }
+    }
+}
+
+/// One of a command's two output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl OutputStream {
+    /// Its name in the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_gives_its_answer_once_it_has_one() {
+        let running =
+            r#"{"execution_id": "1", "status": "running", "http_status": null, "result": null}"#;
+        let running: Record = serde_json::from_str(running).unwrap();
+        assert_eq!(running.answer().unwrap(), None);
+
+        let ended = r#"{"execution_id": "1", "status": "success", "http_status": 200,
+            "result": {"content": "x", "is_error": false, "new_member": 1}}"#;
+        let answer = serde_json::from_str::<Record>(ended)
+            .unwrap()
+            .answer()
+            .unwrap()
+            .unwrap();
+        assert_eq!((answer.status, answer.outcome.content.as_str()), (200, "x"));
+        assert!(answer.json.contains("new_member"));
+    }
+
+    #[test]
+    fn a_document_is_kept_letter_for_letter() {
+        let json = r#"[{"name": "bash", "description": "d",  "input_schema": {"z": 1, "a": 2}, "more": 3}]"#;
+        let tools = Received::<Vec<ToolDefinition>>::parse(json.into()).unwrap();
+        assert_eq!(
+            (tools.json.as_str(), tools[0].name.as_str()),
+            (json, "bash")
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! Everything that can go wrong between this client and the daemon, a refusal by the daemon included.
+//! The message names what failed; `hint` says what the reader can do about it.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use super::answer::Answer;
+use super::sse::FrameTooLarge;
+
+/// A failure below HTTP, whoever reports it.
+pub type TransportError = Box<dyn Error + Send + Sync>;
+
+/// Why there is no answer, or not the one that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Nobody could be reached on the socket.
+    #[error("cannot connect to the daemon on `{}`: {source}", socket.display())]
+    CannotConnect {
+        /// The socket that was tried.
+        socket: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The connection broke, or what came over it is not HTTP.
+    #[error("lost the daemon on `{}` during {during}: {}", socket.display(), chain(source.as_ref()))]
+    Interrupted {
+        /// The socket of the connection.
+        socket: PathBuf,
+        /// The request, as `METHOD path`.
+        during: String,
+        /// What broke.
+        source: TransportError,
+    },
+    /// The stream of events ended without a result: the daemon has gone, or has given up the connection.
+    #[error("the daemon went away before {}", expected_next(execution_id.as_deref()))]
+    StreamCutShort {
+        /// The execution whose result is missing, as far as its id had come.
+        execution_id: Option<String>,
+        /// What broke; nothing when the stream just ended.
+        source: Option<TransportError>,
+    },
+    /// The daemon understood and said no.
+    #[error("{}", describe(answer))]
+    Refused {
+        /// The whole refusal.
+        answer: Box<Answer>,
+    },
+    /// The answer is not one that this daemon's API gives.
+    #[error("unexpected answer to {during}: status {status}, {found}")]
+    UnexpectedAnswer {
+        /// The request, as `METHOD path`.
+        during: String,
+        /// The HTTP status.
+        status: u16,
+        /// What there was in place of the expected.
+        found: String,
+    },
+    /// The answer is of the right kind, but its JSON cannot be read.
+    #[error("cannot read the answer to {during}: {source}")]
+    Malformed {
+        /// The request, as `METHOD path`.
+        during: String,
+        /// Where the JSON and the expectation part.
+        source: serde_json::Error,
+    },
+    /// An answer is larger than any that the API gives.
+    #[error("the answer to {during} is larger than {limit} bytes")]
+    AnswerTooLarge {
+        /// The request, as `METHOD path`.
+        during: String,
+        /// What this client takes.
+        limit: usize,
+    },
+    /// The stream of events carries one that is larger than any that the API gives.
+    #[error("cannot follow the events of the daemon: {source}")]
+    EventTooLarge {
+        /// The limit that was hit.
+        #[from]
+        source: EventTooLarge,
+    },
+    /// The call cannot be put into a request.
+    #[error("cannot send {what}: {source}")]
+    Unsendable {
+        /// The part that does not fit.
+        what: &'static str,
+        /// Why it does not fit.
+        source: TransportError,
+    },
+}
+
+/// An event beyond the bound of the parser.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct EventTooLarge(#[from] FrameTooLarge);
+
+impl From<FrameTooLarge> for ClientError {
+    fn from(source: FrameTooLarge) -> Self {
+        Self::EventTooLarge {
+            source: EventTooLarge(source),
+        }
+    }
+}
+
+impl ClientError {
+    /// What the reader can do about it, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::CannotConnect { source, .. } => connect_hint(source.kind()),
+            Self::Interrupted { .. } | Self::StreamCutShort { .. } => {
+                Some("see `journalctl -u shelly-executor` for what happened to it")
+            }
+            Self::Refused { answer } => answer
+                .problem
+                .as_ref()
+                .and_then(|problem| refusal_hint(&problem.code)),
+            Self::UnexpectedAnswer { .. } | Self::Malformed { .. } => {
+                Some("is this the socket of a shelly-executor of about the same version?")
+            }
+            Self::AnswerTooLarge { .. } | Self::EventTooLarge { .. } => Some(
+                "lower `max_output_bytes` in executor.toml, and read the full output under the execution's id",
+            ),
+            Self::Unsendable { .. } => None,
+        }
+    }
+}
+
+fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
+    // A foreign enum without end; what is not named here has no better advice than its own message.
+    match kind {
+        io::ErrorKind::NotFound => Some(
+            "start it with `systemctl start shelly-executor`, or name its socket with --socket or SHELLY_SOCKET",
+        ),
+        io::ErrorKind::PermissionDenied => Some(
+            "callers are in the group `shelly`: `sudo usermod -aG shelly \"$USER\"`, then log in again",
+        ),
+        io::ErrorKind::ConnectionRefused => {
+            Some("nobody listens there any more: see `systemctl status shelly-executor`")
+        }
+        _ => None,
+    }
+}
+
+fn refusal_hint(code: &str) -> Option<&'static str> {
+    match code {
+        "unknown_tool" => Some("`shellyctl tools` lists the tools"),
+        "unknown_execution" => {
+            Some("only your own executions can be seen, and only the latest are kept")
+        }
+        "access_denied" => Some("`[access]` in executor.toml says who may call"),
+        "queue_full" | "rate_limited" => Some("try again in a moment"),
+        "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),
+        _ => None,
+    }
+}
+
+/// hyper keeps what happened in its causes and names only itself.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+fn expected_next(execution_id: Option<&str>) -> String {
+    execution_id.map_or_else(
+        || "the execution had its id".to_owned(),
+        |id| format!("execution `{id}` ended; what became of it is unknown"),
+    )
+}
+
+fn describe(answer: &Answer) -> String {
+    answer.problem.as_ref().map_or_else(
+        || format!("the daemon answered {}", answer.status),
+        |problem| {
+            let detail = problem.detail.as_deref().unwrap_or(&problem.title);
+            let places: String = problem
+                .errors
+                .iter()
+                .map(|error| format!("; `{}`: {}", error.pointer, error.detail))
+                .collect();
+            format!("{detail} ({}){places}", problem.code)
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cannot_connect(kind: io::ErrorKind) -> ClientError {
+        ClientError::CannotConnect {
+            socket: "/run/x.sock".into(),
+            source: kind.into(),
+        }
+    }
+
+    #[test]
+    fn each_way_not_to_connect_has_its_own_hint() {
+        let hint = |kind| cannot_connect(kind).hint().unwrap_or_default();
+        assert!(hint(io::ErrorKind::NotFound).contains("systemctl start"));
+        assert!(hint(io::ErrorKind::PermissionDenied).contains("group `shelly`"));
+        assert!(hint(io::ErrorKind::ConnectionRefused).contains("nobody listens"));
+        assert!(
+            cannot_connect(io::ErrorKind::NotFound)
+                .to_string()
+                .contains("`/run/x.sock`")
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_detail_code_and_places() {
+        let body = r#"{"title": "t", "detail": "no such", "code": "invalid_input",
+            "errors": [{"pointer": "/command", "detail": "must be a string"}]}"#;
+        let answer = Box::new(Answer::parse(422, body.into()).unwrap());
+        let error = ClientError::Refused { answer };
+        assert_eq!(
+            error.to_string(),
+            "no such (invalid_input); `/command`: must be a string"
+        );
+    }
+}

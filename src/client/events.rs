@@ -1,0 +1,247 @@
+//! The life of a streamed execution: typed events out of server-sent frames, ending with the result.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::Stream;
+use hyper::body::Body as _;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::documents::OutputStream;
+use super::error::{ClientError, TransportError};
+use super::sse::{Frame, MAX_FRAME_BYTES, Parser};
+use super::transport::Body;
+
+/// One event, with the daemon's count if it gave one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The event's `id:`, which counts.
+    pub id: Option<String>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened in an execution.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EventKind {
+    /// The execution has its id; the first event.
+    Started {
+        /// The id to cancel it by.
+        execution_id: String,
+    },
+    /// The command wrote something.
+    Output {
+        /// Where it wrote.
+        stream: OutputStream,
+        /// What it wrote, with U+FFFD for what is not UTF-8.
+        text: String,
+        /// Where the text begins, in raw bytes from the start of its stream.
+        offset: u64,
+    },
+    /// A person has to agree before the command runs.
+    ConfirmationRequired {
+        /// What they are asked.
+        details: Value,
+    },
+    /// The execution ended; the last event.
+    Result(Box<Answer>),
+    /// An event that this client does not know.
+    Other {
+        /// Its name.
+        name: String,
+        /// Its data as it came.
+        data: String,
+    },
+}
+
+/// The events of one execution, as they happen.
+///
+/// After an [`EventKind::Result`] or an error it ends. Dropping it earlier hangs up, and that cancels the execution.
+#[derive(Debug)]
+pub struct EventStream {
+    body: Body,
+    parser: Parser,
+    decoded: VecDeque<Event>,
+    execution_id: Option<String>,
+    ended: bool,
+}
+
+impl EventStream {
+    pub(super) fn new(body: Body) -> Self {
+        Self {
+            body,
+            parser: Parser::new(MAX_FRAME_BYTES),
+            decoded: VecDeque::new(),
+            execution_id: None,
+            ended: false,
+        }
+    }
+
+    /// The next event, or none after the result.
+    ///
+    /// # Errors
+    /// When the connection breaks, or ends without a result, or carries something else than the API's events.
+    pub async fn next(&mut self) -> Option<Result<Event, ClientError>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    fn take(&mut self, chunk: &[u8]) -> Result<(), ClientError> {
+        self.parser.push(chunk)?;
+        while let Some(frame) = self.parser.next_frame() {
+            let name = frame.event.clone();
+            let event = decode(frame).map_err(|source| ClientError::Malformed {
+                during: format!("the event `{name}`"),
+                source,
+            })?;
+            if let EventKind::Started { execution_id } = &event.kind {
+                self.execution_id = Some(execution_id.clone());
+            }
+            self.decoded.push_back(event);
+        }
+        Ok(())
+    }
+
+    fn cut_short(&self, source: Option<TransportError>) -> ClientError {
+        ClientError::StreamCutShort {
+            execution_id: self.execution_id.clone(),
+            source,
+        }
+    }
+
+    fn end_with(&mut self, error: ClientError) -> Poll<Option<Result<Event, ClientError>>> {
+        self.ended = true;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Stream for EventStream {
+    type Item = Result<Event, ClientError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            if let Some(event) = self.decoded.pop_front() {
+                self.ended = matches!(event.kind, EventKind::Result(_));
+                return Poll::Ready(Some(Ok(event)));
+            }
+            let taken = match ready!(Pin::new(&mut self.body.incoming).poll_frame(context)) {
+                Some(Ok(frame)) => frame.into_data().map_or(Ok(()), |chunk| self.take(&chunk)),
+                // A killed daemon breaks the connection where a stopped one ends it; the loss is the same.
+                Some(Err(error)) => Err(self.cut_short(Some(error.into()))),
+                None => Err(self.cut_short(None)),
+            };
+            if let Err(error) = taken {
+                return self.end_with(error);
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Started {
+    execution_id: String,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    text: String,
+    offset: u64,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    status: u16,
+}
+
+fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
+    let output = |stream| {
+        serde_json::from_str(&frame.data).map(|Output { text, offset }| EventKind::Output {
+            stream,
+            text,
+            offset,
+        })
+    };
+    let kind = match frame.event.as_str() {
+        "started" => {
+            let Started { execution_id } = serde_json::from_str(&frame.data)?;
+            EventKind::Started { execution_id }
+        }
+        "stdout" => output(OutputStream::Stdout)?,
+        "stderr" => output(OutputStream::Stderr)?,
+        "confirmation_required" => EventKind::ConfirmationRequired {
+            details: serde_json::from_str(&frame.data)?,
+        },
+        "result" => {
+            let Status { status } = serde_json::from_str(&frame.data)?;
+            EventKind::Result(Box::new(Answer::parse(status, frame.data)?))
+        }
+        _ => EventKind::Other {
+            name: frame.event,
+            data: frame.data,
+        },
+    };
+    Ok(Event { id: frame.id, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(event: &str, data: &str) -> Result<EventKind, serde_json::Error> {
+        decode(Frame {
+            event: event.into(),
+            data: data.into(),
+            id: None,
+        })
+        .map(|event| event.kind)
+    }
+
+    #[test]
+    fn output_carries_its_stream_and_offset() {
+        let expected = EventKind::Output {
+            stream: OutputStream::Stderr,
+            text: "é\n".into(),
+            offset: 3,
+        };
+        assert_eq!(
+            decoded("stderr", r#"{"text": "é\n", "offset": 3}"#).unwrap(),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_result_is_the_answer_with_its_status() {
+        let EventKind::Result(answer) =
+            decoded("result", r#"{"status": 200, "content": "x"}"#).unwrap()
+        else {
+            panic!("not a result")
+        };
+        assert_eq!((answer.status, answer.problem), (200, None));
+        let cancelled = r#"{"status": 409, "title": "Cancelled", "code": "cancelled", "content": "[cancelled]"}"#;
+        let EventKind::Result(answer) = decoded("result", cancelled).unwrap() else {
+            panic!("not a result")
+        };
+        assert_eq!(
+            answer.problem.map(|problem| problem.code).as_deref(),
+            Some("cancelled")
+        );
+    }
+
+    #[test]
+    fn unknown_events_pass_and_broken_ones_do_not() {
+        assert_eq!(
+            decoded("progress", "50%").unwrap(),
+            EventKind::Other {
+                name: "progress".into(),
+                data: "50%".into()
+            }
+        );
+        assert!(decoded("started", "{}").is_err());
+        assert!(decoded("result", r#"{"content": "no status"}"#).is_err());
+    }
+}

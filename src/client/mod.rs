@@ -1,0 +1,260 @@
+//! The public client of the daemon: shellyctl, the tests, the daemon's own probe and brains share it.
+//! One method per route, typed answers that also keep the JSON as it came. It sets no time limits of its own,
+//! except that a call's future that is dropped hangs up; wrap it in `tokio::time::timeout` where waiting must end.
+
+mod answer;
+mod call;
+mod documents;
+mod error;
+mod events;
+mod output;
+mod sse;
+mod transport;
+
+use std::ops::RangeBounds;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper::header::{ACCEPT, HeaderName, HeaderValue, RANGE};
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use answer::{Answer, Kill, LeftBehind, Outcome, Problem, SchemaError, Signal, Usage};
+pub use call::{Background, Call};
+pub use documents::{
+    Health, HealthProblem, OutputStream, Received, Record, ToolDefinition, ToolDetails,
+};
+pub use error::{ClientError, EventTooLarge, TransportError};
+pub use events::{Event, EventKind, EventStream};
+pub use output::Output;
+
+use transport::{Ask, Head, Transport};
+
+/// Where an installed daemon listens.
+pub const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
+
+/// The environment variable that names another socket.
+pub const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// A client of the daemon behind one socket. Cheap to clone; clones share their connections.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), shelly_executor::client::ClientError> {
+/// use shelly_executor::client::{Call, Client};
+///
+/// let client = Client::from_env_or_default();
+/// let answer = client.execute(&Call::bash("df -h")).await?;
+/// println!("{}", answer.outcome.content);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    transport: Transport,
+}
+
+impl Client {
+    /// A client of the daemon that listens on `socket`. Connects with the first request.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self {
+            transport: Transport::new(socket.into()),
+        }
+    }
+
+    /// A client of the daemon on `SHELLY_SOCKET`, or on the socket of an installed daemon when that is unset or empty.
+    #[must_use]
+    pub fn from_env_or_default() -> Self {
+        let named = std::env::var_os(SOCKET_VARIABLE).filter(|value| !value.is_empty());
+        Self::new(named.map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from))
+    }
+
+    /// The socket this client talks to.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.transport.socket()
+    }
+
+    /// All tools, in the shape of a Messages request.
+    ///
+    /// # Errors
+    /// When the daemon cannot be reached, refuses, or answers something else.
+    pub async fn tools(&self) -> Result<Received<Vec<ToolDefinition>>, ClientError> {
+        self.read(Ask::new(Method::GET, &["tools"])).await
+    }
+
+    /// Everything about one tool.
+    ///
+    /// # Errors
+    /// As [`Client::tools`]; an unknown tool is [`ClientError::Refused`].
+    pub async fn tool(&self, name: &str) -> Result<Received<ToolDetails>, ClientError> {
+        self.read(Ask::new(Method::GET, &["tools", name])).await
+    }
+
+    /// How the daemon is.
+    ///
+    /// # Errors
+    /// As [`Client::tools`].
+    pub async fn health(&self) -> Result<Received<Health>, ClientError> {
+        self.read(Ask::new(Method::GET, &["health"])).await
+    }
+
+    /// The daemon's description of its API.
+    ///
+    /// # Errors
+    /// As [`Client::tools`].
+    pub async fn openapi(&self) -> Result<Received<Value>, ClientError> {
+        self.read(Ask::new(Method::GET, &["openapi.json"])).await
+    }
+
+    /// Makes a call and waits for its end. Whatever the daemon says about the call is an [`Answer`], a refusal too.
+    /// Dropping the future hangs up, and that cancels the execution unless the call has an idempotency key.
+    ///
+    /// # Errors
+    /// When the daemon cannot be reached, or what comes back is not an answer.
+    pub async fn execute(&self, call: &Call) -> Result<Answer, ClientError> {
+        self.transport.send(post(call)?).await?.answer().await
+    }
+
+    /// Makes a call and comes back at once with its record; ask [`Client::execution`] for its end.
+    ///
+    /// # Errors
+    /// As [`Client::tools`].
+    pub async fn execute_async(&self, call: &Call) -> Result<Received<Record>, ClientError> {
+        let ask = post(call)?.header(PREFER, HeaderValue::from_static("respond-async"));
+        parse(
+            self.transport
+                .send(ask)
+                .await?
+                .expect(&[StatusCode::ACCEPTED])
+                .await?,
+        )
+        .await
+    }
+
+    /// Makes a call and follows it as it happens. Dropping the stream hangs up, and that cancels the execution.
+    ///
+    /// # Errors
+    /// As [`Client::tools`]; what is refused before the start is [`ClientError::Refused`].
+    pub async fn stream(&self, call: &Call) -> Result<EventStream, ClientError> {
+        let ask = post(call)?.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let head = self
+            .transport
+            .send(ask)
+            .await?
+            .expect(&[StatusCode::OK])
+            .await?;
+        if head.media_type() != "text/event-stream" {
+            let found = format!("`{}` in place of `text/event-stream`", head.media_type());
+            return Err(ClientError::UnexpectedAnswer {
+                during: head.during,
+                status: 200,
+                found,
+            });
+        }
+        Ok(EventStream::new(head.into_body()))
+    }
+
+    /// The record of an execution. With `wait` it is held back until the end, or for that long (60 s at most).
+    ///
+    /// # Errors
+    /// As [`Client::tools`]; an unknown id is [`ClientError::Refused`].
+    pub async fn execution(
+        &self,
+        id: &str,
+        wait: Option<Duration>,
+    ) -> Result<Received<Record>, ClientError> {
+        let ask = Ask::new(Method::GET, &["executions", id]);
+        self.read(match wait {
+            Some(wait) => ask.query(format_args!("wait={}", wait.as_secs_f64())),
+            None => ask,
+        })
+        .await
+    }
+
+    /// The raw bytes an execution wrote to `stream`: all that is kept, or a range like `1024..`. A range that begins
+    /// at or behind the end is no error but an [`Output`] without bytes.
+    ///
+    /// # Errors
+    /// As [`Client::tools`]; an unknown id is [`ClientError::Refused`].
+    pub async fn output(
+        &self,
+        id: &str,
+        stream: OutputStream,
+        range: impl RangeBounds<u64>,
+    ) -> Result<Output, ClientError> {
+        let unsendable = |source| ClientError::Unsendable {
+            what: "the range",
+            source,
+        };
+        let ask = Ask::new(Method::GET, &["executions", id, "output"])
+            .query(format_args!("stream={}", stream.name()));
+        let ask = match output::range_header(range).map_err(|error| unsendable(error.into()))? {
+            Some(range) => ask.header(RANGE, header_value("the range", &range)?),
+            None => ask,
+        };
+        let taken = [
+            StatusCode::OK,
+            StatusCode::PARTIAL_CONTENT,
+            StatusCode::RANGE_NOT_SATISFIABLE,
+        ];
+        Ok(Output::new(
+            self.transport.send(ask).await?.expect(&taken).await?,
+        ))
+    }
+
+    /// Cancels an execution, and comes back with its final record once its processes are dead. One that has already
+    /// ended is left as it is.
+    ///
+    /// # Errors
+    /// As [`Client::tools`]; an unknown id is [`ClientError::Refused`].
+    pub async fn cancel(&self, id: &str) -> Result<Received<Record>, ClientError> {
+        self.read(Ask::new(Method::DELETE, &["executions", id]))
+            .await
+    }
+
+    async fn read<T: for<'de> Deserialize<'de>>(
+        &self,
+        ask: Ask,
+    ) -> Result<Received<T>, ClientError> {
+        parse(
+            self.transport
+                .send(ask)
+                .await?
+                .expect(&[StatusCode::OK])
+                .await?,
+        )
+        .await
+    }
+}
+
+async fn parse<T: for<'de> Deserialize<'de>>(head: Head) -> Result<Received<T>, ClientError> {
+    let during = head.during.clone();
+    Received::parse(head.text().await?).map_err(|source| ClientError::Malformed { during, source })
+}
+
+fn post(call: &Call) -> Result<Ask, ClientError> {
+    let body = serde_json::to_vec(call).map_err(|source| ClientError::Unsendable {
+        what: "the call",
+        source: source.into(),
+    })?;
+    let mut ask = Ask::new(Method::POST, &["execute"]).json(body);
+    if let Some(key) = &call.idempotency_key {
+        ask = ask.header(IDEMPOTENCY_KEY, header_value("the idempotency key", key)?);
+    }
+    if let Some(traceparent) = &call.traceparent {
+        ask = ask.header(TRACEPARENT, header_value("the traceparent", traceparent)?);
+    }
+    Ok(ask)
+}
+
+fn header_value(what: &'static str, value: &str) -> Result<HeaderValue, ClientError> {
+    HeaderValue::from_str(value).map_err(|source| ClientError::Unsendable {
+        what,
+        source: source.into(),
+    })
+}

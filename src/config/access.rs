@@ -1,0 +1,92 @@
+use nix::unistd::{Group, User};
+
+use crate::domain::{Caller, Principal};
+
+/// Who may do what: `[access]`, with names resolved to numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Those who run tools and see their own executions.
+    pub callers: Vec<Principal>,
+    /// Those who decide what waits for approval.
+    pub approvers: Vec<Principal>,
+    /// Those who see and cancel everybody's executions.
+    pub admins: Vec<Principal>,
+    /// Names that stand for nobody on this machine. They admit nobody; a log line tells.
+    pub unknown: Vec<String>,
+}
+
+impl Access {
+    /// Whether `caller` is on the list. The daemon's own user always is: it could do anything
+    /// the daemon does without asking it.
+    pub fn admits(list: &[Principal], caller: &Caller) -> bool {
+        caller.uid == nix::unistd::geteuid().as_raw() || list.iter().any(|p| caller.is(p))
+    }
+
+    /// Resolves the three lists.
+    ///
+    /// # Errors
+    /// An entry that is neither `user:NAME` nor `group:NAME`.
+    pub(super) fn resolve(lists: [&[String]; 3]) -> Result<Self, String> {
+        let mut access = Self::default();
+        let [callers, approvers, admins] = lists;
+        for (entries, resolved) in [
+            (callers, &mut access.callers),
+            (approvers, &mut access.approvers),
+            (admins, &mut access.admins),
+        ] {
+            for entry in entries {
+                match principal(entry)? {
+                    Some(found) => resolved.push(found),
+                    None => access.unknown.push(entry.clone()),
+                }
+            }
+        }
+        Ok(access)
+    }
+}
+
+fn principal(entry: &str) -> Result<Option<Principal>, String> {
+    match entry.split_once(':') {
+        Some(("user", name)) if !name.is_empty() => {
+            let by_name = User::from_name(name).ok().flatten().map(|u| u.uid.as_raw());
+            let uid = by_name.or_else(|| name.parse().ok());
+            Ok(uid.map(|uid| Principal::User { name: name.to_owned(), uid }))
+        }
+        Some(("group", name)) if !name.is_empty() => {
+            let by_name = Group::from_name(name).ok().flatten().map(|g| g.gid.as_raw());
+            let gid = by_name.or_else(|| name.parse().ok());
+            Ok(gid.map(|gid| Principal::Group { name: name.to_owned(), gid }))
+        }
+        _ => Err(format!(
+            "{entry:?} is no principal: expected \"user:NAME\" or \"group:NAME\""
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(callers: &[&str]) -> Result<Access, String> {
+        let callers: Vec<String> = callers.iter().map(|&c| c.to_owned()).collect();
+        Access::resolve([&callers, &[], &[]])
+    }
+
+    #[test]
+    fn names_and_numbers_resolve() {
+        let access = access(&["user:root", "group:4242", "user:no-such-user"]).expect("valid");
+        assert_eq!(access.unknown, ["user:no-such-user"]);
+        let caller = |uid, gid, groups| Caller { uid, gid, groups };
+        assert!(Access::admits(&access.callers, &caller(0, 7, vec![])));
+        assert!(Access::admits(&access.callers, &caller(70_000, 4242, vec![])));
+        assert!(Access::admits(&access.callers, &caller(70_000, 7, vec![1, 4242])));
+        assert!(!Access::admits(&access.callers, &caller(70_000, 7, vec![1])));
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for entry in ["root", "user:", "role:admin", ""] {
+            assert!(access(&[entry]).is_err(), "{entry:?}");
+        }
+    }
+}

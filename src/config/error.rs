@@ -1,0 +1,67 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A configuration file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no TOML, or holds a key or value that is not known.
+    #[error("{}:{line}: {}{detail}", path.display(), key_prefix(key.as_deref()))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The key the value belongs to, where that is known.
+        key: Option<String>,
+        /// What is wrong and what was expected.
+        detail: String,
+    },
+}
+
+impl ConfigError {
+    /// Locates `error` in `text` and puts it into the words of this project.
+    pub(super) fn from_toml(path: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let start = error.span().map_or(0, |span| span.start).min(text.len());
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_text = text[line_start..].lines().next().unwrap_or_default();
+        let key = line_text
+            .split_once('=')
+            .map(|(key, _)| key.trim())
+            .filter(|key| !key.is_empty() && !key.starts_with('#'))
+            .map(str::to_owned);
+        Self::Invalid {
+            path: path.to_owned(),
+            line: text[..start].matches('\n').count() + 1,
+            key,
+            detail: error.message().trim().replace('\n', " "),
+        }
+    }
+
+    /// The file this is about.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Unreadable { path, .. } | Self::Invalid { path, .. } => path,
+        }
+    }
+
+    /// The message with its cause.
+    pub fn chain(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } => format!("{self}: {source}"),
+            Self::Invalid { .. } => self.to_string(),
+        }
+    }
+}
+
+fn key_prefix(key: Option<&str>) -> String {
+    key.map_or_else(String::new, |key| format!("`{key}`: "))
+}

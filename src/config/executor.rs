@@ -1,0 +1,112 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How an [`Executor`](crate::Executor) runs things. The defaults are the library's; the daemon's
+/// come from `config/executor.toml`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExecutorConfig {
+    /// The time limit of a call that names none. Default 30 s.
+    pub default_timeout: Duration,
+    /// The longest time limit a call may ask for. Default one hour.
+    pub max_timeout: Duration,
+    /// How many bytes of output go into an answer. Default 1 MiB.
+    pub max_output_bytes: usize,
+    /// Which part of a longer output that is. Default its head.
+    pub truncate: Truncate,
+    /// Where commands run; `None` inherits this process's working directory.
+    pub working_dir: Option<PathBuf>,
+    /// The shell of the bash tool. Default `/bin/sh`.
+    pub shell: PathBuf,
+    /// From SIGTERM to SIGKILL. Default 1 s.
+    pub kill_grace: Duration,
+    /// How long SIGKILL is given to take effect. Default 500 ms.
+    pub kill_wait: Duration,
+    /// How long an ended command's output may be held open. Default 200 ms.
+    pub drain: Duration,
+    /// Variables added to the built environment of every command.
+    pub env: BTreeMap<String, String>,
+    /// Limits of each execution's cgroup.
+    pub limits: Limits,
+    /// How process trees are held together. Default process groups: a library does not take
+    /// cgroups that its host program may use otherwise.
+    pub cgroup: CgroupChoice,
+    /// Whether this process becomes a subreaper (`PR_SET_CHILD_SUBREAPER`), to which processes
+    /// that left their tree return. It must then have no children of its own making. Default no.
+    pub subreaper: bool,
+    /// Where full outputs go; `None` keeps only what goes into the answer. Default none.
+    pub spool: Option<SpoolConfig>,
+    /// Marks what this instance runs, in the variable `SHELLY_INSTANCE_ID`, so that the next
+    /// start on the same state can find what a crash left behind.
+    pub instance: Option<String>,
+    /// The file with the tools' descriptions; `None` uses the built-in ones.
+    pub tools_file: Option<PathBuf>,
+}
+
+impl Default for ExecutorConfig {
+    fn default() -> Self {
+        Self {
+            default_timeout: Duration::from_secs(30),
+            max_timeout: Duration::from_secs(3600),
+            max_output_bytes: 1 << 20,
+            truncate: Truncate::Tail,
+            working_dir: None,
+            shell: PathBuf::from("/bin/sh"),
+            kill_grace: Duration::from_secs(1),
+            kill_wait: Duration::from_millis(500),
+            drain: Duration::from_millis(200),
+            env: BTreeMap::new(),
+            limits: Limits::default(),
+            cgroup: CgroupChoice::Group,
+            subreaper: false,
+            spool: None,
+            instance: None,
+            tools_file: None,
+        }
+    }
+}
+
+/// Which part of an output that is too long is cut away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Truncate {
+    /// Its tail.
+    Tail,
+    /// Its middle.
+    Middle,
+}
+
+/// Limits of one execution's cgroup (cgroup v2 interface files of the same names).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// `memory.max`, in bytes.
+    pub memory_max: Option<u64>,
+    /// `pids.max`.
+    pub pids_max: Option<u64>,
+    /// `cpu.weight`, 1 to 10000.
+    pub cpu_weight: Option<u64>,
+}
+
+/// How process trees are held together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CgroupChoice {
+    /// By cgroups where systemd has delegated some, by process groups elsewhere.
+    Auto,
+    /// By cgroups that systemd has delegated.
+    Delegated,
+    /// By cgroups below this directory, which must belong to this process alone.
+    Path(PathBuf),
+    /// By process groups.
+    Group,
+}
+
+/// Where full outputs are kept, and how much of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolConfig {
+    /// A directory of this process's own.
+    pub dir: PathBuf,
+    /// The most that is kept of one stream, in bytes.
+    pub max_bytes: u64,
+    /// The most that is kept in all, in bytes.
+    pub total_bytes: u64,
+}

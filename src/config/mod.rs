@@ -1,0 +1,19 @@
+//! Files into validated values. A snapshot of the configuration is immutable; a change on disk
+//! makes a new one or, when any part of it is wrong, none at all.
+
+mod access;
+mod error;
+mod executor;
+mod file;
+mod places;
+mod tools_file;
+mod values;
+mod watch;
+
+pub use access::Access;
+pub use error::ConfigError;
+pub use executor::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig, Truncate};
+pub use file::{DEFAULT_EXECUTOR_TOML, LogConfig, LogFormat, Settings};
+pub use places::{Places, default_socket};
+pub use tools_file::{DEFAULT_TOOLS_TOML, ToolDescriptions};
+pub use watch::watch_directory;

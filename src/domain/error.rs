@@ -1,0 +1,207 @@
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use super::{StopReason, ToolOutput};
+
+/// What kept the executor from doing a call, as opposed to a command that failed by itself.
+///
+/// Every variant names the tool and carries a summary of the input: at most
+/// [`SUMMARY_CHARS`](super::SUMMARY_CHARS) characters, secrets masked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecutorError {
+    /// No tool has this name.
+    #[error("there is no tool `{tool_name}`{}", did_you_mean(nearest.as_deref()))]
+    UnknownTool {
+        /// The name that was asked for.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// The registered name nearest to it, if one is near.
+        nearest: Option<String>,
+    },
+
+    /// The input does not fit the tool.
+    #[error("the input of `{tool_name}` is invalid: {}", join(violations))]
+    InvalidInput {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// Each thing wrong with it.
+        violations: Vec<Violation>,
+    },
+
+    /// The process could not be started.
+    #[error("cannot start `{tool_name}`: {step}")]
+    SpawnFailed {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// What was being done, with its operand: "cannot execute `/bin/bash`".
+        step: String,
+        /// The kernel's reason.
+        #[source]
+        source: io::Error,
+    },
+
+    /// The time limit ran out; the whole tree was killed.
+    #[error("`{tool_name}` was killed at its time limit of {}s", limit.as_secs_f64())]
+    Timeout {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// The limit.
+        limit: Duration,
+        /// What it had written until then.
+        partial: Box<ToolOutput>,
+    },
+
+    /// The call was stopped before its end.
+    #[error("`{tool_name}` was stopped: {}", stopped_by(*reason))]
+    Cancelled {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// By whom.
+        reason: StopReason,
+        /// What it had written until then; `None` when it had not started.
+        partial: Option<Box<ToolOutput>>,
+    },
+
+    /// The output of the process could not be read.
+    #[error("cannot read the output of `{tool_name}`")]
+    OutputCaptureFailed {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// What could be read.
+        partial: Box<ToolOutput>,
+        /// The kernel's reason.
+        #[source]
+        source: io::Error,
+    },
+
+    /// A defect of the executor itself.
+    #[error("internal error in `{tool_name}`: {detail}")]
+    Internal {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// What is known.
+        detail: String,
+        /// The cause, if there is one.
+        #[source]
+        source: Option<Box<dyn Error + Send + Sync>>,
+    },
+}
+
+impl ExecutorError {
+    /// The tool that was called.
+    pub fn tool_name(&self) -> &str {
+        match self {
+            Self::UnknownTool { tool_name, .. }
+            | Self::InvalidInput { tool_name, .. }
+            | Self::SpawnFailed { tool_name, .. }
+            | Self::Timeout { tool_name, .. }
+            | Self::Cancelled { tool_name, .. }
+            | Self::OutputCaptureFailed { tool_name, .. }
+            | Self::Internal { tool_name, .. } => tool_name,
+        }
+    }
+
+    /// What the tool was called with, in brief.
+    pub fn input_summary(&self) -> &str {
+        match self {
+            Self::UnknownTool { input_summary, .. }
+            | Self::InvalidInput { input_summary, .. }
+            | Self::SpawnFailed { input_summary, .. }
+            | Self::Timeout { input_summary, .. }
+            | Self::Cancelled { input_summary, .. }
+            | Self::OutputCaptureFailed { input_summary, .. }
+            | Self::Internal { input_summary, .. } => input_summary,
+        }
+    }
+
+    /// What the process had written and how it ended, if one ran.
+    pub fn partial(&self) -> Option<&ToolOutput> {
+        match self {
+            Self::Timeout { partial, .. } | Self::OutputCaptureFailed { partial, .. } => {
+                Some(partial)
+            }
+            Self::Cancelled { partial, .. } => partial.as_deref(),
+            Self::UnknownTool { .. }
+            | Self::InvalidInput { .. }
+            | Self::SpawnFailed { .. }
+            | Self::Internal { .. } => None,
+        }
+    }
+
+    /// The same, to be taken out or replaced.
+    pub fn partial_mut(&mut self) -> Option<&mut ToolOutput> {
+        match self {
+            Self::Timeout { partial, .. } | Self::OutputCaptureFailed { partial, .. } => {
+                Some(partial)
+            }
+            Self::Cancelled { partial, .. } => partial.as_deref_mut(),
+            Self::UnknownTool { .. }
+            | Self::InvalidInput { .. }
+            | Self::SpawnFailed { .. }
+            | Self::Internal { .. } => None,
+        }
+    }
+
+    /// The message and every cause behind it, joined by ": ".
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
+/// One way in which an input breaks its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where, as a JSON Pointer (RFC 6901) into the input; empty for the input itself.
+    pub pointer: String,
+    /// What is wrong and what was expected.
+    pub detail: String,
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => "; GET /tools lists what there is".to_owned(),
+    }
+}
+
+fn join(violations: &[Violation]) -> String {
+    let texts: Vec<String> = violations
+        .iter()
+        .map(|v| match v.pointer.as_str() {
+            "" => v.detail.clone(),
+            pointer => format!("{pointer}: {}", v.detail),
+        })
+        .collect();
+    texts.join("; ")
+}
+
+fn stopped_by(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Timeout(_) => "its time limit ran out",
+        StopReason::Cancelled => "it was cancelled",
+        StopReason::Disconnect => "the client hung up",
+        StopReason::Shutdown => "the daemon is shutting down",
+    }
+}

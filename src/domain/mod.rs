@@ -1,0 +1,23 @@
+//! The words of the house: call, caller, tool definition, ending, outcome, output, error.
+//! Plain values without IO; every other room may name them and they name nobody.
+
+mod call;
+mod caller;
+mod ending;
+mod error;
+mod id;
+mod output;
+mod summary;
+mod tool;
+
+pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall, TraceId};
+pub use caller::{Caller, Principal};
+pub use ending::{
+    Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
+    Usage,
+};
+pub use error::{ExecutorError, Violation};
+pub use id::ExecutionId;
+pub use output::{Degradation, RunReport, Status, ToolOutput};
+pub use summary::{SUMMARY_CHARS, mask_secrets, summarize};
+pub use tool::{RiskLevel, ToolDefinition, ToolDetails};

@@ -1,0 +1,91 @@
+use std::time::Duration;
+
+use super::{Exit, KillReport, LeftBehind, Usage};
+
+/// What a tool answered.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ToolOutput {
+    /// The text for the model.
+    pub content: String,
+    /// Whether the command failed; goes into the `tool_result` block as it is.
+    pub is_error: bool,
+    /// What there is to know of the process that ran.
+    pub run: RunReport,
+}
+
+impl ToolOutput {
+    /// Joins the text for the model with the report of the run.
+    pub fn new(content: String, is_error: bool, run: RunReport) -> Self {
+        Self {
+            content,
+            is_error,
+            run,
+        }
+    }
+}
+
+/// The facts of one run, without its output.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// How the leader ended, in the kernel's words; `None` when not even SIGKILL has ended it yet.
+    pub exit: Option<Exit>,
+    /// Whether the kernel killed something of it for want of memory.
+    pub oom_killed: bool,
+    /// From the start of the process to its end, drain and kill included.
+    pub duration: Duration,
+    /// Whether `content` lacks a part of the output.
+    pub truncated: bool,
+    /// What the command wrote to standard output, in bytes, kept or not.
+    pub stdout_bytes: u64,
+    /// What the command wrote to standard error, in bytes, kept or not.
+    pub stderr_bytes: u64,
+    /// Processes that outlived the command.
+    pub background: Vec<LeftBehind>,
+    /// What it used up.
+    pub usage: Usage,
+    /// The proof of the kill, when a signal was sent.
+    pub kill: Option<KillReport>,
+}
+
+/// Where an execution stands or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Runs.
+    Running,
+    /// Ended by itself with code 0.
+    Success,
+    /// Ended by itself otherwise.
+    Error,
+    /// Was killed at its time limit.
+    Timeout,
+    /// Was stopped on request, by a hang-up or by the daemon's stop.
+    Cancelled,
+    /// The executor could not do it.
+    Failed,
+}
+
+impl Status {
+    /// The word for it in JSON and in the journal.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Something that does not work as it should while the daemon goes on, for `/health`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Degradation {
+    /// A stable word for it.
+    pub code: &'static str,
+    /// What is wrong and what to do.
+    pub detail: String,
+    /// The file or part it comes from.
+    pub source: String,
+}

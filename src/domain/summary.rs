@@ -1,0 +1,107 @@
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// The longest summary of a command or an input, in characters.
+pub const SUMMARY_CHARS: usize = 200;
+
+/// How much of a text is looked at for its summary, in characters. A secret that starts inside
+/// the summary and is longer than the rest of this would be cut before it is recognised; none of
+/// the shapes below needs more than a few characters to be recognised.
+const LOOKED_AT_CHARS: usize = 1000;
+
+/// What stands in for a secret.
+const MASK: &str = "***";
+
+/// Shapes of secrets: `name=value` and `--name value` with a telling name, credentials in a URL,
+/// authorization headers, and the well-known prefixes of providers' tokens.
+static SECRETS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let name = r"[A-Za-z0-9_.-]*(?:[Pp][Aa][Ss][Ss][Ww](?:[Oo][Rr])?[Dd]|[Pp]assphrase|PASSPHRASE|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Aa][Pp][Ii][_-]?[Kk][Ee][Yy]|[Aa][Cc][Cc][Ee][Ss][Ss][_-]?[Kk][Ee][Yy]|[Cc]redential|CREDENTIAL)[A-Za-z0-9_-]*";
+    let value = r#"(?:"[^"]*"?|'[^']*'?|[^\s"'&;|]+)"#;
+    let shapes = [
+        format!(r#"(?P<assigned>{name}["']?\s*[=:]\s*){value}"#),
+        format!(r"(?P<option>--{name}\s+){value}"),
+        r"(?P<header>[Aa]uthorization:?\s*(?:[Bb]earer|[Bb]asic|[Tt]oken)?\s+)[^\s\x22']+".to_owned(),
+        r"(?P<bearer>[Bb]earer\s+)[A-Za-z0-9._~+/-]{8,}=*".to_owned(),
+        r"(?P<url>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@".to_owned(),
+        r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}|\bxox[abprs]-[A-Za-z0-9-]{10,}|\bA(?:KIA|SIA)[A-Z0-9]{16}\b|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*".to_owned(),
+    ];
+    Regex::new(&shapes.join("|")).ok()
+});
+
+/// Replaces what has the shape of a secret by `***`.
+pub fn mask_secrets(text: &str) -> String {
+    let Some(secrets) = SECRETS.as_ref() else {
+        // The pattern is a constant and a test compiles it; without it nothing may pass.
+        return MASK.to_owned();
+    };
+    let masked = secrets.replace_all(text, |found: &regex::Captures<'_>| {
+        let kept = ["assigned", "option", "header", "bearer", "url"]
+            .iter()
+            .find_map(|name| found.name(name));
+        match kept {
+            Some(prefix) if found.name("url").is_some() => format!("{}{MASK}@", prefix.as_str()),
+            Some(prefix) => format!("{}{MASK}", prefix.as_str()),
+            None => MASK.to_owned(),
+        }
+    });
+    masked.into_owned()
+}
+
+/// The first [`SUMMARY_CHARS`] characters of `text` with secrets masked and control characters
+/// made visible, so that a summary is one line of a log whatever it summarizes.
+pub fn summarize(text: &str) -> String {
+    let end = text
+        .char_indices()
+        .nth(LOOKED_AT_CHARS)
+        .map_or(text.len(), |(at, _)| at);
+    let masked = mask_secrets(&text[..end]);
+    let mut summary = String::with_capacity(masked.len().min(SUMMARY_CHARS));
+    let mut chars = masked.chars();
+    for c in chars.by_ref().take(SUMMARY_CHARS) {
+        summary.push(if c.is_control() { ' ' } else { c });
+    }
+    if (chars.next().is_some() || end < text.len()) && summary.chars().count() == SUMMARY_CHARS {
+        summary.pop();
+        summary.push('…');
+    }
+    summary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_and_the_rest_is_kept() {
+        for (text, expected) in [
+            ("df -h", "df -h"),
+            ("PGPASSWORD=hunter2 psql", "PGPASSWORD=*** psql"),
+            ("x --api-key abc123 y", "x --api-key *** y"),
+            ("x --token='a b' y", "x --token=*** y"),
+            (r#"{"password": "hunter2", "a": 1}"#, r#"{"password": ***, "a": 1}"#),
+            ("curl -H 'Authorization: Bearer abcdefghi'", "curl -H 'Authorization: Bearer ***'"),
+            ("git clone https://me:hunter2@host/x", "git clone https://me:***@host/x"),
+            ("echo sk-ant-REDACTED", "echo ***"),
+            ("echo AKIAIOSFODNN7EXAMPLE", "echo ***"),
+            ("cat /etc/passwd", "cat /etc/passwd"),
+        ] {
+            assert_eq!(mask_secrets(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_summary_is_short_and_one_line() {
+        let summary = summarize(&format!("echo a\n{}", "é".repeat(5000)));
+        assert_eq!(summary.chars().count(), SUMMARY_CHARS);
+        assert!(summary.starts_with("echo a é") && summary.ends_with('…'));
+        assert_eq!(summarize("x"), "x");
+        assert_eq!(summarize(&"y".repeat(SUMMARY_CHARS)), "y".repeat(SUMMARY_CHARS));
+    }
+
+    #[test]
+    fn a_secret_across_the_cut_is_masked() {
+        let text = format!("{}TOKEN={}", "x ".repeat(96), "s".repeat(3000));
+        assert!(!summarize(&text).contains("ss"));
+    }
+}

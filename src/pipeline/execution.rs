@@ -1,0 +1,226 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+
+use crate::domain::{
+    Caller, ExecutionId, ExecutorError, RunReport, Status, StopReason, StreamName, ToolOutput,
+};
+use crate::runner::{Capture, Kept, Live, SpoolFile, StopSignal};
+
+/// One call's life under one id: what is known of it from its start until it is forgotten.
+#[derive(Debug)]
+pub struct Execution {
+    /// Its name.
+    pub id: ExecutionId,
+    /// The tool that was called.
+    pub tool: String,
+    /// Who called it.
+    pub caller: Caller,
+    /// The id the model gave its call.
+    pub tool_use_id: Option<String>,
+    /// When the call came in.
+    pub created_at: SystemTime,
+    live: Arc<Live>,
+    stop: watch::Sender<Option<StopReason>>,
+    finished: watch::Sender<Option<Arc<Finished>>>,
+}
+
+/// How an execution ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// In one word.
+    pub status: Status,
+    /// When.
+    pub ended_at: SystemTime,
+    /// With its text taken out into `text`.
+    result: Arc<Result<ToolOutput, ExecutorError>>,
+    text: Text,
+}
+
+/// The text of an answer, which is nearly all of its size.
+#[derive(Debug)]
+enum Text {
+    Memory(String),
+    Spooled(Arc<SpoolFile>),
+}
+
+impl Execution {
+    pub(super) fn new(
+        tool: String,
+        tool_use_id: Option<String>,
+        caller: Caller,
+        id: ExecutionId,
+        live: Live,
+    ) -> Self {
+        Self {
+            id,
+            tool,
+            caller,
+            tool_use_id,
+            created_at: SystemTime::now(),
+            live: Arc::new(live),
+            stop: watch::Sender::new(None),
+            finished: watch::Sender::new(None),
+        }
+    }
+
+    /// When its process was started, if one was.
+    pub fn started_at(&self) -> Option<SystemTime> {
+        self.live.started_at()
+    }
+
+    /// Waits until its process is started; for good if none ever is.
+    pub async fn started(&self) {
+        self.live.started().await;
+    }
+
+    /// Where it stands.
+    pub fn status(&self) -> Status {
+        self.finished.borrow().as_ref().map_or(Status::Running, |finished| finished.status)
+    }
+
+    /// How it ended, if it has.
+    pub fn finished(&self) -> Option<Arc<Finished>> {
+        self.finished.borrow().clone()
+    }
+
+    /// Waits until it has ended. Dropping the future changes nothing.
+    pub async fn wait(&self) -> Arc<Finished> {
+        let mut finished = self.finished.subscribe();
+        loop {
+            if let Some(finished) = finished.borrow_and_update().clone() {
+                return finished;
+            }
+            // The sender lives in `self`, so this never fails.
+            let _ = finished.changed().await;
+        }
+    }
+
+    /// Asks it to end, for the first reason that is given.
+    pub fn stop(&self, reason: StopReason) {
+        self.stop.send_if_modified(|stop| {
+            let first = stop.is_none();
+            stop.get_or_insert(reason);
+            first
+        });
+    }
+
+    /// One of its output streams, as far as it is still in memory: what an answer may hold.
+    pub fn stream(&self, name: StreamName) -> &Arc<Capture> {
+        self.live.stream(name)
+    }
+
+    /// One of its output streams as a whole.
+    pub fn kept(&self, name: StreamName) -> Kept {
+        self.live.stream(name).kept()
+    }
+
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    pub(super) fn stop_signal(&self) -> StopSignal {
+        self.stop.subscribe()
+    }
+
+    /// Closes the record.
+    pub(super) fn finish(&self, finished: Arc<Finished>) {
+        self.finished.send_replace(Some(finished));
+    }
+
+    /// Lets go of memory that only whoever waited needed.
+    pub(super) fn release(&self) {
+        self.live.stdout.release();
+        self.live.stderr.release();
+    }
+}
+
+impl Finished {
+    pub(super) fn new(mut result: Result<ToolOutput, ExecutorError>) -> Self {
+        let output = match &mut result {
+            Ok(output) => Some(output),
+            Err(error) => error.partial_mut(),
+        };
+        let text = match output {
+            Some(output) => std::mem::take(&mut output.content),
+            None => result.as_ref().err().map(ExecutorError::chain).unwrap_or_default(),
+        };
+        Self {
+            status: status(&result),
+            ended_at: SystemTime::now(),
+            result: Arc::new(result),
+            text: Text::Memory(text),
+        }
+    }
+
+    /// The same with its text in a file.
+    pub(super) fn with_text_in(&self, file: Arc<SpoolFile>) -> Self {
+        Self {
+            status: self.status,
+            ended_at: self.ended_at,
+            result: Arc::clone(&self.result),
+            text: Text::Spooled(file),
+        }
+    }
+
+    /// The error, when the executor could not do it.
+    pub fn error(&self) -> Option<&ExecutorError> {
+        self.result.as_ref().as_ref().err()
+    }
+
+    /// Whether the model is to be told of a failure.
+    pub fn is_error(&self) -> bool {
+        self.result.as_ref().as_ref().map_or(true, |output| output.is_error)
+    }
+
+    /// The report of the run, when a process ran.
+    pub fn run(&self) -> Option<&RunReport> {
+        match self.result.as_ref() {
+            Ok(output) => Some(&output.run),
+            Err(error) => error.partial().map(|partial| &partial.run),
+        }
+    }
+
+    /// The text for the model: the output of the process, else the error in words. May read from
+    /// disk.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.text {
+            Text::Memory(text) => Cow::Borrowed(text),
+            Text::Spooled(file) => {
+                let length = usize::try_from(file.len()).unwrap_or(usize::MAX);
+                let bytes = file.read_at(0, length).unwrap_or_else(|error| {
+                    tracing::error!(%error, "cannot read the text of an answer back from the spool");
+                    Vec::new()
+                });
+                Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+            }
+        }
+    }
+
+    /// How much memory the text takes.
+    pub(super) fn text_in_memory(&self) -> Option<&str> {
+        match &self.text {
+            Text::Memory(text) => Some(text),
+            Text::Spooled(_) => None,
+        }
+    }
+}
+
+/// What a result comes to in one word.
+pub(super) fn status(result: &Result<ToolOutput, ExecutorError>) -> Status {
+    match result {
+        Ok(output) if output.is_error => Status::Error,
+        Ok(_) => Status::Success,
+        Err(ExecutorError::Timeout { .. }) => Status::Timeout,
+        Err(ExecutorError::Cancelled { .. }) => Status::Cancelled,
+        Err(
+            ExecutorError::UnknownTool { .. }
+            | ExecutorError::InvalidInput { .. }
+            | ExecutorError::SpawnFailed { .. }
+            | ExecutorError::OutputCaptureFailed { .. }
+            | ExecutorError::Internal { .. },
+        ) => Status::Failed,
+    }
+}

@@ -1,0 +1,346 @@
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::execution::{Execution, Finished};
+use super::log;
+use super::records::Records;
+use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
+use crate::domain::{
+    Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, StopReason, ToolDefinition,
+    ToolDetails, ToolOutput, summarize,
+};
+use crate::runner::{Live, Runner, Spool, StopSignal};
+use crate::tools::{Context, Registry, ToolImpl};
+
+/// The longest text of a finished answer that stays in memory rather than in the spool, in bytes.
+/// With a thousand of them remembered this is 4 MiB at the worst.
+const TEXT_IN_MEMORY: usize = 4096;
+
+/// Runs tool calls. Cheap to clone; all clones are one executor.
+///
+/// ```
+/// use serde_json::json;
+/// use shelly_executor::{Executor, ExecutorConfig};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), shelly_executor::ExecutorError> {
+/// let executor = Executor::new(ExecutorConfig::default());
+/// let tools = executor.tool_definitions(); // for the `tools` of a Messages request
+/// assert_eq!(tools[0].name, "bash");
+///
+/// let output = executor.execute("bash", json!({"command": "echo hello"})).await?;
+/// assert_eq!(output.content, "[stdout]\nhello\n\n[exit_code]\n0");
+/// assert!(!output.is_error);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A command that fails is an output too; an error is what the executor itself could not do:
+///
+/// ```
+/// # use serde_json::json;
+/// # use shelly_executor::{Executor, ExecutorConfig, ExecutorError};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let executor = Executor::new(ExecutorConfig::default());
+/// let output = executor.execute("bash", json!({"command": "exit 3"})).await.unwrap();
+/// assert!(output.is_error && output.content == "[exit_code]\n3");
+///
+/// let error = executor.execute("bsh", json!({"command": "true"})).await.unwrap_err();
+/// assert_eq!(error.to_string(), "there is no tool `bsh`; did you mean `bash`?");
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Executor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: RwLock<Arc<ExecutorConfig>>,
+    runner: Runner,
+    registry: Registry,
+    records: Records,
+    spool: Option<Arc<Spool>>,
+    /// How many executions run.
+    running: watch::Sender<usize>,
+}
+
+/// An executor made ready for a process of its own, and what it found to clean up.
+pub struct Started {
+    /// Ready.
+    pub executor: Executor,
+    /// Processes that an earlier one had left running, killed now.
+    pub killed: usize,
+}
+
+/// Asks an execution to stop when whoever waits for it does not any more.
+struct StopOnDrop(watch::Sender<Option<StopReason>>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.send_replace(Some(StopReason::Cancelled));
+    }
+}
+
+impl Executor {
+    /// An executor with the built-in tools. Never fails, never touches the disk.
+    ///
+    /// It ignores what of `config` concerns the process as a whole: cgroups, subreaper, spool.
+    pub fn new(config: ExecutorConfig) -> Self {
+        let config = ExecutorConfig { subreaper: false, ..config };
+        let runner = Runner::new(&config);
+        Self::assemble(config, runner, None)
+    }
+
+    /// An executor for a process that exists for it, such as the daemon: opens the spool, takes
+    /// up cgroups or becomes a subreaper, and kills what a crash of the last one left running.
+    ///
+    /// # Errors
+    /// When the spool's directory cannot be used, or cgroups are demanded and cannot be had.
+    pub fn start(config: ExecutorConfig) -> io::Result<Started> {
+        let mut runner = Runner::new(&config);
+        let leftovers = runner.prepare(&config)?;
+        let spool = config.spool.as_ref().map(Spool::open).transpose()?.map(Arc::new);
+        let executor = Self::assemble(config, runner, spool);
+        Ok(Started { executor, killed: leftovers.processes + leftovers.cgroups })
+    }
+
+    fn assemble(config: ExecutorConfig, runner: Runner, spool: Option<Arc<Spool>>) -> Self {
+        let inner = Inner {
+            config: RwLock::new(Arc::new(config)),
+            runner,
+            registry: Registry::built_in(),
+            records: Records::default(),
+            spool,
+            running: watch::Sender::new(0),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// All tools, in the shape of the Anthropic Messages API's `tools`. Descriptions come from the
+    /// configured file, read anew; the built-in ones stand in for what it lacks.
+    pub fn tool_definitions(&self) -> Vec<ToolDefinition> {
+        self.tools().into_iter().map(|details| details.definition).collect()
+    }
+
+    /// All tools with all there is to know of them.
+    pub fn tools(&self) -> Vec<ToolDetails> {
+        let described = self.descriptions().unwrap_or_default();
+        let describe = |tool: &dyn ToolImpl| {
+            let mut details = tool.details();
+            if let Some(text) = described.of(&details.definition.name) {
+                details.definition.description = text.to_owned();
+            }
+            details
+        };
+        self.inner.registry.iter().map(describe).collect()
+    }
+
+    /// The name of the tool that `name` may have been meant for.
+    pub fn nearest_tool(&self, name: &str) -> Option<String> {
+        self.inner.registry.nearest(name)
+    }
+
+    /// Runs one call to its end. Dropping the future stops the execution, tree and all.
+    ///
+    /// # Errors
+    /// See [`ExecutorError`]; a command's own failure is none.
+    pub async fn execute(&self, tool_name: &str, input: Value) -> Result<ToolOutput, ExecutorError> {
+        let call = Call::new(tool_name, input);
+        let (id, config) = (ExecutionId::new(), self.config());
+        let execution = self.execution(&call, Caller::this_process(), id, &config);
+        let stop = StopOnDrop(watch::Sender::new(None));
+        let signal = stop.0.subscribe();
+        let this = self.clone();
+        let task = tokio::spawn(async move {
+            this.inner.perform(&execution, &call, config, signal).await
+        });
+        let result = task.await;
+        result.unwrap_or_else(|error| {
+            Err(ExecutorError::Internal {
+                tool_name: tool_name.to_owned(),
+                input_summary: String::new(),
+                detail: "the execution's task was lost".to_owned(),
+                source: Some(Box::new(error)),
+            })
+        })
+    }
+
+    /// Begins a call and returns at once. The execution goes on whatever becomes of the caller,
+    /// until it ends or is stopped; it is remembered among the last thousand.
+    pub fn begin(&self, call: Call, caller: Caller) -> Arc<Execution> {
+        let (id, config) = (ExecutionId::new(), self.config());
+        let execution = Arc::new(self.execution(&call, caller, id, &config));
+        self.inner.records.open(Arc::clone(&execution));
+        self.inner.running.send_modify(|running| *running += 1);
+        let (inner, begun) = (Arc::clone(&self.inner), Arc::clone(&execution));
+        tokio::spawn(async move {
+            let signal = begun.stop_signal();
+            let result = inner.perform(&begun, &call, config, signal).await;
+            inner.close(&begun, result).await;
+        });
+        execution
+    }
+
+    /// An execution that runs or is still remembered.
+    pub fn find(&self, id: ExecutionId) -> Option<Arc<Execution>> {
+        self.inner.records.find(id)
+    }
+
+    /// How many executions run.
+    pub fn running(&self) -> usize {
+        *self.inner.running.borrow()
+    }
+
+    /// Follows how many executions run.
+    pub fn watch_running(&self) -> watch::Receiver<usize> {
+        self.inner.running.subscribe()
+    }
+
+    /// By what process trees are held together.
+    pub fn mode(&self) -> KillMode {
+        self.inner.runner.mode()
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<ExecutorConfig> {
+        Arc::clone(&self.inner.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another configuration in force for executions that begin from now on. What concerns
+    /// the process as a whole (cgroups, subreaper, the spool's place) stays as it was.
+    pub fn reconfigure(&self, config: ExecutorConfig) {
+        if let (Some(spool), Some(bounds)) = (&self.inner.spool, &config.spool) {
+            spool.set_bounds(bounds.max_bytes, bounds.total_bytes);
+        }
+        *self.inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// What does not work as it should.
+    pub fn degradations(&self) -> Vec<Degradation> {
+        let tools = self.descriptions().err().map(|error| Degradation {
+            code: "tools_file_invalid",
+            detail: format!("{}; the built-in descriptions are used", error.chain()),
+            source: error.path().display().to_string(),
+        });
+        let spool = self.inner.spool.as_ref().and_then(|spool| spool.problem());
+        tools.into_iter().chain(spool).collect()
+    }
+
+    /// Cleans up after commands that hid from their executions. Call it every few seconds.
+    pub fn tidy(&self) {
+        self.inner.runner.tidy();
+    }
+
+    /// Waits for `grace` that everything ends by itself, then ends it, kept background processes
+    /// last. No call should be begun meanwhile.
+    pub async fn shut_down(&self, grace: Duration) {
+        let mut running = self.watch_running();
+        if tokio::time::timeout(grace, running.wait_for(|running| *running == 0)).await.is_err() {
+            for execution in self.inner.records.running() {
+                execution.stop(StopReason::Shutdown);
+            }
+            // Each ends within its own kill_grace and kill_wait.
+            let _ = running.wait_for(|running| *running == 0).await;
+        }
+        self.inner.runner.end_kept().await;
+    }
+
+    fn execution(
+        &self,
+        call: &Call,
+        caller: Caller,
+        id: ExecutionId,
+        config: &ExecutorConfig,
+    ) -> Execution {
+        let live = Live::new(id, config.max_output_bytes, config.truncate, self.inner.spool.as_ref());
+        Execution::new(call.tool.clone(), call.tool_use_id.clone(), caller, id, live)
+    }
+
+    fn descriptions(&self) -> Result<ToolDescriptions, ConfigError> {
+        match &self.config().tools_file {
+            Some(path) => ToolDescriptions::read(path),
+            None => Ok(ToolDescriptions::default()),
+        }
+    }
+}
+
+impl Inner {
+    /// Finds the tool and runs it, and writes the log record whatever came of it.
+    async fn perform(
+        &self,
+        execution: &Execution,
+        call: &Call,
+        config: Arc<ExecutorConfig>,
+        stop: StopSignal,
+    ) -> Result<ToolOutput, ExecutorError> {
+        let tool = self.registry.find(&call.tool);
+        let subject = tool.map_or_else(|| call.input.to_string(), |tool| tool.subject(&call.input));
+        let summary = summarize(&subject);
+        let result = match tool {
+            Some(tool) => {
+                let context = Context {
+                    id: execution.id,
+                    config,
+                    runner: &self.runner,
+                    live: Arc::clone(execution.live()),
+                    stop,
+                    summary: summary.clone(),
+                };
+                run_guarded(tool, call, context).await
+            }
+            None => Err(ExecutorError::UnknownTool {
+                tool_name: call.tool.clone(),
+                input_summary: summary.clone(),
+                nearest: self.registry.nearest(&call.tool),
+            }),
+        };
+        log::execution(execution, &result, &summary, call.options.trace_id.as_ref());
+        result
+    }
+
+    /// Closes the record, and moves what is large of it out of memory.
+    async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
+        let finished = Arc::new(Finished::new(result));
+        execution.finish(Arc::clone(&finished));
+        let mut text_bytes = finished.text_in_memory().map_or(0, str::len);
+        if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
+            let (spool, id) = (Arc::clone(spool), execution.id);
+            let whole = Arc::clone(&finished);
+            let stored = tokio::task::spawn_blocking(move || {
+                spool.store(id, "content", whole.text_in_memory()?.as_bytes())
+            });
+            if let Ok(Some(file)) = stored.await {
+                execution.finish(Arc::new(finished.with_text_in(file)));
+                text_bytes = 0;
+            }
+        }
+        execution.release();
+        self.records.close(execution.id, text_bytes);
+        self.running.send_modify(|running| *running -= 1);
+    }
+}
+
+/// A panic in a tool costs its own execution, not the record of it.
+async fn run_guarded(
+    tool: &dyn ToolImpl,
+    call: &Call,
+    context: Context<'_>,
+) -> Result<ToolOutput, ExecutorError> {
+    let summary = context.summary.clone();
+    let result = AssertUnwindSafe(tool.run(call, context)).catch_unwind().await;
+    result.unwrap_or_else(|_| {
+        Err(ExecutorError::Internal {
+            tool_name: call.tool.clone(),
+            input_summary: summary,
+            detail: "it panicked; the log says where".to_owned(),
+            source: None,
+        })
+    })
+}

@@ -1,0 +1,287 @@
+//! What one output stream has said so far: the part that answers need, in memory and bounded;
+//! the whole of it in the spool. It outlives whoever reads the pipe: giving up on a pipe loses
+//! nothing that was read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::spool::{Kept, Spool, SpoolFile, fits_memory};
+use crate::config::Truncate;
+use crate::domain::{ExecutionId, StreamName};
+
+/// How much of a stream is read on the event loop and held in memory whatever the cap, before a
+/// thread of its own takes over and the spool goes to disk. Enough for nearly every command; at
+/// 256 clients it is 64 MiB at the worst.
+pub(super) const INLINE_BYTES: usize = 256 * 1024;
+
+/// The head (and with `Truncate::Middle` the tail) of one stream, and where the whole of it is.
+#[derive(Debug)]
+pub struct Capture {
+    id: ExecutionId,
+    name: StreamName,
+    spool: Option<Arc<Spool>>,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    head: Head,
+    head_cap: usize,
+    /// The last bytes of what is not in `head`, up to `tail_cap`.
+    tail: VecDeque<u8>,
+    tail_cap: usize,
+    total: u64,
+    file: Option<Arc<SpoolFile>>,
+    error: Option<io::Error>,
+    followers: usize,
+    /// Whether the memory goes with the last follower.
+    releasable: bool,
+}
+
+/// Somebody who reads a stream while it grows. A slow one costs nothing: it reads from what is
+/// kept for the answer anyway.
+#[derive(Debug)]
+pub struct Follower {
+    capture: Arc<Capture>,
+    offset: usize,
+    cap: usize,
+}
+
+/// The first bytes: growing, or complete and shared with the answer.
+#[derive(Debug)]
+enum Head {
+    Growing(Vec<u8>),
+    Sealed(Bytes),
+}
+
+/// A stream as it was captured.
+#[derive(Clone, Debug, Default)]
+pub struct Captured {
+    /// The first bytes.
+    pub head: Bytes,
+    /// The last bytes; between the two, `total - head.len() - tail.len()` are missing.
+    pub tail: Bytes,
+    /// What was written in all.
+    pub total: u64,
+}
+
+impl Capture {
+    pub(super) fn new(
+        id: ExecutionId,
+        name: StreamName,
+        cap: usize,
+        truncate: Truncate,
+        spool: Option<Arc<Spool>>,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            spool,
+            inner: Mutex::new(Inner {
+                head: Head::Growing(Vec::new()),
+                head_cap: cap.max(INLINE_BYTES),
+                tail: VecDeque::new(),
+                tail_cap: match truncate {
+                    Truncate::Tail => 0,
+                    Truncate::Middle => cap,
+                },
+                total: 0,
+                file: None,
+                error: None,
+                followers: 0,
+                releasable: false,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Which stream this is.
+    pub fn name(&self) -> StreamName {
+        self.name
+    }
+
+    /// Lets `read` append to the head, to `INLINE_BYTES` in all, and returns what it returned.
+    /// `None` when the head is full or complete.
+    pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>, usize) -> T) -> Option<T> {
+        let mut inner = self.lock();
+        let Head::Growing(head) = &mut inner.head else { return None };
+        let before = head.len();
+        let room = INLINE_BYTES.checked_sub(before).filter(|room| *room > 0)?;
+        let result = read(head, room);
+        let grown = head.len() - before;
+        inner.total += grown as u64;
+        drop(inner);
+        if grown > 0 {
+            self.changed.notify_waiters();
+        }
+        Some(result)
+    }
+
+    /// Begins the stream's spool file with what is in memory. For a thread that may block, and
+    /// that is from now on the only one to read the pipe.
+    pub(super) fn begin_file(&self) -> Option<Arc<SpoolFile>> {
+        let file = self.spool.as_ref()?.create(self.id, self.name.as_str())?;
+        let so_far = match &self.lock().head {
+            Head::Growing(head) => Bytes::copy_from_slice(head),
+            Head::Sealed(head) => head.clone(),
+        };
+        file.append(&so_far);
+        self.lock().file = Some(Arc::clone(&file));
+        Some(file)
+    }
+
+    /// Takes in `bytes`, which a thread with a buffer of its own has read (and spooled).
+    pub(super) fn absorb(&self, bytes: &[u8]) {
+        let mut inner = self.lock();
+        inner.total += bytes.len() as u64;
+        let cap = inner.head_cap;
+        let room = match &mut inner.head {
+            Head::Growing(head) => {
+                let room = cap.saturating_sub(head.len()).min(bytes.len());
+                head.extend_from_slice(&bytes[..room]);
+                room
+            }
+            Head::Sealed(_) => 0,
+        };
+        inner.push_tail(&bytes[room..]);
+        drop(inner);
+        if room > 0 {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn fail(&self, error: io::Error) {
+        self.lock().error.get_or_insert(error);
+    }
+
+    /// Completes the capture as far as the answer is concerned, and hands it out with the error
+    /// that reading met, if any. What is still written later only reaches the spool.
+    pub(super) fn seal(&self) -> (Captured, Option<io::Error>) {
+        let mut inner = self.lock();
+        let head = match std::mem::replace(&mut inner.head, Head::Sealed(Bytes::new())) {
+            Head::Growing(head) => Bytes::from(head),
+            Head::Sealed(head) => head,
+        };
+        inner.head = Head::Sealed(head.clone());
+        inner.tail_cap = 0;
+        let tail = Vec::from(std::mem::take(&mut inner.tail)).into();
+        let captured = Captured { head, tail, total: inner.total };
+        let error = inner.error.take();
+        drop(inner);
+        self.changed.notify_waiters();
+        (captured, error)
+    }
+
+    /// Whether the stream has to be written to disk before its record can do without `head`.
+    pub(super) fn wants_file(&self) -> bool {
+        let inner = self.lock();
+        self.spool.is_some() && inner.file.is_none() && !fits_memory(inner.head.bytes().len())
+    }
+
+    /// Lets go of the memory that only the answer needed, once nobody follows the stream any
+    /// more. One that is small enough to stay in memory stays.
+    pub fn release(&self) {
+        let mut inner = self.lock();
+        inner.releasable = true;
+        if inner.followers > 0 {
+            return;
+        }
+        let small = fits_memory(inner.head.bytes().len()) && inner.file.is_none();
+        let head = if small { Bytes::copy_from_slice(inner.head.bytes()) } else { Bytes::new() };
+        inner.head = Head::Sealed(head);
+    }
+
+    /// The stream as far as it is kept, for whoever asks for the raw bytes.
+    pub fn kept(&self) -> Kept {
+        let inner = self.lock();
+        match (&inner.file, &inner.head) {
+            (Some(file), _) if file.is_evicted() => Kept::Nowhere,
+            (Some(file), _) => Kept::File(Arc::clone(file)),
+            (None, head) if head.bytes().len() as u64 == inner.total => {
+                Kept::Memory(Bytes::copy_from_slice(head.bytes()))
+            }
+            (None, _) => Kept::Nowhere,
+        }
+    }
+
+    /// Follows the stream from its beginning while it grows, up to `cap` bytes.
+    pub fn follow(self: &Arc<Self>, cap: usize) -> Follower {
+        self.lock().followers += 1;
+        Follower { capture: Arc::clone(self), offset: 0, cap }
+    }
+
+    /// Up to `limit` bytes from `offset` of the first `cap`, and whether there is nothing more.
+    fn piece(&self, offset: usize, limit: usize, cap: usize) -> (Vec<u8>, bool) {
+        let inner = self.lock();
+        let head = inner.head.bytes();
+        let head = &head[..head.len().min(cap)];
+        let end = head.len().min(offset.saturating_add(limit));
+        let piece = head.get(offset..end).unwrap_or_default().to_vec();
+        let sealed = matches!(inner.head, Head::Sealed(_));
+        (piece, sealed || head.len() == cap)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every change is complete in itself, so a panic elsewhere leaves nothing half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower {
+    /// The most that is handed out at once, in bytes.
+    const PIECE: usize = 64 * 1024;
+
+    /// The next piece of the stream; `None` at its end, or when `cap` bytes were handed out.
+    /// Cancel-safe.
+    pub async fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let changed = self.capture.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let (piece, ended) = self.capture.piece(self.offset, Self::PIECE, self.cap);
+            if !piece.is_empty() {
+                self.offset += piece.len();
+                return Some(piece);
+            }
+            if ended {
+                return None;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut inner = self.capture.lock();
+        inner.followers -= 1;
+        let release = inner.releasable;
+        drop(inner);
+        if release {
+            self.capture.release();
+        }
+    }
+}
+
+impl Head {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Growing(head) => head,
+            Self::Sealed(head) => head,
+        }
+    }
+}
+
+impl Inner {
+    fn push_tail(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(self.tail_cap)..];
+        let excess = (self.tail.len() + bytes.len()).saturating_sub(self.tail_cap);
+        self.tail.drain(..excess);
+        self.tail.extend(bytes);
+    }
+}

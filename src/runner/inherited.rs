@@ -1,0 +1,95 @@
+//! What a child would inherit from this process and must not: resource limits, niceness,
+//! `oom_score_adj` and ignored signals that an operator gave the daemon, not its commands.
+
+use std::fs;
+
+use nix::libc;
+
+/// The limits a process gets when nobody configured any: the kernel's own (`INIT_RLIMITS` in
+/// `include/asm-generic/resource.h`) with systemd's `DefaultLimitNOFILE=1024:524288`
+/// (systemd-system.conf(5)), which is what services and logins on Ubuntu have. `NPROC` and
+/// `SIGPENDING` are missing: the kernel computes them from the memory of the machine.
+const DEFAULT_LIMITS: [(Resource, u64, u64); 14] = [
+    (libc::RLIMIT_CPU, INFINITY, INFINITY),
+    (libc::RLIMIT_FSIZE, INFINITY, INFINITY),
+    (libc::RLIMIT_DATA, INFINITY, INFINITY),
+    (libc::RLIMIT_STACK, 8 << 20, INFINITY),
+    (libc::RLIMIT_CORE, 0, INFINITY),
+    (libc::RLIMIT_RSS, INFINITY, INFINITY),
+    (libc::RLIMIT_NOFILE, 1024, 524_288),
+    (libc::RLIMIT_MEMLOCK, 8 << 20, 8 << 20),
+    (libc::RLIMIT_AS, INFINITY, INFINITY),
+    (libc::RLIMIT_LOCKS, INFINITY, INFINITY),
+    (libc::RLIMIT_MSGQUEUE, 819_200, 819_200),
+    (libc::RLIMIT_NICE, 0, 0),
+    (libc::RLIMIT_RTPRIO, 0, 0),
+    (libc::RLIMIT_RTTIME, INFINITY, INFINITY),
+];
+
+const INFINITY: u64 = libc::RLIM_INFINITY;
+
+type Resource = libc::__rlimit_resource_t;
+
+/// The corrections a child makes before it executes its program. Looked up once: none of them is
+/// something this process changes while it runs, and most are empty on most machines.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Corrections {
+    /// Limits that differ from the default.
+    pub limits: Vec<(Resource, libc::rlimit64)>,
+    /// Whether the nice value is not 0.
+    pub nice: bool,
+    /// Whether `oom_score_adj` is not 0.
+    pub oom_score_adj: bool,
+    /// Signals that this process ignores; a handler is reset by the kernel, ignoring is not.
+    pub ignored_signals: Vec<i32>,
+}
+
+impl Corrections {
+    pub(super) fn of_this_process() -> Self {
+        Self {
+            limits: limits_to_restore(),
+            nice: current_nice() != 0,
+            oom_score_adj: fs::read_to_string("/proc/self/oom_score_adj")
+                .is_ok_and(|text| text.trim() != "0"),
+            ignored_signals: ignored_signals(),
+        }
+    }
+}
+
+fn limits_to_restore() -> Vec<(Resource, libc::rlimit64)> {
+    let privileged = nix::unistd::geteuid().is_root();
+    let mut restore = Vec::new();
+    for (resource, soft, hard) in DEFAULT_LIMITS {
+        let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `now` is a valid place for one `rlimit64`.
+        if unsafe { libc::getrlimit64(resource, &raw mut now) } != 0 {
+            continue;
+        }
+        // Only root may raise a hard limit (getrlimit(2)); others get as near as they may.
+        let hard = if privileged { hard } else { hard.min(now.rlim_max) };
+        let soft = soft.min(hard);
+        if (now.rlim_cur, now.rlim_max) != (soft, hard) {
+            restore.push((resource, libc::rlimit64 { rlim_cur: soft, rlim_max: hard }));
+        }
+    }
+    restore
+}
+
+fn current_nice() -> i32 {
+    // SAFETY: takes no pointers. -1 may be a value or an error; both ask for a correction.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// `SigIgn` of proc_pid_status(5): a hexadecimal mask whose bit 0 is signal 1.
+fn ignored_signals() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    match mask {
+        Some(mask) => (1..=64).filter(|signal| mask & (1 << (signal - 1)) != 0).collect(),
+        // Without /proc: the one that Rust's runtime ignores in every program.
+        None => vec![libc::SIGPIPE],
+    }
+}

@@ -1,0 +1,128 @@
+//! Plan to outcome: starts a process, waits for it in one loop, captures its output and ends its
+//! whole tree. Has not heard of HTTP, JSON, users or databases.
+
+mod capture;
+mod environment;
+mod inherited;
+mod keep;
+mod plan;
+mod raw;
+mod reader;
+mod ready;
+mod run;
+mod spawn;
+mod spool;
+mod tree;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+pub use capture::{Capture, Captured, Follower};
+pub use environment::INSTANCE_VARIABLE;
+pub(crate) use ready::watch;
+pub use plan::{Live, Outcome, Plan, RunError, Script};
+pub use run::StopSignal;
+pub use spool::{Kept, Spool, SpoolFile};
+
+use crate::config::{CgroupChoice, ExecutorConfig, SpoolConfig};
+use crate::domain::{ExecutionId, KillMode};
+use environment::BaseEnvironment;
+use inherited::Corrections;
+use keep::Keepers;
+use tree::{CgroupParent, Leaders, Tree};
+
+/// Runs plans.
+#[derive(Debug)]
+pub struct Runner {
+    environment: BaseEnvironment,
+    corrections: OnceLock<Corrections>,
+    cgroups: Option<CgroupParent>,
+    leaders: Arc<Leaders>,
+    keepers: Keepers,
+    /// Where scripts too long for an argument are put.
+    scripts: PathBuf,
+}
+
+/// What an earlier process on the same state had left running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Processes that carried this instance's mark.
+    pub processes: usize,
+    /// Cgroups of this instance that still had processes in them.
+    pub cgroups: usize,
+}
+
+impl Runner {
+    /// A runner that holds trees together by process groups and touches nothing yet.
+    pub fn new(config: &ExecutorConfig) -> Self {
+        Self {
+            environment: BaseEnvironment::new(config.instance.clone()),
+            corrections: OnceLock::new(),
+            cgroups: None,
+            leaders: Arc::new(Leaders::new(config.subreaper)),
+            keepers: Keepers::default(),
+            scripts: match &config.spool {
+                Some(SpoolConfig { dir, .. }) => dir.clone(),
+                None => std::env::temp_dir(),
+            },
+        }
+    }
+
+    /// Does what `config` asks of the process as a whole: becomes a subreaper, takes up cgroups.
+    /// Kills what an earlier process with the same instance id, or on the same cgroup, has left.
+    ///
+    /// # Errors
+    /// When cgroups are demanded and cannot be had.
+    pub fn prepare(&mut self, config: &ExecutorConfig) -> io::Result<Leftovers> {
+        let found = match &config.cgroup {
+            CgroupChoice::Group => None,
+            CgroupChoice::Auto => CgroupParent::delegated().unwrap_or_else(|error| {
+                tracing::warn!(%error, "the delegated cgroup cannot be used; falling back to process groups");
+                None
+            }),
+            CgroupChoice::Delegated => Some(CgroupParent::delegated()?.ok_or_else(|| {
+                let text = "systemd has delegated no cgroup to this process: is `Delegate=yes` set in its unit?";
+                io::Error::new(io::ErrorKind::NotFound, text)
+            })?),
+            CgroupChoice::Path(path) => Some(CgroupParent::at(path.clone())?),
+        };
+        let (cgroups, swept) = found.map_or((None, 0), |(parent, swept)| (Some(parent), swept));
+        self.cgroups = cgroups;
+        if self.mode() == KillMode::Group && config.subreaper {
+            nix::sys::prctl::set_child_subreaper(true)?;
+        } else {
+            self.leaders = Arc::new(Leaders::new(false));
+        }
+        let processes = config
+            .instance
+            .as_deref()
+            .map_or(0, |instance| tree::kill_marked(INSTANCE_VARIABLE, instance));
+        Ok(Leftovers { processes, cgroups: swept })
+    }
+
+    /// By what trees are held together.
+    pub fn mode(&self) -> KillMode {
+        match self.cgroups {
+            Some(_) => KillMode::Cgroup,
+            None => KillMode::Group,
+        }
+    }
+
+    /// Reaps and kills what came back to this process as an orphan. Call it now and then.
+    pub fn tidy(&self) {
+        self.leaders.tidy();
+    }
+
+    /// Kills everything that `background: keep` has left alive, and waits for it.
+    pub async fn end_kept(&self) {
+        self.keepers.end_all().await;
+    }
+
+    fn tree(&self, id: ExecutionId, plan: &Plan) -> io::Result<Tree> {
+        match &self.cgroups {
+            Some(parent) => parent.leaf(plan.limits).map(Tree::Cgroup),
+            None => Ok(Tree::Group(self.leaders.tree(id))),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+
+use super::capture::{Capture, Captured};
+use super::spool::Spool;
+use crate::config::{Limits, Truncate};
+use crate::domain::{
+    Background, Ending, ExecutionId, KillReport, LeftBehind, StreamName, Usage,
+};
+
+/// Exactly what will be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The execution it is for.
+    pub id: ExecutionId,
+    /// The program, by absolute path.
+    pub program: PathBuf,
+    /// Its arguments, without the program's own name.
+    pub args: Vec<String>,
+    /// A script that is handed over as the last argument, or in a private file when it is longer
+    /// than one argument may be.
+    pub script: Option<Script>,
+    /// Where it runs; `None` inherits.
+    pub working_dir: Option<PathBuf>,
+    /// Variables on top of the built environment.
+    pub env: Vec<(String, String)>,
+    /// Text for standard input; `/dev/null` when absent.
+    pub stdin: Option<String>,
+    /// The time limit, from process start.
+    pub limit: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub kill_grace: Duration,
+    /// How long SIGKILL is given to take effect.
+    pub kill_wait: Duration,
+    /// How long the output may be held open after the leader ended.
+    pub drain: Duration,
+    /// What becomes of processes that outlive the leader.
+    pub background: Background,
+    /// Limits of the execution's cgroup.
+    pub limits: Limits,
+}
+
+/// A script and the option that has a shell read it from an argument.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// `-c`.
+    pub option: String,
+    /// The text.
+    pub text: String,
+}
+
+/// The two output streams of an execution, readable while it runs.
+#[derive(Debug)]
+pub struct Live {
+    /// Standard output.
+    pub stdout: Arc<Capture>,
+    /// Standard error.
+    pub stderr: Arc<Capture>,
+    started: watch::Sender<Option<SystemTime>>,
+}
+
+impl Live {
+    /// Streams that hold at most `cap` bytes each (of both ends each, with
+    /// [`Truncate::Middle`]) in memory, and the whole of it in `spool`.
+    pub fn new(id: ExecutionId, cap: usize, truncate: Truncate, spool: Option<&Arc<Spool>>) -> Self {
+        let capture = |name| Arc::new(Capture::new(id, name, cap, truncate, spool.cloned()));
+        Self {
+            stdout: capture(StreamName::Stdout),
+            stderr: capture(StreamName::Stderr),
+            started: watch::Sender::new(None),
+        }
+    }
+
+    /// When the process was started, if it was.
+    pub fn started_at(&self) -> Option<SystemTime> {
+        *self.started.borrow()
+    }
+
+    /// Waits until the process is started; for good if it never is.
+    pub async fn started(&self) {
+        // The sender lives in `self`, so this does not fail.
+        let _ = self.started.subscribe().wait_for(Option::is_some).await;
+    }
+
+    pub(super) fn mark_started(&self) {
+        self.started.send_replace(Some(SystemTime::now()));
+    }
+
+    /// The stream of that name.
+    pub fn stream(&self, name: StreamName) -> &Arc<Capture> {
+        match name {
+            StreamName::Stdout => &self.stdout,
+            StreamName::Stderr => &self.stderr,
+        }
+    }
+}
+
+/// An ending with its output.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Standard output.
+    pub stdout: Captured,
+    /// Standard error.
+    pub stderr: Captured,
+    /// From process start to here.
+    pub duration: Duration,
+    /// What the tree used up.
+    pub usage: Usage,
+    /// Whether the kernel killed something in the tree for want of memory.
+    pub oom_killed: bool,
+    /// Processes that outlived the leader.
+    pub background: Vec<LeftBehind>,
+    /// The proof of the kill, when a signal was sent.
+    pub kill: Option<KillReport>,
+    /// What kept the output from being read in full.
+    pub capture_error: Option<io::Error>,
+}
+
+/// Why nothing was run, or not to an end that is known.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}")]
+pub struct RunError {
+    /// What was being done, with its operand.
+    pub step: String,
+    /// The kernel's reason.
+    #[source]
+    pub source: io::Error,
+}
+
+impl RunError {
+    pub(super) fn new(step: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self {
+            step: step.into(),
+            source: source.into(),
+        }
+    }
+}

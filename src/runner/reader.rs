@@ -1,0 +1,193 @@
+//! Reads one pipe into its capture: on the event loop while it is small, on a thread of its own
+//! when it is not, so that no command's output keeps the daemon from its timers or its callers.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::JoinHandle;
+
+use super::capture::Capture;
+use super::ready::watch;
+
+/// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
+/// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
+const BULK_BYTES: usize = 1 << 20;
+
+/// What a bulk reader still takes after it was told to stop: a full pipe and no more, should
+/// somebody whom no signal reached go on writing.
+const LAST_BYTES: usize = BULK_BYTES;
+
+/// One output stream being read.
+#[derive(Debug)]
+pub(super) struct Reader {
+    capture: Arc<Capture>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Inline(AsyncFd<File>),
+    Bulk(Bulk),
+    Ended,
+}
+
+#[derive(Debug)]
+struct Bulk {
+    thread: JoinHandle<()>,
+    stop: Arc<EventFd>,
+}
+
+/// What reading an inline stream came to.
+enum Progress {
+    /// The pipe is empty for now.
+    Drained,
+    /// Everybody has closed it, or it cannot be read.
+    Ended,
+    /// The stream is no small one.
+    Outgrown,
+}
+
+impl Reader {
+    /// Takes the reading end of a pipe. Must be called inside a tokio runtime.
+    pub(super) fn new(pipe: OwnedFd, capture: Arc<Capture>) -> io::Result<Self> {
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let pipe = watch(File::from(pipe), Interest::READABLE)?;
+        let state = State::Inline(pipe);
+        Ok(Self { capture, state })
+    }
+
+    /// Whether the stream may still bring something.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Ended)
+    }
+
+    /// Waits for the next piece of the stream and takes it in. Cancel-safe: a piece is either in
+    /// the capture or still in the pipe.
+    pub(super) async fn step(&mut self) {
+        let progress = match &mut self.state {
+            State::Inline(pipe) => match pipe.readable().await {
+                Ok(mut ready) => {
+                    let progress = read_inline(ready.get_inner(), &self.capture);
+                    if matches!(progress, Progress::Drained) {
+                        ready.clear_ready();
+                    }
+                    progress
+                }
+                Err(error) => {
+                    self.capture.fail(error);
+                    Progress::Ended
+                }
+            },
+            State::Bulk(bulk) => {
+                if let Err(error) = (&mut bulk.thread).await {
+                    self.capture.fail(io::Error::other(error));
+                }
+                Progress::Ended
+            }
+            State::Ended => std::future::pending().await,
+        };
+        match progress {
+            Progress::Drained => {}
+            Progress::Ended => self.state = State::Ended,
+            Progress::Outgrown => self.hand_over(),
+        }
+    }
+
+    /// Takes what is in the pipe by now and lets go of it. For when nobody writes any more.
+    pub(super) async fn finish(mut self) {
+        if let State::Inline(pipe) = &self.state
+            && matches!(read_inline(pipe.get_ref(), &self.capture), Progress::Outgrown)
+        {
+            self.hand_over();
+        }
+        if let State::Bulk(bulk) = self.state {
+            // An eventfd takes any number of these without blocking (eventfd(2)).
+            let _ = bulk.stop.write(1);
+            if let Err(error) = bulk.thread.await {
+                self.capture.fail(io::Error::other(error));
+            }
+        }
+    }
+
+    /// Leaves the stream to a thread that reads it into the spool until everybody has closed it.
+    pub(super) fn keep_reading(mut self) {
+        self.hand_over();
+    }
+
+    /// Moves an inline stream to a thread of its own.
+    fn hand_over(&mut self) {
+        let State::Inline(pipe) = std::mem::replace(&mut self.state, State::Ended) else { return };
+        match EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK) {
+            Ok(stop) => {
+                let stop = Arc::new(stop);
+                let (pipe, capture) = (pipe.into_inner(), Arc::clone(&self.capture));
+                let told = Arc::clone(&stop);
+                let thread = tokio::task::spawn_blocking(move || read_bulk(&pipe, &told, &capture));
+                self.state = State::Bulk(Bulk { thread, stop });
+            }
+            Err(error) => self.capture.fail(error.into()),
+        }
+    }
+}
+
+fn read_inline(pipe: &File, capture: &Capture) -> Progress {
+    let read = capture.fill(|head, room| {
+        let mut pipe = pipe;
+        // On an error, what was read before it is in `head` all the same.
+        Read::by_ref(&mut pipe).take(room as u64).read_to_end(head).map(|read| read < room)
+    });
+    match read {
+        None | Some(Ok(false)) => Progress::Outgrown,
+        Some(Ok(true)) => Progress::Ended,
+        Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Progress::Drained,
+        Some(Err(error)) => {
+            capture.fail(error);
+            Progress::Ended
+        }
+    }
+}
+
+fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture) {
+    // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
+    let spooled = capture.begin_file();
+    let mut buffer = vec![0; BULK_BYTES];
+    let mut stopping = false;
+    let mut last_bytes = 0;
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => {
+                if let Some(file) = &spooled {
+                    file.append(&buffer[..read]);
+                }
+                capture.absorb(&buffer[..read]);
+                last_bytes += if stopping { read } else { 0 };
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if stopping {
+                    return;
+                }
+                let mut fds = [
+                    PollFd::new(pipe.as_fd(), PollFlags::POLLIN),
+                    PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+                ];
+                // An interrupted poll is as good as one that found something to read.
+                let _ = poll(&mut fds, PollTimeout::NONE);
+            }
+            Err(error) => return capture.fail(error),
+        }
+        stopping = stopping || stop.read().is_ok();
+        if last_bytes > LAST_BYTES {
+            return;
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The life of one process: born, waited for in one loop, ended with all that descends from it,
+//! reaped last.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::Signal;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::capture::Capture;
+use super::inherited::Corrections;
+use super::plan::{Live, Outcome, Plan, RunError};
+use super::reader::Reader;
+use super::ready::watch;
+use super::spawn::{self, BirthStep, Leader, Program};
+use super::tree::{self, Tree};
+use super::Runner;
+use crate::domain::{
+    Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName,
+    summarize,
+};
+
+/// Tells a run to stop, with the reason.
+pub type StopSignal = watch::Receiver<Option<StopReason>>;
+
+/// Where a private script lies while its execution lasts.
+struct ScriptFile(PathBuf);
+
+/// A process that was born and is not over.
+struct Run {
+    plan: Plan,
+    tree: Tree,
+    leader: Leader,
+    started: Instant,
+    /// The pipes by inode, to tell who holds them.
+    pipes: [(StreamName, u64); 2],
+    stdout: Reader,
+    stderr: Reader,
+    /// Watches the leader's pidfd, which is readable once it has ended.
+    ended: AsyncFd<OwnedFd>,
+    _script: Option<ScriptFile>,
+}
+
+/// That a run is being stopped: why, how much there was to stop, and when patience ends.
+#[derive(Clone, Copy)]
+struct Stopping {
+    reason: StopReason,
+    signalled: u32,
+    until: Instant,
+}
+
+/// How the wait came to its end.
+struct Waited {
+    leader_ended: bool,
+    stopping: Option<Stopping>,
+}
+
+impl Runner {
+    /// Runs `plan`, its output going into `live`, until it is over or `stop` says so.
+    ///
+    /// Must be driven to its end: dropping the future leaves the process alone. Give it a task of
+    /// its own and use `stop`.
+    ///
+    /// # Errors
+    /// When no process ran: it could not be started, or could not execute its program.
+    pub async fn run(&self, plan: Plan, live: &Arc<Live>, stop: StopSignal) -> Result<Outcome, RunError> {
+        let mut run = self.start(plan, live)?;
+        live.mark_started();
+        let waited = run.wait(stop).await;
+        if let Some(failure) = run.leader.birth_failure().filter(|_| waited.leader_ended) {
+            let step = run.describe(failure.step);
+            let _ = run.leader.reap();
+            return Err(RunError::new(step, failure.error));
+        }
+        self.conclude(run, waited, live).await
+    }
+
+    fn start(&self, plan: Plan, live: &Arc<Live>) -> Result<Run, RunError> {
+        let script = self.script_file(&plan)?;
+        let program = CString::new(plan.program.as_os_str().as_bytes());
+        let program = program.map_err(|error| RunError::new("the program's path holds NUL", error))?;
+        let args = arguments(&plan, script.as_ref())?;
+        let env = self
+            .environment
+            .of(plan.id, &plan.program, &plan.env)
+            .map_err(|error| RunError::new("a variable holds NUL", error))?;
+        let working_dir = plan.working_dir.as_ref().map(|dir| CString::new(dir.as_os_str().as_bytes()));
+        let working_dir = working_dir
+            .transpose()
+            .map_err(|error| RunError::new("the working directory holds NUL", error))?;
+        let stdin = stdin(plan.stdin.as_deref())?;
+        let (stdout, stdout_end) = pipe()?;
+        let (stderr, stderr_end) = pipe()?;
+        let pipes = [(StreamName::Stdout, inode(&stdout)?), (StreamName::Stderr, inode(&stderr)?)];
+        let stdout = reader(stdout, &live.stdout)?;
+        let stderr = reader(stderr, &live.stderr)?;
+
+        let mut tree = self
+            .tree(plan.id, &plan)
+            .map_err(|error| RunError::new("cannot make a cgroup for the execution", error))?;
+        let corrections = self.corrections.get_or_init(Corrections::of_this_process);
+        let leader = tree
+            .bear(|cgroup| {
+                let stdio = [stdin.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()];
+                let program = Program { path: program, args, env, working_dir, stdio, cgroup };
+                spawn::start(program, corrections)
+            })
+            .map_err(|failure| RunError::new("cannot start a process (clone3)", failure.error))?;
+        let started = Instant::now();
+        let ended = leader
+            .pidfd
+            .try_clone()
+            .and_then(|pidfd| watch(pidfd, Interest::READABLE));
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                // Out of descriptors or memory: nobody could watch this process, so it must go.
+                let _ = tree::signal_group(leader.pid, Signal::SIGKILL);
+                let _ = leader.reap();
+                return Err(RunError::new("cannot watch the process", error));
+            }
+        };
+        Ok(Run { plan, tree, leader, started, pipes, stdout, stderr, ended, _script: script })
+    }
+
+    /// Ends what is left of the tree, in this order: kill while the leader is not reaped, read
+    /// what is still in the pipes, reap.
+    async fn conclude(&self, run: Run, waited: Waited, live: &Arc<Live>) -> Result<Outcome, RunError> {
+        let left = run.left_behind(&waited);
+        let keep = run.plan.background == Background::Keep && waited.stopping.is_none();
+        let kill = if keep { None } else { run.kill(&waited, left.len()).await };
+        let leader_ended = waited.leader_ended || run.leader_ended_within(run.plan.kill_wait).await;
+
+        let Run { plan, tree, leader, started, stdout, stderr, .. } = run;
+        let keep = keep && !left.is_empty();
+        if keep {
+            stdout.keep_reading();
+            stderr.keep_reading();
+        } else {
+            stdout.finish().await;
+            stderr.finish().await;
+        }
+        settle(&live.stdout).await;
+        settle(&live.stderr).await;
+        let (stdout, stdout_error) = live.stdout.seal();
+        let (stderr, stderr_error) = live.stderr.seal();
+
+        let ended = leader_ended.then(|| leader.observe()).transpose().map_err(cannot_wait)?;
+        let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
+        let oom_killed = tree.oom_killed();
+        if keep || !leader_ended {
+            self.keepers.keep(tree, leader, plan.kill_wait);
+        } else {
+            // Last of all: until here pid and group were the leader's own.
+            leader.reap().map_err(cannot_wait)?;
+        }
+        Ok(Outcome {
+            ending: ending(&waited, ended.map(|ended| ended.exit)),
+            stdout,
+            stderr,
+            duration: started.elapsed(),
+            usage,
+            oom_killed,
+            background: left,
+            kill,
+            capture_error: stdout_error.or(stderr_error),
+        })
+    }
+}
+
+impl Run {
+    /// The one wait loop. Being stopped is a state of it, not another loop.
+    async fn wait(&mut self, mut stop: StopSignal) -> Waited {
+        let limit = self.started + self.plan.limit;
+        let mut ended_at: Option<Instant> = None;
+        let mut stopping: Option<Stopping> = None;
+        loop {
+            let drained = !self.stdout.is_open() && !self.stderr.is_open();
+            if ended_at.is_some() && drained && stopping.is_none() {
+                break;
+            }
+            let deadline = match (stopping, ended_at) {
+                (Some(stopping), _) => stopping.until,
+                // It ended by itself: the time limit has no more to say, the drain has.
+                (None, Some(at)) => at + self.plan.drain,
+                (None, None) => limit,
+            };
+            tokio::select! {
+                () = self.stdout.step(), if self.stdout.is_open() => {}
+                () = self.stderr.step(), if self.stderr.is_open() => {}
+                _ = self.ended.readable(), if ended_at.is_none() => ended_at = Some(Instant::now()),
+                () = self.tree.emptied(), if ended_at.is_some() && drained => break,
+                reason = stop_reason(&mut stop), if ended_at.is_none() && stopping.is_none() => {
+                    stopping = Some(self.begin_stop(reason));
+                }
+                () = tokio::time::sleep_until(deadline) => {
+                    if ended_at.is_some() || stopping.is_some() {
+                        break;
+                    }
+                    stopping = Some(self.begin_stop(StopReason::Timeout(self.plan.limit)));
+                }
+            }
+        }
+        Waited { leader_ended: ended_at.is_some(), stopping }
+    }
+
+    /// Asks the group to end, and notes what there was to end.
+    fn begin_stop(&self, reason: StopReason) -> Stopping {
+        let signalled = count(self.tree.members().len());
+        if let Err(error) = tree::signal_group(self.leader.pid, Signal::SIGTERM) {
+            tracing::error!(%error, pid = %self.leader.pid, "cannot send SIGTERM to a process group");
+        }
+        Stopping { reason, signalled, until: Instant::now() + self.plan.kill_grace }
+    }
+
+    /// Sends SIGKILL to what must not live on, and says what came of it.
+    async fn kill(&self, waited: &Waited, left: usize) -> Option<KillReport> {
+        let (reason, signalled) = match waited.stopping {
+            Some(stopping) => (KillReason::from(stopping.reason), stopping.signalled),
+            None if left > 0 => (KillReason::Background, count(left)),
+            None => return None,
+        };
+        let remains = self.tree.kill(self.plan.kill_wait).await;
+        Some(KillReport {
+            by: self.tree.mode(),
+            reason,
+            signalled,
+            survivors: (remains.proven || remains.known > 0).then_some(remains.known),
+        })
+    }
+
+    /// What outlived a leader that ended by itself.
+    fn left_behind(&self, waited: &Waited) -> Vec<LeftBehind> {
+        if waited.stopping.is_some() || !self.tree.may_have_others() {
+            return Vec::new();
+        }
+        let killed = self.plan.background == Background::Kill;
+        let others = self.tree.members().into_iter().filter(|pid| *pid != self.leader.pid);
+        others
+            .map(|pid| LeftBehind {
+                pid: pid.as_raw().unsigned_abs(),
+                command: summarize(&tree::command_line(pid)),
+                held: tree::held_streams(pid, &self.pipes),
+                killed,
+            })
+            .collect()
+    }
+
+    /// Whether the leader ends within `wait`, which after SIGKILL it does unless it is in an
+    /// uninterruptible sleep.
+    async fn leader_ended_within(&self, wait: Duration) -> bool {
+        tokio::time::timeout(wait, self.ended.readable()).await.is_ok()
+    }
+
+    fn describe(&self, step: BirthStep) -> String {
+        match step {
+            BirthStep::WorkingDir => {
+                let dir = self.plan.working_dir.as_deref().unwrap_or(Path::new("/"));
+                format!("cannot change to the working directory `{}`", dir.display())
+            }
+            BirthStep::Execute => format!("cannot execute `{}`", self.plan.program.display()),
+            BirthStep::Clone => "cannot start a process (clone3)".to_owned(),
+            BirthStep::Session => "cannot make a session (setsid)".to_owned(),
+            BirthStep::Stdio => "cannot set up descriptors 0 to 2 (dup3)".to_owned(),
+        }
+    }
+}
+
+fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
+    match (waited.stopping, exit) {
+        (None, Some(exit)) => Ending::Itself(exit),
+        (Some(stopping), exit) => Ending::Stopped { reason: stopping.reason, exit },
+        // The loop ends without a stop only when the leader has.
+        (None, None) => Ending::Stopped { reason: StopReason::Cancelled, exit: None },
+    }
+}
+
+/// Completes when a reason to stop is given; never when nobody is left who could give one.
+async fn stop_reason(stop: &mut StopSignal) -> StopReason {
+    let reason = stop.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+    match reason {
+        Some(reason) => reason,
+        None => std::future::pending().await,
+    }
+}
+
+/// Puts a stream that its record cannot hold in memory to disk, off the event loop.
+async fn settle(capture: &Arc<Capture>) {
+    if capture.wants_file() {
+        let capture = Arc::clone(capture);
+        // Only a panic makes this fail, and then the spool lacks what the answer still has.
+        let _ = tokio::task::spawn_blocking(move || drop(capture.begin_file())).await;
+    }
+}
+
+fn count(processes: usize) -> u32 {
+    u32::try_from(processes).unwrap_or(u32::MAX)
+}
+
+fn cannot_wait(error: io::Error) -> RunError {
+    RunError::new("cannot wait for the process (waitid)", error)
+}
+
+fn reader(pipe: OwnedFd, capture: &Arc<Capture>) -> Result<Reader, RunError> {
+    Reader::new(pipe, Arc::clone(capture))
+        .map_err(|error| RunError::new("cannot read from a pipe", error))
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {
+    nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|error| RunError::new("cannot make a pipe", error))
+}
+
+fn inode(pipe: &OwnedFd) -> Result<u64, RunError> {
+    let stat = nix::sys::stat::fstat(pipe);
+    stat.map(|stat| stat.st_ino).map_err(|error| RunError::new("cannot look at a pipe", error))
+}
+
+/// Standard input: nothing, or a file in memory that holds `text` as a whole, so that nobody has
+/// to feed it and nobody can hang on it.
+fn stdin(text: Option<&str>) -> Result<OwnedFd, RunError> {
+    let Some(text) = text else {
+        let null = File::open("/dev/null");
+        return null.map(OwnedFd::from).map_err(|error| RunError::new("cannot open `/dev/null`", error));
+    };
+    let make = || -> io::Result<OwnedFd> {
+        let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all(text.as_bytes())?;
+        file.rewind()?;
+        Ok(file.into())
+    };
+    make().map_err(|error| RunError::new("cannot prepare standard input", error))
+}
+
+/// The program's own name and its arguments; a script is the last of them, or its file.
+fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, RunError> {
+    let mut args = vec![plan.program.as_os_str().as_bytes().to_vec()];
+    args.extend(plan.args.iter().map(|arg| arg.clone().into_bytes()));
+    match (&plan.script, file) {
+        (Some(_), Some(ScriptFile(path))) => args.push(path.as_os_str().as_bytes().to_vec()),
+        (Some(script), None) => {
+            args.push(script.option.clone().into_bytes());
+            args.push(script.text.clone().into_bytes());
+        }
+        (None, _) => {}
+    }
+    args.into_iter()
+        .map(|arg| CString::new(arg).map_err(|error| RunError::new("an argument holds NUL", error)))
+        .collect()
+}
+
+impl Runner {
+    /// A private file for a script that does not fit into one argument.
+    fn script_file(&self, plan: &Plan) -> Result<Option<ScriptFile>, RunError> {
+        let Some(script) = plan.script.as_ref().filter(|s| s.text.len() >= longest_argument()) else {
+            return Ok(None);
+        };
+        let path = self.scripts.join(format!("{}.script", plan.id));
+        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = written.and_then(|mut file| {
+            let file_guard = ScriptFile(path.clone());
+            file.write_all(script.text.as_bytes())?;
+            Ok(file_guard)
+        });
+        written.map(Some).map_err(|error| {
+            RunError::new(format!("cannot write the script to `{}`", path.display()), error)
+        })
+    }
+}
+
+/// What the kernel takes as one argument of execve(2), its final NUL included: 32 pages.
+fn longest_argument() -> usize {
+    // SAFETY: takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    32 * usize::try_from(page).unwrap_or(4096)
+}
+
+impl Drop for ScriptFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::warn!(%error, path = %self.0.display(), "cannot remove a script");
+        }
+    }
+}

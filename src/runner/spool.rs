@@ -1,0 +1,293 @@
+//! Full outputs on disk: one file a stream, bounded each and in all, readable while it grows.
+//! A disk that is full or broken costs the part that did not fit, never the execution.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+
+use crate::config::SpoolConfig;
+use crate::domain::{Degradation, ExecutionId};
+
+/// A stream up to this length stays in memory with its record instead of becoming a file. With a
+/// thousand records kept this is 8 MiB at the very worst.
+const MEMORY_BYTES: usize = 4096;
+
+/// The directory of full outputs.
+#[derive(Debug)]
+pub struct Spool {
+    dir: PathBuf,
+    max_bytes: AtomicU64,
+    total_bytes: AtomicU64,
+    used: AtomicU64,
+    /// Oldest first.
+    files: Mutex<VecDeque<Weak<SpoolFile>>>,
+    problem: Mutex<Option<String>>,
+}
+
+/// One file of the spool. It disappears with the last reference to it.
+#[derive(Debug)]
+pub struct SpoolFile {
+    path: PathBuf,
+    file: File,
+    len: AtomicU64,
+    evicted: AtomicBool,
+    spool: Arc<Spool>,
+}
+
+/// Where a stream's bytes are.
+#[derive(Clone, Debug)]
+pub enum Kept {
+    /// In memory, the whole of it.
+    Memory(Bytes),
+    /// In the spool.
+    File(Arc<SpoolFile>),
+    /// The spool had no room for it, or has none configured.
+    Nowhere,
+}
+
+impl Spool {
+    /// Opens the directory that `config` names, emptying it: what is in there belongs to
+    /// executions that nobody remembers.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or emptied.
+    pub fn open(config: &SpoolConfig) -> io::Result<Self> {
+        std::fs::create_dir_all(&config.dir)?;
+        for entry in std::fs::read_dir(&config.dir)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                std::fs::remove_dir_all(path)?;
+            } else {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(Self {
+            dir: config.dir.clone(),
+            max_bytes: AtomicU64::new(config.max_bytes),
+            total_bytes: AtomicU64::new(config.total_bytes),
+            used: AtomicU64::new(0),
+            files: Mutex::default(),
+            problem: Mutex::default(),
+        })
+    }
+
+    /// Changes the bounds; what is already kept beyond them goes with the next write.
+    pub fn set_bounds(&self, max_bytes: u64, total_bytes: u64) {
+        self.max_bytes.store(max_bytes, Ordering::Relaxed);
+        self.total_bytes.store(total_bytes, Ordering::Relaxed);
+    }
+
+    /// What is wrong with the spool, if something is.
+    pub fn problem(&self) -> Option<Degradation> {
+        lock(&self.problem).clone().map(|detail| Degradation {
+            code: "spool_failed",
+            detail,
+            source: self.dir.display().to_string(),
+        })
+    }
+
+    /// A new file named after an execution and what it holds.
+    pub(super) fn create(self: &Arc<Self>, id: ExecutionId, suffix: &str) -> Option<Arc<SpoolFile>> {
+        let path = self.dir.join(format!("{id}.{suffix}"));
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        match opened {
+            Ok(file) => {
+                let created = Arc::new(SpoolFile {
+                    path,
+                    file,
+                    len: AtomicU64::new(0),
+                    evicted: AtomicBool::new(false),
+                    spool: Arc::clone(self),
+                });
+                let mut files = lock(&self.files);
+                files.retain(|file| file.strong_count() > 0);
+                files.push_back(Arc::downgrade(&created));
+                Some(created)
+            }
+            Err(error) => {
+                self.report(format!("cannot create `{}`: {error}", path.display()));
+                None
+            }
+        }
+    }
+
+    /// Keeps `bytes` as a whole, for as long as the file is referred to; `None` when there is no
+    /// room for it. Other than a stream it does not give way to newer ones.
+    pub fn store(self: &Arc<Self>, id: ExecutionId, suffix: &str, bytes: &[u8]) -> Option<Arc<SpoolFile>> {
+        let file = self.create(id, suffix)?;
+        lock(&self.files).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&file)));
+        file.append(bytes);
+        (file.len() == bytes.len() as u64).then_some(file)
+    }
+
+    /// Makes room for `wanted` more bytes of `writer` by evicting the oldest files, and says how
+    /// many of them fit.
+    fn reserve(&self, writer: &SpoolFile, wanted: u64) -> u64 {
+        let own = writer.len.load(Ordering::Relaxed);
+        let granted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
+        let total = self.total_bytes.load(Ordering::Relaxed);
+        // Dropping a reference may remove a file, which takes the lock: collect them outside it.
+        let mut evicted = Vec::new();
+        if self.used.load(Ordering::Relaxed) + granted > total {
+            let mut files = lock(&self.files);
+            while self.used.load(Ordering::Relaxed) + granted > total {
+                let oldest = files.iter().position(|f| !std::ptr::eq(f.as_ptr(), writer));
+                let Some(oldest) = oldest.and_then(|at| files.remove(at)) else { break };
+                if let Some(file) = oldest.upgrade() {
+                    file.evict();
+                    evicted.push(file);
+                }
+            }
+        }
+        let used = self.used.load(Ordering::Relaxed);
+        let granted = granted.min(total.saturating_sub(used));
+        self.used.fetch_add(granted, Ordering::Relaxed);
+        granted
+    }
+
+    fn report(&self, detail: String) {
+        tracing::warn!(%detail, "the spool does not take output");
+        *lock(&self.problem) = Some(detail);
+    }
+}
+
+impl SpoolFile {
+    /// Appends what fits of `bytes`. Only one thread may write to a file at a time.
+    pub(super) fn append(&self, bytes: &[u8]) {
+        if self.evicted.load(Ordering::Relaxed) {
+            return;
+        }
+        let granted = self.spool.reserve(self, bytes.len() as u64);
+        let wanted = &bytes[..usize::try_from(granted).unwrap_or(bytes.len())];
+        if wanted.is_empty() {
+            return;
+        }
+        match (&self.file).write_all(wanted) {
+            Ok(()) => {
+                self.len.fetch_add(granted, Ordering::Release);
+            }
+            Err(error) => {
+                // What was written of it is cut off again by `len`, which readers go by.
+                self.spool.used.fetch_sub(granted, Ordering::Relaxed);
+                self.evict();
+                self.spool.report(format!("cannot write `{}`: {error}", self.path.display()));
+            }
+        }
+    }
+
+    /// How many bytes can be read.
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether its bytes were given up for newer ones, or for want of disk space.
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Acquire)
+    }
+
+    /// Reads up to `limit` bytes from `offset`.
+    ///
+    /// # Errors
+    /// As pread(2).
+    pub fn read_at(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
+        let there = self.len().saturating_sub(offset);
+        let mut bytes = vec![0; limit.min(usize::try_from(there).unwrap_or(limit))];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    /// Gives the disk space back. Readers that are under way find it empty.
+    fn evict(&self) {
+        if !self.evicted.swap(true, Ordering::AcqRel) {
+            let freed = self.len.swap(0, Ordering::AcqRel);
+            self.spool.used.fetch_sub(freed, Ordering::Relaxed);
+            // Gone already when somebody cleared the directory: just as well.
+            let _ = std::fs::remove_file(&self.path);
+            let _ = self.file.set_len(0);
+        }
+    }
+}
+
+impl Drop for SpoolFile {
+    fn drop(&mut self) {
+        self.evict();
+    }
+}
+
+/// Whether a stream of this length is kept in memory rather than on disk.
+pub(super) fn fits_memory(len: usize) -> bool {
+    len <= MEMORY_BYTES
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spool(max_bytes: u64, total_bytes: u64) -> (PathBuf, Arc<Spool>) {
+        let dir = std::env::temp_dir().join(format!("shelly-spool-{}", ExecutionId::new()));
+        let config = SpoolConfig { dir: dir.clone(), max_bytes, total_bytes };
+        (dir, Arc::new(Spool::open(&config).expect("a temporary directory")))
+    }
+
+    #[test]
+    fn a_stream_is_kept_up_to_its_bound() {
+        let (dir, spool) = spool(10, 100);
+        let file = spool.create(ExecutionId::new(), "stdout").expect("created");
+        file.append(b"01234567");
+        file.append(b"89ABCDEF");
+        assert_eq!(file.read_at(2, 100).expect("readable"), b"23456789");
+        drop(file);
+        assert_eq!(std::fs::read_dir(&dir).expect("there").count(), 0);
+        std::fs::remove_dir_all(dir).expect("removable");
+    }
+
+    #[test]
+    fn the_oldest_give_way_when_the_total_is_reached() {
+        let (dir, spool) = spool(60, 100);
+        let [a, b] = [(); 2].map(|()| spool.create(ExecutionId::new(), "stdout").expect("created"));
+        a.append(&[b'a'; 60]);
+        b.append(&[b'b'; 60]);
+        assert!(a.is_evicted() && a.is_empty());
+        assert_eq!(b.len(), 60);
+        a.append(b"more");
+        assert!(a.is_empty());
+        assert_eq!(spool.used.load(Ordering::Relaxed), 60);
+        drop((a, b));
+        assert_eq!(spool.used.load(Ordering::Relaxed), 0);
+        std::fs::remove_dir_all(dir).expect("removable");
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_and_costs_only_the_output() {
+        let (dir, spool) = spool(100, 100);
+        // /dev/full fails every write with ENOSPC (full(4)).
+        let file = SpoolFile {
+            path: dir.join("full"),
+            file: OpenOptions::new().write(true).open("/dev/full").expect("there"),
+            len: AtomicU64::new(0),
+            evicted: AtomicBool::new(false),
+            spool: Arc::clone(&spool),
+        };
+        file.append(b"x");
+        assert!(file.is_empty());
+        let problem = spool.problem().expect("reported");
+        assert!(problem.detail.contains("No space left"), "{}", problem.detail);
+        assert_eq!(spool.used.load(Ordering::Relaxed), 0);
+        std::fs::remove_dir_all(dir).expect("removable");
+    }
+}

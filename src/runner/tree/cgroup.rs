@@ -1,0 +1,226 @@
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+
+use super::Remains;
+use crate::config::Limits;
+
+/// A cgroup v2 directory in which this process may make leaves, one for each execution.
+/// Interface files: `Documentation/admin-guide/cgroup-v2.rst` of the kernel.
+#[derive(Debug)]
+pub(in crate::runner) struct CgroupParent {
+    dir: PathBuf,
+    made: AtomicU64,
+}
+
+/// The leaves' names. What begins with it in the parent is ours to sweep.
+const LEAF_PREFIX: &str = "execution-";
+
+impl CgroupParent {
+    /// Uses `dir`, which must exist and belong to this process alone: leaves of an earlier one
+    /// are killed and removed. Returns how many there were.
+    pub(in crate::runner) fn at(dir: PathBuf) -> io::Result<(Self, usize)> {
+        if !dir.join("cgroup.procs").exists() {
+            let error = format!("`{}` is no cgroup v2 directory", dir.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, error));
+        }
+        let swept = sweep(&dir)?;
+        // Controllers that are not there (a hybrid host) or not delegated are simply not used.
+        for controller in ["memory", "pids", "cpu"] {
+            let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
+        }
+        let parent = Self { dir, made: AtomicU64::new(0) };
+        // Found out now rather than at the first call: may leaves be made, and killed as one?
+        let probe = parent.leaf(Limits::default())?;
+        if !probe.dir.join("cgroup.kill").exists() {
+            let error = "there is no `cgroup.kill`: Linux 5.14 or newer is needed";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, error));
+        }
+        Ok((parent, swept))
+    }
+
+    /// Uses what systemd has delegated to this process's unit (`Delegate=yes`), which it marks
+    /// with an extended attribute (systemd.resource-control(5)). `None` where it has not.
+    pub(in crate::runner) fn delegated() -> io::Result<Option<(Self, usize)>> {
+        match delegated_dir() {
+            Some(dir) => Self::at(dir).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A new, empty leaf.
+    pub(in crate::runner) fn leaf(&self, limits: Limits) -> io::Result<Leaf> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
+        fs::create_dir(&dir)?;
+        let leaf = Leaf { fd: File::open(&dir)?, dir };
+        for (file, limit) in [
+            ("memory.max", limits.memory_max),
+            ("pids.max", limits.pids_max),
+            ("cpu.weight", limits.cpu_weight),
+        ] {
+            if let Some(limit) = limit {
+                fs::write(leaf.dir.join(file), limit.to_string()).map_err(|error| {
+                    let text = format!("cannot set {file} to {limit} ({error}): is the controller delegated?");
+                    io::Error::new(error.kind(), text)
+                })?;
+            }
+        }
+        Ok(leaf)
+    }
+}
+
+/// The directory above the daemon's own leaf that carries systemd's mark of delegation.
+fn delegated_dir() -> Option<PathBuf> {
+    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let own = v2_mount()?.join(path.trim_start_matches('/'));
+    // With DelegateSubgroup= the daemon is one below the unit's cgroup.
+    [own.parent()?, own.as_path()].into_iter().find(|dir| is_delegated(dir)).map(Path::to_owned)
+}
+
+/// Where cgroup v2 is mounted: `/sys/fs/cgroup`, or below it on a hybrid host.
+fn v2_mount() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (_, path, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(path))
+    })
+}
+
+fn is_delegated(dir: &Path) -> bool {
+    // systemd sets the trusted one always, the user one (readable without privileges) besides.
+    ["trusted.delegate", "user.delegate"].iter().any(|name| xattr_is_one(dir, name))
+}
+
+fn xattr_is_one(path: &Path, name: &str) -> bool {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    let (Ok(path), Ok(name)) = (CString::new(path.as_os_str().as_bytes()), CString::new(name)) else {
+        return false;
+    };
+    let mut value = [0u8; 8];
+    // SAFETY: both strings end in NUL, and the kernel writes at most `value.len()` bytes.
+    let length = unsafe {
+        libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
+    };
+    length == 1 && value[0] == b'1'
+}
+
+/// Kills and removes the leaves that an earlier process has left in `dir`.
+fn sweep(dir: &Path) -> io::Result<usize> {
+    let mut swept = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(LEAF_PREFIX) {
+            let populated = is_populated(&entry.path());
+            swept += usize::from(populated);
+            remove(&entry.path());
+        }
+    }
+    Ok(swept)
+}
+
+/// The cgroup of one execution. Killed and removed when dropped.
+#[derive(Debug)]
+pub(in crate::runner) struct Leaf {
+    dir: PathBuf,
+    fd: File,
+}
+
+impl Leaf {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn is_populated(&self) -> bool {
+        is_populated(&self.dir)
+    }
+
+    /// Every living process in it and below it (a command may make cgroups of its own).
+    pub(super) fn members(&self) -> Vec<Pid> {
+        let mut pids = Vec::new();
+        let mut dirs = vec![self.dir.clone()];
+        while let Some(dir) = dirs.pop() {
+            let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+            pids.extend(procs.lines().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
+            dirs.extend(child_dirs(&dir));
+        }
+        pids
+    }
+
+    /// Sends SIGKILL to everything in it, and says what is left.
+    pub(super) fn kill(&self) -> Remains {
+        let killed = fs::write(self.dir.join("cgroup.kill"), "1");
+        if let Err(error) = killed {
+            tracing::error!(%error, cgroup = %self.dir.display(), "cannot kill a cgroup");
+        }
+        let known = if self.is_populated() { self.members().len().max(1) } else { 0 };
+        Remains { known: u32::try_from(known).unwrap_or(u32::MAX), proven: true }
+    }
+
+    /// `usage_usec` of `cpu.stat`.
+    pub(super) fn cpu(&self) -> Option<Duration> {
+        keyed(&self.dir, "cpu.stat", "usage_usec").map(Duration::from_micros)
+    }
+
+    /// `memory.peak` (Linux 5.19), in bytes.
+    pub(super) fn memory_peak(&self) -> Option<u64> {
+        fs::read_to_string(self.dir.join("memory.peak")).ok()?.trim().parse().ok()
+    }
+
+    /// `oom_kill` of `memory.events`.
+    pub(super) fn oom_killed(&self) -> bool {
+        keyed(&self.dir, "memory.events", "oom_kill").is_some_and(|count| count > 0)
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        remove(&self.dir);
+    }
+}
+
+/// A value of a flat keyed interface file.
+fn keyed(dir: &Path, file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(dir.join(file)).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+}
+
+/// `populated` of `cgroup.events` covers everything below, zombies excluded.
+fn is_populated(dir: &Path) -> bool {
+    keyed(dir, "cgroup.events", "populated") == Some(1)
+}
+
+fn child_dirs(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// Removes `dir` and what is below it, killing what is in the way. What the kernel cannot kill at
+/// once (uninterruptible sleep) is left to the sweep at the next start.
+fn remove(dir: &Path) {
+    // The common case first, in one system call.
+    if fs::remove_dir(dir).is_ok() {
+        return;
+    }
+    let _ = fs::write(dir.join("cgroup.kill"), "1");
+    for child in child_dirs(dir) {
+        remove(&child);
+    }
+    if let Err(error) = fs::remove_dir(dir)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::debug!(%error, cgroup = %dir.display(), "a cgroup stays for now");
+    }
+}

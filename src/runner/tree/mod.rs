@@ -1,0 +1,131 @@
+//! Everything that descends from an execution's leader: found, counted, killed, and proven dead
+//! as far as the machine allows. By cgroup where there is one, by process group elsewhere.
+
+mod cgroup;
+mod group;
+mod procfs;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+pub(super) use cgroup::{CgroupParent, Leaf};
+pub(super) use group::{EXECUTION_VARIABLE, GroupTree, Leaders};
+pub(super) use procfs::{command_line, held_streams, kill_marked};
+
+use super::spawn::Leader;
+use crate::domain::{KillMode, Usage};
+
+/// How long between two looks at a tree that was sent SIGKILL or is given its grace. The kernel
+/// needs less than the first for a small tree; each look then waits twice as long as the last.
+const FIRST_LOOK: Duration = Duration::from_micros(500);
+const LONGEST_LOOK: Duration = Duration::from_millis(20);
+
+/// The processes of one execution.
+#[derive(Debug)]
+pub(super) enum Tree {
+    Cgroup(Leaf),
+    Group(GroupTree),
+}
+
+/// What was left of a tree after its kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Remains {
+    /// Processes known to be there still.
+    pub known: u32,
+    /// Whether there can be no others.
+    pub proven: bool,
+}
+
+impl Tree {
+    pub(super) fn mode(&self) -> KillMode {
+        match self {
+            Self::Cgroup(_) => KillMode::Cgroup,
+            Self::Group(_) => KillMode::Group,
+        }
+    }
+
+    /// Has `start` start the leader, in the cgroup it is given where there is one.
+    pub(super) fn bear<E>(
+        &mut self,
+        start: impl FnOnce(Option<BorrowedFd<'_>>) -> Result<Leader, E>,
+    ) -> Result<Leader, E> {
+        match self {
+            Self::Cgroup(leaf) => start(Some(leaf.fd())),
+            Self::Group(group) => group.bear(|| start(None)),
+        }
+    }
+
+    /// Whether a process besides the ended leader may be there. Cheap, and on the path of every
+    /// execution.
+    pub(super) fn may_have_others(&self) -> bool {
+        match self {
+            Self::Cgroup(leaf) => leaf.is_populated(),
+            Self::Group(group) => group.may_have_others(),
+        }
+    }
+
+    /// The living processes of the tree, the leader included as long as it lives.
+    pub(super) fn members(&self) -> Vec<Pid> {
+        match self {
+            Self::Cgroup(leaf) => leaf.members(),
+            Self::Group(group) => group.members(),
+        }
+    }
+
+    /// Sends SIGKILL to all of it until none is left or `wait` is over.
+    pub(super) async fn kill(&self, wait: Duration) -> Remains {
+        let deadline = Instant::now() + wait;
+        let mut pause = FIRST_LOOK;
+        loop {
+            let remains = match self {
+                Self::Cgroup(leaf) => leaf.kill(),
+                Self::Group(group) => group.kill(),
+            };
+            if remains.known == 0 || Instant::now() >= deadline {
+                return remains;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_LOOK);
+        }
+    }
+
+    /// Completes when nothing but the ended leader is left.
+    pub(super) async fn emptied(&self) {
+        let mut pause = FIRST_LOOK;
+        while self.may_have_others() && !self.members().is_empty() {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_LOOK);
+        }
+    }
+
+    /// What the tree used up, where the leader's own account (`by_leader`) is not the whole.
+    pub(super) fn usage(&self, by_leader: Duration) -> Usage {
+        match self {
+            Self::Cgroup(leaf) => Usage {
+                cpu: leaf.cpu().unwrap_or(by_leader),
+                memory_peak: leaf.memory_peak(),
+            },
+            Self::Group(_) => Usage { cpu: by_leader, memory_peak: None },
+        }
+    }
+
+    /// Whether the kernel killed something in it for want of memory.
+    pub(super) fn oom_killed(&self) -> bool {
+        match self {
+            Self::Cgroup(leaf) => leaf.oom_killed(),
+            Self::Group(_) => false,
+        }
+    }
+}
+
+/// Signals the group that `leader` leads. The only place that turns a leader into a group.
+///
+/// INVARIANT: `leader` has not been reaped, so its pid, and with it the group's id, is not
+/// anybody else's.
+pub(super) fn signal_group(leader: Pid, signal: Signal) -> io::Result<()> {
+    nix::sys::signal::killpg(leader, signal).map_err(io::Error::from)
+}

@@ -1,0 +1,167 @@
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use crate::domain::StreamName;
+
+/// What proc_pid_stat(5) says of a process, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub is_dead: bool,
+    pub session: Pid,
+    /// Ticks since boot; with the pid it names a process for good.
+    pub started: u64,
+}
+
+pub(super) fn stat(pid: Pid) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name, in parentheses, may itself hold blanks and parentheses: fields count from the last.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(Stat {
+        is_dead: matches!(*fields.first()?, "Z" | "X" | "x"),
+        session: Pid::from_raw(fields.get(3)?.parse().ok()?),
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// The children of one thread, `/proc/PID/task/TID/children`. `None` where the kernel was built
+/// without `CONFIG_PROC_CHILDREN`.
+pub(super) fn children_of_thread(pid: Pid, tid: Pid) -> Option<Vec<Pid>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).ok()?;
+    Some(text.split_ascii_whitespace().filter_map(|p| p.parse().ok()).map(Pid::from_raw).collect())
+}
+
+/// The children of all threads of a process.
+pub(super) fn children(pid: Pid) -> Vec<Pid> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks
+        .flatten()
+        .filter_map(|task| task.file_name().to_str()?.parse().ok())
+        .filter_map(|tid| children_of_thread(pid, Pid::from_raw(tid)))
+        .flatten()
+        .collect()
+}
+
+/// Every process there is.
+pub(super) fn all() -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .map(Pid::from_raw)
+        .collect()
+}
+
+/// The value of a variable in the environment a process was given at its execve.
+pub(super) fn environment_value(pid: Pid, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    environment.split(|byte| *byte == 0).find_map(|entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    })
+}
+
+/// Its arguments joined by blanks, or its name in brackets as ps(1) writes it when there are none.
+pub(in crate::runner) fn command_line(pid: Pid) -> String {
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&arguments).trim_end_matches('\0').replace('\0', " ");
+    if !text.is_empty() {
+        return text;
+    }
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("[{}]", name.trim())
+}
+
+/// Which of the given pipes (by inode) a process has open.
+pub(in crate::runner) fn held_streams(pid: Pid, pipes: &[(StreamName, u64)]) -> Vec<StreamName> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let inodes: Vec<u64> = entries
+        .flatten()
+        .filter_map(|entry| fs::metadata(entry.path()).ok())
+        .map(|meta| meta.ino())
+        .collect();
+    pipes.iter().filter(|(_, inode)| inodes.contains(inode)).map(|(name, _)| *name).collect()
+}
+
+/// Sends SIGKILL to `pid` if it still is the process that `seen` describes. Through a pidfd, so
+/// that the process cannot become another between the look and the signal.
+pub(super) fn kill_if_same(pid: Pid, seen: Stat) -> io::Result<()> {
+    let pidfd = pidfd_open(pid)?;
+    if stat(pid).is_some_and(|now| now.started == seen.started) {
+        pidfd_send_signal(&pidfd, Signal::SIGKILL)?;
+    }
+    Ok(())
+}
+
+/// Kills every process whose environment marks it with `name=value`, this process excepted, until
+/// none is left or a bounded number of looks is over. Returns how many there were.
+pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
+    /// A tree that forks faster than this many looks is a fork bomb, which only a cgroup stops.
+    const LOOKS: usize = 100;
+    let mut killed = std::collections::HashSet::new();
+    for _ in 0..LOOKS {
+        let marked: Vec<(Pid, Stat)> = all()
+            .into_iter()
+            .filter(|pid| *pid != Pid::this())
+            .filter(|pid| environment_value(*pid, name).as_deref() == Some(value))
+            .filter_map(|pid| Some((pid, stat(pid).filter(|stat| !stat.is_dead)?)))
+            .collect();
+        if marked.is_empty() {
+            break;
+        }
+        for (pid, seen) in marked {
+            killed.insert((pid, seen.started));
+            if let Err(error) = kill_if_same(pid, seen) {
+                tracing::debug!(%pid, %error, "a marked process is gone already");
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    killed.len()
+}
+
+fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor, which nobody else owns; pidfd_open(2) sets close-on-exec.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+fn pidfd_send_signal(pidfd: &OwnedFd, signal: Signal) -> io::Result<()> {
+    let (fd, number) = (pidfd.as_raw_fd(), signal as i32);
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: a null siginfo asks for that of kill(2) (pidfd_send_signal(2)).
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, no_info, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_parentheses_does_not_confuse() {
+        let text = "42 (a) Z (b) S 1 42 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 9 9";
+        let stat = parse_stat(text).expect("parsed");
+        assert_eq!(stat, Stat { is_dead: false, session: Pid::from_raw(7), started: 12345 });
+    }
+
+    #[test]
+    fn this_process_is_found() {
+        let own = stat(Pid::this()).expect("own stat");
+        assert!(!own.is_dead && own.started > 0);
+        assert!(all().contains(&Pid::this()));
+        assert!(!command_line(Pid::this()).is_empty());
+    }
+}

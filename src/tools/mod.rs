@@ -1,0 +1,52 @@
+//! What can be called: the trait every tool implements, the built-in ones one per file, and the
+//! registry that finds them by name.
+
+mod bash;
+mod registry;
+mod sections;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+pub(crate) use registry::Registry;
+pub use sections::{Closing, Streams, content};
+
+use crate::config::ExecutorConfig;
+use crate::domain::{Call, ExecutionId, ExecutorError, ToolDetails, ToolOutput};
+use crate::runner::{Live, Runner, StopSignal};
+
+/// One tool. New ones implement this and are added to the registry's list.
+pub(crate) trait ToolImpl: Send + Sync {
+    /// All there is to know of it, with its built-in description.
+    fn details(&self) -> ToolDetails;
+
+    /// What an input is about, for logs and errors: unmasked and uncut.
+    fn subject(&self, input: &Value) -> String {
+        input.to_string()
+    }
+
+    /// Does it.
+    fn run<'a>(
+        &'a self,
+        call: &'a Call,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, ExecutorError>>;
+}
+
+/// What a tool has to work with.
+pub(crate) struct Context<'a> {
+    /// The execution this is.
+    pub id: ExecutionId,
+    /// The configuration as it was when the execution began.
+    pub config: Arc<ExecutorConfig>,
+    /// Runs processes.
+    pub runner: &'a Runner,
+    /// Where their output goes.
+    pub live: Arc<Live>,
+    /// When to stop.
+    pub stop: StopSignal,
+    /// The masked summary of the input, for errors.
+    pub summary: String,
+}

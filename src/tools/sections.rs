@@ -1,0 +1,272 @@
+//! The text a model reads of a run: `[stdout]`, `[stderr]` and how it ended, cut to the cap.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::config::Truncate;
+use crate::domain::Signal;
+use crate::runner::Captured;
+
+/// Stands where something was cut away.
+const MARK: &str = "\n...(truncated)";
+
+/// What the text is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Streams<'a> {
+    /// Standard output.
+    pub stdout: &'a Captured,
+    /// Standard error.
+    pub stderr: &'a Captured,
+}
+
+/// The last section: how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// `[exit_code]`.
+    ExitCode(i32),
+    /// `[signal]`.
+    Signal(Signal),
+    /// `[timeout]`, with the limit.
+    Timeout(Duration),
+    /// `[cancelled]`.
+    Cancelled,
+}
+
+/// Writes the sections in their order, one blank line between them, streams that brought nothing
+/// left out. At most `cap` bytes of raw output are in it; the second value says whether any of it
+/// had to be cut away.
+pub fn content(
+    streams: Streams<'_>,
+    cap: usize,
+    truncate: Truncate,
+    closing: Closing,
+) -> (String, bool) {
+    let (stdout, stderr) = (streams.stdout, streams.stderr);
+    let shares = shares(stdout.total, stderr.total, cap as u64);
+    let mut text = String::with_capacity(shares.0.saturating_add(shares.1).saturating_add(128));
+    let mut truncated = false;
+    for (name, stream, share) in [("stdout", stdout, shares.0), ("stderr", stderr, shares.1)] {
+        if stream.total > 0 {
+            let _ = write!(text, "[{name}]\n");
+            truncated |= write_stream(&mut text, stream, share, truncate);
+            text.push_str("\n\n");
+        }
+    }
+    // Writing to a String cannot fail.
+    let _ = match closing {
+        Closing::ExitCode(code) => write!(text, "[exit_code]\n{code}"),
+        Closing::Signal(signal) => write!(text, "[signal]\n{}", signal.name()),
+        Closing::Timeout(limit) => write!(text, "[timeout]\n{}s", limit.as_secs_f64()),
+        Closing::Cancelled => write!(text, "[cancelled]"),
+    };
+    (text, truncated)
+}
+
+/// How many bytes of each stream go in. Standard error, where the reason of a failure stands, has
+/// at least a quarter of the cap; beyond that it gets what standard output leaves.
+fn shares(stdout: u64, stderr: u64, cap: u64) -> (usize, usize) {
+    let for_stderr = stderr.min((cap / 4).max(cap.saturating_sub(stdout)));
+    let for_stdout = stdout.min(cap - for_stderr);
+    // Both are at most `cap`, which came from a usize.
+    (for_stdout as usize, for_stderr as usize)
+}
+
+/// Writes at most `share` bytes of a stream and says whether that was not all of it.
+fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Truncate) -> bool {
+    if stream.total == share as u64 && stream.head.len() >= share {
+        let whole = &stream.head[..share];
+        text.push_str(&decode(whole.strip_suffix(b"\n").unwrap_or(whole)));
+        return false;
+    }
+    match truncate {
+        Truncate::Tail => {
+            text.push_str(&decode(cut_end(&stream.head, share)));
+            text.push_str(MARK);
+        }
+        Truncate::Middle => {
+            let for_tail = share / 2;
+            text.push_str(&decode(cut_end(&stream.head, share - for_tail)));
+            text.push_str(MARK);
+            text.push('\n');
+            let tail = last_bytes(stream, for_tail);
+            let tail = cut_start(&tail);
+            text.push_str(&decode(tail.strip_suffix(b"\n").unwrap_or(tail)));
+        }
+    }
+    true
+}
+
+/// The last `wanted` bytes of a stream; where the tail is shorter than that, it follows directly
+/// on the head.
+fn last_bytes(stream: &Captured, wanted: usize) -> Cow<'_, [u8]> {
+    match wanted.checked_sub(stream.tail.len()) {
+        None | Some(0) => Cow::Borrowed(&stream.tail[stream.tail.len() - wanted..]),
+        Some(missing) => {
+            let from = stream.head.len().saturating_sub(missing);
+            Cow::Owned([&stream.head[from..], &stream.tail].concat())
+        }
+    }
+}
+
+/// The first `at` bytes, or up to three fewer where the cut would fall into a character.
+fn cut_end(bytes: &[u8], at: usize) -> &[u8] {
+    let at = at.min(bytes.len());
+    for back in 1..=at.min(3) {
+        let byte = bytes[at - back];
+        if let Some(length) = sequence_length(byte) {
+            return &bytes[..if length > back { at - back } else { at }];
+        }
+        if byte & 0xC0 != 0x80 {
+            break;
+        }
+    }
+    &bytes[..at]
+}
+
+/// Without up to three bytes at the start that belong to a character cut away.
+fn cut_start(bytes: &[u8]) -> &[u8] {
+    let continued = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+    &bytes[continued..]
+}
+
+/// How long the character is that a byte begins; `None` for a byte that begins none (of more than
+/// one byte) in UTF-8.
+fn sequence_length(byte: u8) -> Option<usize> {
+    match byte {
+        0xC2..=0xDF => Some(2),
+        0xE0..=0xEF => Some(3),
+        0xF0..=0xF4 => Some(4),
+        _ => None,
+    }
+}
+
+/// Text as it is; other bytes as U+FFFD, one for each maximal part of a character (Unicode 16,
+/// section 3.9). Valid text, the rule, takes a tenth of the time.
+fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn captured(bytes: &[u8]) -> Captured {
+        Captured { head: bytes.to_vec().into(), tail: Default::default(), total: bytes.len() as u64 }
+    }
+
+    fn text(stdout: &[u8], stderr: &[u8], cap: usize, truncate: Truncate) -> (String, bool) {
+        let (stdout, stderr) = (captured(stdout), captured(stderr));
+        let streams = Streams { stdout: &stdout, stderr: &stderr };
+        content(streams, cap, truncate, Closing::ExitCode(0))
+    }
+
+    #[test]
+    fn sections_stand_in_order_and_empty_ones_are_left_out() {
+        let all = text(b"hello\n", b"oops\n\n", 100, Truncate::Tail);
+        assert_eq!(all, ("[stdout]\nhello\n\n[stderr]\noops\n\n\n[exit_code]\n0".into(), false));
+        let none = text(b"", b"", 100, Truncate::Tail);
+        assert_eq!(none, ("[exit_code]\n0".into(), false));
+        let newline = text(b"\n", b"", 100, Truncate::Tail);
+        assert_eq!(newline, ("[stdout]\n\n\n[exit_code]\n0".into(), false));
+    }
+
+    #[test]
+    fn closings_read_as_in_the_contract() {
+        let nothing = captured(b"");
+        let streams = Streams { stdout: &nothing, stderr: &nothing };
+        for (closing, expected) in [
+            (Closing::ExitCode(137), "[exit_code]\n137"),
+            (Closing::Signal(Signal(9)), "[signal]\nSIGKILL"),
+            (Closing::Timeout(Duration::from_secs(30)), "[timeout]\n30s"),
+            (Closing::Timeout(Duration::from_millis(1500)), "[timeout]\n1.5s"),
+            (Closing::Cancelled, "[cancelled]"),
+        ] {
+            assert_eq!(content(streams, 9, Truncate::Tail, closing).0, expected);
+        }
+    }
+
+    #[test]
+    fn standard_error_has_its_quarter() {
+        assert_eq!(shares(1000, 1000, 100), (75, 25));
+        assert_eq!(shares(1000, 10, 100), (90, 10));
+        assert_eq!(shares(10, 1000, 100), (10, 90));
+        assert_eq!(shares(0, 1000, 100), (0, 100));
+        assert_eq!(shares(40, 60, 100), (40, 60));
+        assert_eq!(shares(1, 1, 1), (1, 0));
+    }
+
+    #[test]
+    fn a_cut_never_falls_into_a_character() {
+        assert_eq!(cut_end("aé€😀".as_bytes(), 9), "aé€".as_bytes());
+        assert_eq!(cut_end("aé€😀".as_bytes(), 10), "aé€😀".as_bytes());
+        assert_eq!(cut_end("aé€".as_bytes(), 4), "aé".as_bytes());
+        assert_eq!(cut_end("aé".as_bytes(), 2), b"a");
+        assert_eq!(cut_end(b"\x80\x80\x80\x80", 3), b"\x80\x80\x80");
+        assert_eq!(cut_start("é€".as_bytes().split_at(1).1), "€".as_bytes());
+        let marked = text("€€€".as_bytes(), b"", 4, Truncate::Tail);
+        assert_eq!(marked, ("[stdout]\n€\n...(truncated)\n\n[exit_code]\n0".into(), true));
+    }
+
+    #[test]
+    fn the_middle_goes_when_asked() {
+        let stream = Captured { head: "0123".into(), tail: "wxyz\n".into(), total: 1000 };
+        let nothing = captured(b"");
+        let streams = Streams { stdout: &stream, stderr: &nothing };
+        let (text, truncated) = content(streams, 7, Truncate::Middle, Closing::ExitCode(0));
+        assert_eq!(text, "[stdout]\n0123\n...(truncated)\nyz\n\n[exit_code]\n0");
+        assert!(truncated);
+        let whole = captured(b"0123456789");
+        let streams = Streams { stdout: &whole, stderr: &nothing };
+        let (text, _) = content(streams, 6, Truncate::Middle, Closing::ExitCode(0));
+        assert_eq!(text, "[stdout]\n012\n...(truncated)\n789\n\n[exit_code]\n0");
+    }
+
+    /// Captures as the runner does: a head of at least the cap, and with `Middle` a tail.
+    fn capture_with(bytes: &[u8], cap: usize, truncate: Truncate) -> Captured {
+        let (head, rest) = bytes.split_at(cap.min(bytes.len()));
+        let tail_cap = if truncate == Truncate::Middle { cap } else { 0 };
+        let tail = &rest[rest.len().saturating_sub(tail_cap)..];
+        Captured { head: head.to_vec().into(), tail: tail.to_vec().into(), total: bytes.len() as u64 }
+    }
+
+    proptest! {
+        #[test]
+        fn valid_text_stays_valid_and_within_the_cap(
+            stdout in "\\PC{0,40}", stderr in "\\PC{0,40}", cap in 1usize..60, middle: bool,
+        ) {
+            let truncate = if middle { Truncate::Middle } else { Truncate::Tail };
+            let captured = [&stdout, &stderr].map(|s| capture_with(s.as_bytes(), cap, truncate));
+            let streams = Streams { stdout: &captured[0], stderr: &captured[1] };
+            let (text, truncated) = content(streams, cap, truncate, Closing::ExitCode(0));
+            let replaced = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
+            prop_assert!(!replaced(&text) || replaced(&stdout) || replaced(&stderr));
+            prop_assert_eq!(truncated, stdout.len() + stderr.len() > cap);
+            let markers = "[stdout]\n\n\n[stderr]\n\n\n[exit_code]\n0".len() + 2 * (MARK.len() + 1);
+            prop_assert!(text.len() <= cap + markers);
+            if !truncated {
+                prop_assert!(text.contains(stdout.strip_suffix('\n').unwrap_or(&stdout)));
+            }
+        }
+
+        #[test]
+        fn any_bytes_decode_as_the_whole_stream_would(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64), cap in 1usize..80,
+        ) {
+            let (text, truncated) = text(&bytes, b"", cap, Truncate::Tail);
+            let whole = String::from_utf8_lossy(&bytes).into_owned();
+            if !truncated && !bytes.is_empty() {
+                let expected = whole.strip_suffix('\n').unwrap_or(&whole);
+                prop_assert_eq!(text, format!("[stdout]\n{expected}\n\n[exit_code]\n0"));
+            } else if truncated {
+                let shown = text.strip_prefix("[stdout]\n").and_then(|t| t.split_once(MARK)).expect("marked").0;
+                prop_assert!(whole.starts_with(shown), "{:?} does not begin {:?}", shown, whole);
+            }
+        }
+    }
+}
