@@ -4,6 +4,7 @@
 pub mod api;
 pub mod client;
 pub mod config;
+pub mod daemon;
 pub mod domain;
 pub mod pipeline;
 pub mod runner;

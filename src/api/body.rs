@@ -124,9 +124,13 @@ impl RunBody {
         let (exit_code, signal) = match run.exit {
             Some(Exit::Code(code)) if !stopped => (Some(code), None),
             Some(Exit::Code(_)) | None => (None, None),
-            Some(Exit::Signal(signal)) => {
-                (None, Some(SignalBody { number: signal.0, name: signal.name() }))
-            }
+            Some(Exit::Signal(signal)) => (
+                None,
+                Some(SignalBody {
+                    number: signal.0,
+                    name: signal.name(),
+                }),
+            ),
         };
         Self {
             exit_code,
@@ -185,7 +189,10 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
         (Some(error), _) => {
             let problem = Problem::of_execution(error, execution.id, tool_use_id, &text);
             let status = StatusCode::from_u16(problem.status());
-            (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), to_json(&problem))
+            (
+                status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+                to_json(&problem),
+            )
         }
         (None, Some(run)) => {
             let answer = Answer {
@@ -213,8 +220,12 @@ pub(super) fn response(execution: &Execution, finished: &Finished) -> Response {
 /// An execution's record, with its result when it has ended.
 pub(super) fn record(execution: &Execution) -> RecordBody {
     let finished = execution.finished();
-    let result = finished.as_ref().map(|finished| result(execution, finished));
-    let status = finished.as_ref().map_or(Status::Running, |finished| finished.status);
+    let result = finished
+        .as_ref()
+        .map(|finished| result(execution, finished));
+    let status = finished
+        .as_ref()
+        .map_or(Status::Running, |finished| finished.status);
     RecordBody {
         execution_id: execution.id.to_string(),
         status: status.as_str(),
@@ -222,7 +233,9 @@ pub(super) fn record(execution: &Execution) -> RecordBody {
         caller_uid: execution.caller.uid,
         created_at: timestamp(execution.created_at),
         started_at: execution.started_at().map(timestamp),
-        ended_at: finished.as_ref().map(|finished| timestamp(finished.ended_at)),
+        ended_at: finished
+            .as_ref()
+            .map(|finished| timestamp(finished.ended_at)),
         http_status: result.as_ref().map(|(status, _)| status.as_u16()),
         result: result
             .and_then(|(_, body)| String::from_utf8(body).ok())

@@ -88,7 +88,10 @@ pub async fn serve(
 }
 
 fn is_own(stream: &UnixStream) -> bool {
-    let pid = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
+    let pid = stream
+        .peer_cred()
+        .ok()
+        .and_then(|credentials| credentials.pid());
     pid == Some(nix::unistd::getpid().as_raw())
 }
 
@@ -126,7 +129,9 @@ async fn refuse(stream: UnixStream) -> hyper::Result<()> {
         let detail = "too many connections (max_connections): close some or try again";
         let mut response = Refusal::new(Code::TooManyConnections, detail).into_response();
         let close = axum::http::HeaderValue::from_static("close");
-        response.headers_mut().insert(axum::http::header::CONNECTION, close);
+        response
+            .headers_mut()
+            .insert(axum::http::header::CONNECTION, close);
         Ok::<_, std::convert::Infallible>(response)
     });
     http1::Builder::new()

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::Extension;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
@@ -86,7 +86,10 @@ async fn wait(execution: &Arc<Execution>, peer: &Peer) -> Response {
 fn accepted(execution: &Execution) -> Response {
     let mut response = json_response(StatusCode::ACCEPTED, to_json(&record(execution)));
     let headers = response.headers_mut();
-    headers.insert("preference-applied", HeaderValue::from_static("respond-async"));
+    headers.insert(
+        "preference-applied",
+        HeaderValue::from_static("respond-async"),
+    );
     if let Ok(location) = HeaderValue::from_str(&format!("/executions/{}", execution.id)) {
         headers.insert(header::LOCATION, location);
     }
@@ -109,9 +112,14 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
     let mut length = 0usize;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            Refusal::new(Code::MalformedRequest, format!("the body ended early: {error}"))
+            Refusal::new(
+                Code::MalformedRequest,
+                format!("the body ended early: {error}"),
+            )
         })?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         length += data.len();
         if length > limit.saturating_mul(DISCARD_LIMITS) {
             return Err(too_large());
@@ -165,7 +173,9 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 
 fn listed<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter();
-    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
 }
 
 impl From<Refusal> for Response {

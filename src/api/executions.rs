@@ -45,7 +45,9 @@ pub(super) async fn show(
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
     if let Some(secs) = wait {
         if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
-            let detail = format!("`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}");
+            let detail = format!(
+                "`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}"
+            );
             return Err(Refusal::new(Code::MalformedRequest, detail));
         }
         let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
@@ -82,7 +84,11 @@ pub(super) fn find(api: &Api, peer: &Peer, id: &str) -> Result<Arc<Execution>, R
         let detail = format!("there is no execution `{id}`; the last 1000 finished ones are kept");
         Refusal::new(Code::UnknownExecution, detail)
     };
-    let execution = id.parse().ok().and_then(|id| api.executor.find(id)).ok_or_else(unknown)?;
+    let execution = id
+        .parse()
+        .ok()
+        .and_then(|id| api.executor.find(id))
+        .ok_or_else(unknown)?;
     let own = execution.caller.uid == peer.caller.uid;
     if own || Access::admits(&api.edge.settings().access.admins, &peer.caller) {
         Ok(execution)

@@ -22,17 +22,27 @@ pub struct Health {
 
 impl Health {
     pub(super) fn new(started: Instant) -> Self {
-        Self { started, stopping: AtomicBool::new(false), configuration: Mutex::default() }
+        Self {
+            started,
+            stopping: AtomicBool::new(false),
+            configuration: Mutex::default(),
+        }
     }
 
     /// Says what is wrong with the configuration on disk; nothing when `problems` is empty.
     pub fn set_configuration(&self, problems: Vec<Degradation>) {
-        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+        *self
+            .configuration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = problems;
     }
 
     /// What is wrong with the configuration on disk.
     pub fn configuration(&self) -> Vec<Degradation> {
-        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.configuration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Says that no new calls are taken.
@@ -90,10 +100,24 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
     let problems: Vec<ProblemBody> = api
         .degradations()
         .into_iter()
-        .map(|Degradation { code, detail, source }| ProblemBody { code, detail, source })
+        .map(
+            |Degradation {
+                 code,
+                 detail,
+                 source,
+             }| ProblemBody {
+                code,
+                detail,
+                source,
+            },
+        )
         .collect();
     let body = HealthBody {
-        status: if problems.is_empty() { "ok" } else { "degraded" },
+        status: if problems.is_empty() {
+            "ok"
+        } else {
+            "degraded"
+        },
         version: env!("CARGO_PKG_VERSION"),
         uptime_secs: api.health.started.elapsed().as_secs(),
         running: api.executor.running(),

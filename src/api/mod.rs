@@ -55,7 +55,9 @@ pub struct EdgeSettings {
 impl Edge {
     /// Begins with `settings`.
     pub fn new(settings: EdgeSettings) -> Self {
-        Self { settings: RwLock::new(Arc::new(settings)) }
+        Self {
+            settings: RwLock::new(Arc::new(settings)),
+        }
     }
 
     /// What is in force.
@@ -65,7 +67,10 @@ impl Edge {
 
     /// Puts `settings` in force for requests from now on.
     pub fn replace(&self, settings: EdgeSettings) {
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 }
 

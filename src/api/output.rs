@@ -87,22 +87,37 @@ pub(super) async fn show(
         }
     };
     let (status, range) = match wanted(headers.get(header::RANGE), length) {
-        Wanted::Whole => (StatusCode::OK, ByteRange { first: 0, last: length.wrapping_sub(1) }),
+        Wanted::Whole => (
+            StatusCode::OK,
+            ByteRange {
+                first: 0,
+                last: length.wrapping_sub(1),
+            },
+        ),
         Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
         Wanted::Unsatisfiable => {
             let detail = format!("the range is beyond the {length} bytes that are there");
             let refusal = Refusal::new(Code::RangeNotSatisfiable, detail);
-            return Err(refusal.with_header(header::CONTENT_RANGE, header_value(format!("bytes */{length}"))));
+            return Err(refusal.with_header(
+                header::CONTENT_RANGE,
+                header_value(format!("bytes */{length}")),
+            ));
         }
     };
     Ok(respond(status, range, length, kept))
 }
 
 fn respond(status: StatusCode, range: ByteRange, total: u64, kept: Kept) -> Response {
-    let length = if total == 0 { 0 } else { range.last - range.first + 1 };
+    let length = if total == 0 {
+        0
+    } else {
+        range.last - range.first + 1
+    };
     let body = match kept {
         Kept::Memory(bytes) => {
-            let first = usize::try_from(range.first).unwrap_or(usize::MAX).min(bytes.len());
+            let first = usize::try_from(range.first)
+                .unwrap_or(usize::MAX)
+                .min(bytes.len());
             let end = first.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
             Body::from(bytes.slice(first..end.min(bytes.len())))
         }
@@ -112,7 +127,10 @@ fn respond(status: StatusCode, range: ByteRange, total: u64, kept: Kept) -> Resp
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     if status == StatusCode::PARTIAL_CONTENT {
@@ -124,22 +142,28 @@ fn respond(status: StatusCode, range: ByteRange, total: u64, kept: Kept) -> Resp
 
 /// Reads a file piece by piece, off the event loop, as fast as the client takes it.
 fn stream_file(file: Arc<SpoolFile>, offset: u64, length: u64) -> Body {
-    Body::from_stream(stream::try_unfold((file, offset, length), |(file, offset, left)| async move {
-        if left == 0 {
-            return Ok::<_, std::io::Error>(None);
-        }
-        let limit = PIECE.min(usize::try_from(left).unwrap_or(PIECE));
-        let source = Arc::clone(&file);
-        let piece = tokio::task::spawn_blocking(move || source.read_at(offset, limit))
-            .await
-            .map_err(std::io::Error::other)??;
-        if piece.is_empty() {
-            // Evicted meanwhile: breaking off tells the client that this is not all.
-            return Err(std::io::Error::other("the spool gave these bytes up"));
-        }
-        let read = piece.len() as u64;
-        Ok(Some((Bytes::from(piece), (file, offset + read, left - read))))
-    }))
+    Body::from_stream(stream::try_unfold(
+        (file, offset, length),
+        |(file, offset, left)| async move {
+            if left == 0 {
+                return Ok::<_, std::io::Error>(None);
+            }
+            let limit = PIECE.min(usize::try_from(left).unwrap_or(PIECE));
+            let source = Arc::clone(&file);
+            let piece = tokio::task::spawn_blocking(move || source.read_at(offset, limit))
+                .await
+                .map_err(std::io::Error::other)??;
+            if piece.is_empty() {
+                // Evicted meanwhile: breaking off tells the client that this is not all.
+                return Err(std::io::Error::other("the spool gave these bytes up"));
+            }
+            let read = piece.len() as u64;
+            Ok(Some((
+                Bytes::from(piece),
+                (file, offset + read, left - read),
+            )))
+        },
+    ))
 }
 
 /// Reads `Range` (RFC 9110, section 14): one range of bytes is served, anything else ignored, as
@@ -152,20 +176,31 @@ fn wanted(header: Option<&HeaderValue>, length: u64) -> Wanted {
     else {
         return Wanted::Whole;
     };
-    let Some((first, last)) = spec.trim().split_once('-') else { return Wanted::Whole };
+    let Some((first, last)) = spec.trim().split_once('-') else {
+        return Wanted::Whole;
+    };
     match (first.trim(), last.trim()) {
         ("", suffix) => match suffix.parse::<u64>() {
             Err(_) => Wanted::Whole,
             Ok(suffix) if suffix == 0 || length == 0 => Wanted::Unsatisfiable,
-            Ok(suffix) => {
-                Wanted::Part(ByteRange { first: length.saturating_sub(suffix), last: length - 1 })
-            }
+            Ok(suffix) => Wanted::Part(ByteRange {
+                first: length.saturating_sub(suffix),
+                last: length - 1,
+            }),
         },
         (first, last) => match (first.parse::<u64>(), last.parse::<u64>(), last.is_empty()) {
             (Ok(first), Ok(last), _) if first > last => Wanted::Whole,
-            (Ok(first), Ok(_), _) | (Ok(first), _, true) if first >= length => Wanted::Unsatisfiable,
-            (Ok(first), Ok(last), _) => Wanted::Part(ByteRange { first, last: last.min(length - 1) }),
-            (Ok(first), Err(_), true) => Wanted::Part(ByteRange { first, last: length - 1 }),
+            (Ok(first), Ok(_), _) | (Ok(first), _, true) if first >= length => {
+                Wanted::Unsatisfiable
+            }
+            (Ok(first), Ok(last), _) => Wanted::Part(ByteRange {
+                first,
+                last: last.min(length - 1),
+            }),
+            (Ok(first), Err(_), true) => Wanted::Part(ByteRange {
+                first,
+                last: length - 1,
+            }),
             _ => Wanted::Whole,
         },
     }
@@ -199,9 +234,16 @@ mod tests {
             ("bytes=1-x", Wanted::Whole),
             ("bytes=", Wanted::Whole),
         ] {
-            assert_eq!(wanted(Some(&HeaderValue::from_static(spec)), 10), expected, "{spec}");
+            assert_eq!(
+                wanted(Some(&HeaderValue::from_static(spec)), 10),
+                expected,
+                "{spec}"
+            );
         }
         assert_eq!(wanted(None, 10), Wanted::Whole);
-        assert_eq!(wanted(Some(&HeaderValue::from_static("bytes=0-")), 0), Wanted::Unsatisfiable);
+        assert_eq!(
+            wanted(Some(&HeaderValue::from_static("bytes=0-")), 0),
+            Wanted::Unsatisfiable
+        );
     }
 }

@@ -152,7 +152,9 @@ impl<'a> Problem<'a> {
             tool_use_id,
             execution_id: Some(id.to_string()),
             errors,
-            run: error.partial().map(|partial| RunBody::new(&partial.run, true)),
+            run: error
+                .partial()
+                .map(|partial| RunBody::new(&partial.run, true)),
         }
     }
 
@@ -163,7 +165,10 @@ impl<'a> Problem<'a> {
 
 impl From<&Violation> for ViolationBody {
     fn from(violation: &Violation) -> Self {
-        Self { pointer: violation.pointer.clone(), detail: violation.detail.clone() }
+        Self {
+            pointer: violation.pointer.clone(),
+            detail: violation.detail.clone(),
+        }
     }
 }
 
@@ -178,7 +183,12 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), tool_use_id: None, headers: Vec::new() }
+        Self {
+            code,
+            detail: detail.into(),
+            tool_use_id: None,
+            headers: Vec::new(),
+        }
     }
 
     pub(super) fn with_header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
@@ -218,7 +228,9 @@ pub(super) fn problem_response(status: StatusCode, body: Vec<u8>) -> Response {
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     if status == StatusCode::SERVICE_UNAVAILABLE {
         // Restarts and bursts of connections are over in about that time, in seconds.
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
 }

@@ -46,13 +46,22 @@ pub(super) const ROUTES: &[Route] = &[
 /// The table as a service.
 pub(super) fn router(api: Api) -> Router {
     let mut router = Router::new();
-    for Route { path, audience, handler, .. } in ROUTES {
+    for Route {
+        path,
+        audience,
+        handler,
+        ..
+    } in ROUTES
+    {
         let guard = middleware::from_fn_with_state((api.clone(), *audience), admit);
         router = router.route(path, handler().route_layer(guard));
     }
     router
         .fallback(|request: Request| async move {
-            let detail = format!("there is no `{}`; GET /openapi.json tells what there is", request.uri().path());
+            let detail = format!(
+                "there is no `{}`; GET /openapi.json tells what there is",
+                request.uri().path()
+            );
             Refusal::new(Code::NotFound, detail)
         })
         .method_not_allowed_fallback(method_not_allowed)
@@ -94,9 +103,14 @@ async fn method_not_allowed(request: Request) -> Response {
         .map(|route| route.method.as_str())
         .collect();
     let allowed = allowed.join(", ");
-    let detail = format!("`{path}` has no method {}: expected {allowed}", request.method());
+    let detail = format!(
+        "`{path}` has no method {}: expected {allowed}",
+        request.method()
+    );
     let allow = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static(""));
-    Refusal::new(Code::MethodNotAllowed, detail).with_header(header::ALLOW, allow).into_response()
+    Refusal::new(Code::MethodNotAllowed, detail)
+        .with_header(header::ALLOW, allow)
+        .into_response()
 }
 
 /// Whether a path fits a pattern of the table, whose `{…}` stand for one segment.

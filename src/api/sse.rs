@@ -69,7 +69,9 @@ pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) ->
     let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|event| (event, receiver))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response()
 }
 
 struct Followers {
@@ -86,12 +88,21 @@ async fn send(
     let mut count = 0u64;
     let mut event = |name: &str, data: String| {
         count += 1;
-        Ok(Event::default().event(name).id(count.to_string()).data(data))
+        Ok(Event::default()
+            .event(name)
+            .id(count.to_string())
+            .data(data))
     };
     let id = execution.id.to_string();
-    events.send(event("started", json(&Started { execution_id: &id }))).await.ok()?;
+    events
+        .send(event("started", json(&Started { execution_id: &id })))
+        .await
+        .ok()?;
 
-    let Followers { mut stdout, mut stderr } = followers;
+    let Followers {
+        mut stdout,
+        mut stderr,
+    } = followers;
     let (mut stdout_open, mut stderr_open) = (true, true);
     while stdout_open || stderr_open {
         let (name, piece, open) = tokio::select! {
@@ -102,26 +113,29 @@ async fn send(
         };
         match piece {
             Some((text, offset)) => {
-                let data = json(&Piece { text: &text, offset });
+                let data = json(&Piece {
+                    text: &text,
+                    offset,
+                });
                 events.send(event(name, data)).await.ok()?;
             }
             None => *open = false,
         }
     }
     let finished = execution.wait().await;
-    let (_, body) = result(execution, &finished);
-    let body = with_status(body, finished.status.as_str());
+    let (status, body) = result(execution, &finished);
+    let body = with_status(body, status.as_u16());
     events.send(event("result", body)).await.ok()
 }
 
-/// Adds the `status` of the record to a body, which as an event has no other place for it.
-fn with_status(body: Vec<u8>, status: &str) -> String {
-    let body = String::from_utf8(body).unwrap_or_default();
-    // A problem has a `status` of its own, the HTTP one, which the record's word replaces.
-    let mut members: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(&body).unwrap_or_default();
-    members.insert("status".to_owned(), status.into());
-    json(&members)
+/// Adds the HTTP status to a body, which as an event has no other place for it. A problem carries
+/// it already.
+fn with_status(body: Vec<u8>, status: u16) -> String {
+    let mut body = String::from_utf8(body).unwrap_or_default();
+    if status == 200 && body.pop() == Some('}') {
+        body.push_str(",\"status\":200}");
+    }
+    body
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -139,7 +153,12 @@ struct TextFollower {
 
 impl TextFollower {
     fn new(follower: Follower) -> Self {
-        Self { follower, held: Vec::new(), offset: 0, ended: false }
+        Self {
+            follower,
+            held: Vec::new(),
+            offset: 0,
+            ended: false,
+        }
     }
 
     /// The next piece and where in the stream it begins, in bytes. Cancel-safe.

@@ -61,8 +61,12 @@ impl From<ToolDetails> for ToolDetailsBody {
     responses((status = 200, description = "The tools.", body = Vec<ToolBody>))
 )]
 pub(super) async fn list(State(api): State<Api>) -> Response {
-    let tools: Vec<ToolBody> =
-        api.executor.tools().into_iter().map(|tool| ToolDetailsBody::from(tool).definition).collect();
+    let tools: Vec<ToolBody> = api
+        .executor
+        .tools()
+        .into_iter()
+        .map(|tool| ToolDetailsBody::from(tool).definition)
+        .collect();
     json_response(StatusCode::OK, to_json(&tools))
 }
 
@@ -79,16 +83,26 @@ pub(super) async fn show(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
-    let tool = api.executor.tools().into_iter().find(|tool| tool.definition.name == name);
+    let tool = api
+        .executor
+        .tools()
+        .into_iter()
+        .find(|tool| tool.definition.name == name);
     match tool {
-        Some(tool) => Ok(json_response(StatusCode::OK, to_json(&ToolDetailsBody::from(tool)))),
+        Some(tool) => Ok(json_response(
+            StatusCode::OK,
+            to_json(&ToolDetailsBody::from(tool)),
+        )),
         None => {
             let near = api.executor.nearest_tool(&name);
             let hint = near.map_or_else(
                 || "GET /tools lists what there is".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
-            Err(Refusal::new(Code::UnknownTool, format!("there is no tool `{name}`; {hint}")))
+            Err(Refusal::new(
+                Code::UnknownTool,
+                format!("there is no tool `{name}`; {hint}"),
+            ))
         }
     }
 }

@@ -70,13 +70,19 @@ pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> 
     let body: CallBody = serde_json::from_slice(body).map_err(|error| describe(&error))?;
     let mut options = CallOptions::default();
     if let Some(secs) = body.timeout_secs {
-        options.set_timeout_secs(secs, config.max_timeout).map_err(|error| error.to_string())?;
+        options
+            .set_timeout_secs(secs, config.max_timeout)
+            .map_err(|error| error.to_string())?;
     }
     if let Some(dir) = body.working_dir {
-        options.set_working_dir(dir).map_err(|error| error.to_string())?;
+        options
+            .set_working_dir(dir)
+            .map_err(|error| error.to_string())?;
     }
     for (name, value) in body.env.unwrap_or_default() {
-        options.add_env(name, value).map_err(|error| error.to_string())?;
+        options
+            .add_env(name, value)
+            .map_err(|error| error.to_string())?;
     }
     options.stdin = body.stdin;
     options.background = match body.background {
@@ -85,7 +91,12 @@ pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> 
     };
     // Read only to be checked: a block of another type is no call.
     let (None | Some(BlockKind::ToolUse)) = body.kind;
-    Ok(Call { tool: body.name, input: body.input, tool_use_id: body.id, options })
+    Ok(Call {
+        tool: body.name,
+        input: body.input,
+        tool_use_id: body.id,
+        options,
+    })
 }
 
 fn describe(error: &serde_json::Error) -> String {
@@ -108,7 +119,9 @@ mod tests {
     #[test]
     fn the_three_forms_of_the_name_are_one() {
         for name in ["name", "tool", "tool_name"] {
-            let call = parse(&format!(r#"{{"{name}":"bash","input":{{"command":"df -h"}}}}"#));
+            let call = parse(&format!(
+                r#"{{"{name}":"bash","input":{{"command":"df -h"}}}}"#
+            ));
             assert_eq!(call.expect("a call").tool, "bash");
         }
         let twice = parse(r#"{"name":"bash","tool":"bash","input":{}}"#);
@@ -121,7 +134,10 @@ mod tests {
             r#"{"type":"tool_use","id":"toolu_01A","name":"bash","input":{"command":"x"},
                "caller":{"type":"direct"},"cache_control":{"type":"ephemeral"}}"#,
         );
-        assert_eq!(call.expect("a call").tool_use_id.as_deref(), Some("toolu_01A"));
+        assert_eq!(
+            call.expect("a call").tool_use_id.as_deref(),
+            Some("toolu_01A")
+        );
     }
 
     #[test]
@@ -145,21 +161,58 @@ mod tests {
             ("{", "EOF"),
             ("[]", "no tool call"),
             (r#"{"name":"bash"}"#, "missing field `input`"),
-            (r#"{"name":"bash","input":{},"no_such":1}"#, "unknown field `no_such`"),
-            (r#"{"name":"bash","input":{},"type":"text"}"#, "expected `tool_use`"),
-            (r#"{"name":"bash","input":{},"timeout_secs":0}"#, "`timeout_secs`: 0 is out of range"),
-            (r#"{"name":"bash","input":{},"timeout_secs":3601}"#, "at most 3600"),
-            (r#"{"name":"bash","input":{},"timeout_secs":"9"}"#, "expected f64"),
-            (r#"{"name":"bash","input":{},"working_dir":"tmp"}"#, "`working_dir`"),
-            (r#"{"name":"bash","input":{},"env":{"":"x"}}"#, "needs a name"),
+            (
+                r#"{"name":"bash","input":{},"no_such":1}"#,
+                "unknown field `no_such`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"type":"text"}"#,
+                "expected `tool_use`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"timeout_secs":0}"#,
+                "`timeout_secs`: 0 is out of range",
+            ),
+            (
+                r#"{"name":"bash","input":{},"timeout_secs":3601}"#,
+                "at most 3600",
+            ),
+            (
+                r#"{"name":"bash","input":{},"timeout_secs":"9"}"#,
+                "expected f64",
+            ),
+            (
+                r#"{"name":"bash","input":{},"working_dir":"tmp"}"#,
+                "`working_dir`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"env":{"":"x"}}"#,
+                "needs a name",
+            ),
             (r#"{"name":"bash","input":{},"env":{"A=B":"x"}}"#, "A=B"),
             (r#"{"name":"bash","input":{},"env":{"A":"\u0000"}}"#, "NUL"),
-            (r#"{"name":"bash","input":{},"env":{"A":1}}"#, "expected a string"),
-            (r#"{"name":"bash","input":{},"background":"stop"}"#, "expected `kill` or `keep`"),
-            (&format!(r#"{{"name":"bash","input":{}1{}}}"#, "[".repeat(200), "]".repeat(200)), "recursion limit"),
+            (
+                r#"{"name":"bash","input":{},"env":{"A":1}}"#,
+                "expected a string",
+            ),
+            (
+                r#"{"name":"bash","input":{},"background":"stop"}"#,
+                "expected `kill` or `keep`",
+            ),
+            (
+                &format!(
+                    r#"{{"name":"bash","input":{}1{}}}"#,
+                    "[".repeat(200),
+                    "]".repeat(200)
+                ),
+                "recursion limit",
+            ),
         ] {
             let refusal = parse(body).expect_err(body);
-            assert!(refusal.contains(part), "{body} gave {refusal:?}, which lacks {part:?}");
+            assert!(
+                refusal.contains(part),
+                "{body} gave {refusal:?}, which lacks {part:?}"
+            );
         }
     }
 }

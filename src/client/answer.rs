@@ -87,7 +87,7 @@ pub struct Signal {
 #[non_exhaustive]
 pub struct LeftBehind {
     /// Its process id.
-    pub pid: i32,
+    pub pid: u32,
     /// Its command line.
     #[serde(default)]
     pub command: String,
@@ -160,13 +160,13 @@ mod tests {
             200,
             r#"{"content": "[exit_code]\n3", "is_error": true, "exit_code": 3}"#.into(),
         );
-        let result = result.unwrap();
+        let result = result.expect("succeeds");
         assert_eq!((result.outcome.exit_code, result.problem), (Some(3), None));
 
         let body = r#"{"type": "about:blank", "title": "Time limit", "status": 504, "detail": "30s", "code": "timeout",
             "stage": "execution", "content": "[timeout]\n30s", "is_error": true, "exit_code": null,
             "signal": {"number": 15, "name": "SIGTERM"}, "background": []}"#;
-        let problem = Answer::parse(504, body.into()).unwrap();
+        let problem = Answer::parse(504, body.into()).expect("succeeds");
         assert_eq!(problem.outcome.content, "[timeout]\n30s");
         assert_eq!(problem.outcome.signal.map(|signal| signal.number), Some(15));
         assert_eq!(

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_bare_call_has_only_name_and_input() {
-        let sent = serde_json::to_value(Call::bash("df -h")).unwrap();
+        let sent = serde_json::to_value(Call::bash("df -h")).expect("succeeds");
         assert_eq!(sent, json!({"name": "bash", "input": {"command": "df -h"}}));
     }
 
@@ -93,7 +93,7 @@ mod tests {
         call.background = Some(Background::Keep);
         call.idempotency_key = Some("key".into());
         assert_eq!(
-            serde_json::to_value(call).unwrap(),
+            serde_json::to_value(call).expect("succeeds"),
             json!({
                 "name": "bash", "input": {"command": "true"}, "id": "toolu_01A", "timeout_secs": 1.5,
                 "working_dir": "/tmp", "env": {"A": "b"}, "stdin": "x", "background": "keep"

@@ -157,16 +157,16 @@ mod tests {
     fn a_record_gives_its_answer_once_it_has_one() {
         let running =
             r#"{"execution_id": "1", "status": "running", "http_status": null, "result": null}"#;
-        let running: Record = serde_json::from_str(running).unwrap();
-        assert_eq!(running.answer().unwrap(), None);
+        let running: Record = serde_json::from_str(running).expect("succeeds");
+        assert_eq!(running.answer().expect("succeeds"), None);
 
         let ended = r#"{"execution_id": "1", "status": "success", "http_status": 200,
             "result": {"content": "x", "is_error": false, "new_member": 1}}"#;
         let answer = serde_json::from_str::<Record>(ended)
-            .unwrap()
+            .expect("succeeds")
             .answer()
-            .unwrap()
-            .unwrap();
+            .expect("succeeds")
+            .expect("succeeds");
         assert_eq!((answer.status, answer.outcome.content.as_str()), (200, "x"));
         assert!(answer.json.contains("new_member"));
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_document_is_kept_letter_for_letter() {
         let json = r#"[{"name": "bash", "description": "d",  "input_schema": {"z": 1, "a": 2}, "more": 3}]"#;
-        let tools = Received::<Vec<ToolDefinition>>::parse(json.into()).unwrap();
+        let tools = Received::<Vec<ToolDefinition>>::parse(json.into()).expect("succeeds");
         assert_eq!(
             (tools.json.as_str(), tools[0].name.as_str()),
             (json, "bash")

@@ -1,5 +1,5 @@
-//! Everything that can go wrong between this client and the daemon, a refusal by the daemon included.
-//! The message names what failed; `hint` says what the reader can do about it.
+//! Everything that can go wrong between this client and the daemon, a refusal by the daemon
+//! included. The message names what failed; `hint` says what the reader can do about it.
 
 use std::error::Error;
 use std::io;
@@ -33,7 +33,8 @@ pub enum ClientError {
         /// What broke.
         source: TransportError,
     },
-    /// The stream of events ended without a result: the daemon has gone, or has given up the connection.
+    /// The stream of events ended without a result: the daemon has gone, or has given up the
+    /// connection.
     #[error("the daemon went away before {}", expected_next(execution_id.as_deref()))]
     StreamCutShort {
         /// The execution whose result is missing, as far as its id had come.
@@ -217,7 +218,7 @@ mod tests {
     fn a_refusal_says_detail_code_and_places() {
         let body = r#"{"title": "t", "detail": "no such", "code": "invalid_input",
             "errors": [{"pointer": "/command", "detail": "must be a string"}]}"#;
-        let answer = Box::new(Answer::parse(422, body.into()).unwrap());
+        let answer = Box::new(Answer::parse(422, body.into()).expect("succeeds"));
         let error = ClientError::Refused { answer };
         assert_eq!(
             error.to_string(),

@@ -1,4 +1,5 @@
-//! The life of a streamed execution: typed events out of server-sent frames, ending with the result.
+//! The life of a streamed execution: typed events out of server-sent frames, ending with the
+//! result.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -59,7 +60,8 @@ pub enum EventKind {
 
 /// The events of one execution, as they happen.
 ///
-/// After an [`EventKind::Result`] or an error it ends. Dropping it earlier hangs up, and that cancels the execution.
+/// After an [`EventKind::Result`] or an error it ends. Dropping it earlier hangs up, and that
+/// cancels the execution.
 #[derive(Debug)]
 pub struct EventStream {
     body: Body,
@@ -83,7 +85,8 @@ impl EventStream {
     /// The next event, or none after the result.
     ///
     /// # Errors
-    /// When the connection breaks, or ends without a result, or carries something else than the API's events.
+    /// When the connection breaks, or ends without a result, or carries something else than the
+    /// API's events.
     pub async fn next(&mut self) -> Option<Result<Event, ClientError>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -131,7 +134,8 @@ impl Stream for EventStream {
             }
             let taken = match ready!(Pin::new(&mut self.body.incoming).poll_frame(context)) {
                 Some(Ok(frame)) => frame.into_data().map_or(Ok(()), |chunk| self.take(&chunk)),
-                // A killed daemon breaks the connection where a stopped one ends it; the loss is the same.
+                // A killed daemon breaks the connection where a stopped one ends it; the loss is
+                // the same.
                 Some(Err(error)) => Err(self.cut_short(Some(error.into()))),
                 None => Err(self.cut_short(None)),
             };
@@ -153,9 +157,33 @@ struct Output {
     offset: u64,
 }
 
+/// What the result event says besides the body: the HTTP status, or the record's word for the end.
 #[derive(Deserialize)]
-struct Status {
-    status: u16,
+struct Ended {
+    status: StatusMember,
+    code: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StatusMember {
+    Http(u16),
+    Word(#[expect(dead_code, reason = "only its being a word matters")] String),
+}
+
+impl Ended {
+    /// The status that a waiting caller would have got. Only what can befall a command that was
+    /// started needs a row.
+    fn http_status(&self) -> u16 {
+        match (&self.status, self.code.as_deref()) {
+            (StatusMember::Http(status), _) => *status,
+            (StatusMember::Word(_), None) => 200,
+            (StatusMember::Word(_), Some("timeout")) => 504,
+            (StatusMember::Word(_), Some("cancelled")) => 409,
+            (StatusMember::Word(_), Some("shutting_down")) => 503,
+            (StatusMember::Word(_), Some(_)) => 500,
+        }
+    }
 }
 
 fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
@@ -177,7 +205,7 @@ fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
             details: serde_json::from_str(&frame.data)?,
         },
         "result" => {
-            let Status { status } = serde_json::from_str(&frame.data)?;
+            let status = serde_json::from_str::<Ended>(&frame.data)?.http_status();
             EventKind::Result(Box::new(Answer::parse(status, frame.data)?))
         }
         _ => EventKind::Other {
@@ -209,33 +237,41 @@ mod tests {
             offset: 3,
         };
         assert_eq!(
-            decoded("stderr", r#"{"text": "é\n", "offset": 3}"#).unwrap(),
+            decoded("stderr", r#"{"text": "é\n", "offset": 3}"#).expect("succeeds"),
             expected
         );
     }
 
+    fn result(data: &str) -> (u16, Option<String>) {
+        match decoded("result", data) {
+            Ok(EventKind::Result(answer)) => {
+                (answer.status, answer.problem.map(|problem| problem.code))
+            }
+            other => panic!("not a result: {other:?}"),
+        }
+    }
+
     #[test]
     fn a_result_is_the_answer_with_its_status() {
-        let EventKind::Result(answer) =
-            decoded("result", r#"{"status": 200, "content": "x"}"#).unwrap()
-        else {
-            panic!("not a result")
-        };
-        assert_eq!((answer.status, answer.problem), (200, None));
-        let cancelled = r#"{"status": 409, "title": "Cancelled", "code": "cancelled", "content": "[cancelled]"}"#;
-        let EventKind::Result(answer) = decoded("result", cancelled).unwrap() else {
-            panic!("not a result")
-        };
+        assert_eq!(result(r#"{"status": 200, "content": "x"}"#), (200, None));
+        let cancelled = r#"{"status": 409, "title": "Cancelled", "code": "cancelled"}"#;
+        assert_eq!(result(cancelled), (409, Some("cancelled".into())));
+    }
+
+    #[test]
+    fn the_records_word_does_for_a_status() {
         assert_eq!(
-            answer.problem.map(|problem| problem.code).as_deref(),
-            Some("cancelled")
+            result(r#"{"status": "error", "content": "x", "exit_code": 1}"#),
+            (200, None)
         );
+        let timeout = r#"{"status": "timeout", "title": "Time limit", "code": "timeout"}"#;
+        assert_eq!(result(timeout), (504, Some("timeout".into())));
     }
 
     #[test]
     fn unknown_events_pass_and_broken_ones_do_not() {
         assert_eq!(
-            decoded("progress", "50%").unwrap(),
+            decoded("progress", "50%").expect("succeeds"),
             EventKind::Other {
                 name: "progress".into(),
                 data: "50%".into()

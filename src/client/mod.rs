@@ -1,6 +1,7 @@
-//! The public client of the daemon: shellyctl, the tests, the daemon's own probe and brains share it.
-//! One method per route, typed answers that also keep the JSON as it came. It sets no time limits of its own,
-//! except that a call's future that is dropped hangs up; wrap it in `tokio::time::timeout` where waiting must end.
+//! The public client of the daemon: shellyctl, the tests, the daemon's own probe and brains share
+//! it. One method per route, typed answers that also keep the JSON as it came. It sets no time
+//! limits: wrap a future in `tokio::time::timeout` where waiting must end. Dropping the future or
+//! the stream of a call hangs up.
 
 mod answer;
 mod call;
@@ -37,6 +38,16 @@ pub const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
 /// The environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
 
+/// The socket when nobody names one: that of a daemon of this user's own where there is one.
+fn default_socket() -> PathBuf {
+    let own = crate::config::default_socket();
+    if own.exists() {
+        own
+    } else {
+        DEFAULT_SOCKET.into()
+    }
+}
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -66,11 +77,12 @@ impl Client {
         }
     }
 
-    /// A client of the daemon on `SHELLY_SOCKET`, or on the socket of an installed daemon when that is unset or empty.
+    /// A client of the daemon on `SHELLY_SOCKET`, or where this user's daemon listens when that is
+    /// unset or empty: the installed one's socket, unless there is one of the user's own.
     #[must_use]
     pub fn from_env_or_default() -> Self {
         let named = std::env::var_os(SOCKET_VARIABLE).filter(|value| !value.is_empty());
-        Self::new(named.map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from))
+        Self::new(named.map_or_else(default_socket, PathBuf::from))
     }
 
     /// The socket this client talks to.
@@ -111,8 +123,9 @@ impl Client {
         self.read(Ask::new(Method::GET, &["openapi.json"])).await
     }
 
-    /// Makes a call and waits for its end. Whatever the daemon says about the call is an [`Answer`], a refusal too.
-    /// Dropping the future hangs up, and that cancels the execution unless the call has an idempotency key.
+    /// Makes a call and waits for its end. Whatever the daemon says about the call is an
+    /// [`Answer`], a refusal too. Dropping the future hangs up, and that cancels the execution
+    /// unless the call has an idempotency key.
     ///
     /// # Errors
     /// When the daemon cannot be reached, or what comes back is not an answer.
@@ -136,7 +149,8 @@ impl Client {
         .await
     }
 
-    /// Makes a call and follows it as it happens. Dropping the stream hangs up, and that cancels the execution.
+    /// Makes a call and follows it as it happens. Dropping the stream hangs up, and that cancels
+    /// the execution.
     ///
     /// # Errors
     /// As [`Client::tools`]; what is refused before the start is [`ClientError::Refused`].
@@ -159,7 +173,8 @@ impl Client {
         Ok(EventStream::new(head.into_body()))
     }
 
-    /// The record of an execution. With `wait` it is held back until the end, or for that long (60 s at most).
+    /// The record of an execution. With `wait` it is held back until the end, or for that long (60
+    /// s at most).
     ///
     /// # Errors
     /// As [`Client::tools`]; an unknown id is [`ClientError::Refused`].
@@ -176,8 +191,8 @@ impl Client {
         .await
     }
 
-    /// The raw bytes an execution wrote to `stream`: all that is kept, or a range like `1024..`. A range that begins
-    /// at or behind the end is no error but an [`Output`] without bytes.
+    /// The raw bytes an execution wrote to `stream`: all that is kept, or a range like `1024..`. A
+    /// range that begins at or behind the end is no error but an [`Output`] without bytes.
     ///
     /// # Errors
     /// As [`Client::tools`]; an unknown id is [`ClientError::Refused`].
@@ -207,8 +222,8 @@ impl Client {
         ))
     }
 
-    /// Cancels an execution, and comes back with its final record once its processes are dead. One that has already
-    /// ended is left as it is.
+    /// Cancels an execution, and comes back with its final record once its processes are dead. One
+    /// that has already ended is left as it is.
     ///
     /// # Errors
     /// As [`Client::tools`]; an unknown id is [`ClientError::Refused`].

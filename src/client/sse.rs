@@ -1,12 +1,12 @@
-//! Server-sent events, as the WHATWG standard parses them: bytes in, frames out, nothing read or waited for here.
-//! What a frame means is left to `events`.
+//! Server-sent events, as the WHATWG standard parses them: bytes in, frames out, nothing read or
+//! waited for here. What a frame means is left to `events`.
 
 use std::collections::VecDeque;
 
 /// What one frame may hold before the peer counts as broken.
 ///
-/// The last frame of a stream is a whole answer: twice `max_output_bytes` (1 MiB as shipped) at most six bytes a
-/// character when every byte is a control character, so this leaves room for output caps up to some 20 MiB.
+/// The last frame of a stream is a whole answer, so `max_output_bytes` (1 MiB as shipped) with up
+/// to six bytes for one where all are control characters: this leaves room for caps up to 40 MiB.
 pub(super) const MAX_FRAME_BYTES: usize = 256 * 1024 * 1024;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -29,7 +29,8 @@ pub(super) struct FrameTooLarge {
     pub(super) limit: usize,
 }
 
-/// The state between two chunks; a chunk may end anywhere, also inside a character or between CR and LF.
+/// The state between two chunks; a chunk may end anywhere, also inside a character or between CR
+/// and LF.
 #[derive(Debug)]
 pub(super) struct Parser {
     limit: usize,
@@ -107,7 +108,8 @@ impl Parser {
         self.line.clear();
     }
 
-    /// An empty name is a comment; `retry` and names nobody has heard of are ignored, as the standard asks.
+    /// An empty name is a comment; `retry` and names nobody has heard of are ignored, as the
+    /// standard asks.
     fn field(&mut self, name: &[u8], value: &str) {
         match name {
             b"event" => value.clone_into(&mut self.event),
@@ -147,7 +149,7 @@ mod tests {
         let mut parser = Parser::new(1024);
         let mut found = Vec::new();
         for chunk in chunks {
-            parser.push(chunk).unwrap();
+            parser.push(chunk).expect("succeeds");
             while let Some(frame) = parser.next_frame() {
                 found.push(frame);
             }
@@ -239,7 +241,7 @@ mod tests {
     fn the_limit_is_per_frame_not_per_stream() {
         let mut parser = Parser::new(16);
         for _ in 0..100 {
-            parser.push(b"data: 0123\n\n").unwrap();
+            parser.push(b"data: 0123\n\n").expect("succeeds");
             assert!(parser.next_frame().is_some());
         }
     }

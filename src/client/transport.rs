@@ -18,7 +18,8 @@ use super::answer::Answer;
 use super::error::ClientError;
 use super::sse::MAX_FRAME_BYTES;
 
-/// What an answer that is read whole may have; a body is about as large as the last frame of a stream.
+/// What an answer that is read whole may have; a body is about as large as the last frame of a
+/// stream.
 const MAX_BODY_BYTES: usize = MAX_FRAME_BYTES;
 
 /// One request, before it is sent.
@@ -326,7 +327,7 @@ mod tests {
         let error = transport
             .send(Ask::new(Method::GET, &["health"]))
             .await
-            .unwrap_err();
+            .expect_err("fails");
         let ClientError::CannotConnect { source, .. } = &error else {
             panic!("{error}")
         };
@@ -344,7 +345,7 @@ mod tests {
         let error = Transport::new(socket)
             .send(Ask::new(Method::GET, &["health"]))
             .await
-            .unwrap_err();
+            .expect_err("fails");
         assert!(
             matches!(error, ClientError::CannotConnect { .. }),
             "{error}"

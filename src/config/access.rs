@@ -50,12 +50,21 @@ fn principal(entry: &str) -> Result<Option<Principal>, String> {
         Some(("user", name)) if !name.is_empty() => {
             let by_name = User::from_name(name).ok().flatten().map(|u| u.uid.as_raw());
             let uid = by_name.or_else(|| name.parse().ok());
-            Ok(uid.map(|uid| Principal::User { name: name.to_owned(), uid }))
+            Ok(uid.map(|uid| Principal::User {
+                name: name.to_owned(),
+                uid,
+            }))
         }
         Some(("group", name)) if !name.is_empty() => {
-            let by_name = Group::from_name(name).ok().flatten().map(|g| g.gid.as_raw());
+            let by_name = Group::from_name(name)
+                .ok()
+                .flatten()
+                .map(|g| g.gid.as_raw());
             let gid = by_name.or_else(|| name.parse().ok());
-            Ok(gid.map(|gid| Principal::Group { name: name.to_owned(), gid }))
+            Ok(gid.map(|gid| Principal::Group {
+                name: name.to_owned(),
+                gid,
+            }))
         }
         _ => Err(format!(
             "{entry:?} is no principal: expected \"user:NAME\" or \"group:NAME\""
@@ -78,9 +87,18 @@ mod tests {
         assert_eq!(access.unknown, ["user:no-such-user"]);
         let caller = |uid, gid, groups| Caller { uid, gid, groups };
         assert!(Access::admits(&access.callers, &caller(0, 7, vec![])));
-        assert!(Access::admits(&access.callers, &caller(70_000, 4242, vec![])));
-        assert!(Access::admits(&access.callers, &caller(70_000, 7, vec![1, 4242])));
-        assert!(!Access::admits(&access.callers, &caller(70_000, 7, vec![1])));
+        assert!(Access::admits(
+            &access.callers,
+            &caller(70_000, 4242, vec![])
+        ));
+        assert!(Access::admits(
+            &access.callers,
+            &caller(70_000, 7, vec![1, 4242])
+        ));
+        assert!(!Access::admits(
+            &access.callers,
+            &caller(70_000, 7, vec![1])
+        ));
     }
 
     #[test]

@@ -72,6 +72,21 @@ impl Settings {
         Self::parse(path, &text)
     }
 
+    /// Reads and validates `path`; where there is none, the shipped settings.
+    ///
+    /// # Errors
+    /// As [`Settings::read`].
+    pub fn read_or_shipped(path: &Path) -> Result<Self, ConfigError> {
+        match Self::read(path) {
+            Err(ConfigError::Unreadable { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Self::shipped()
+            }
+            read => read,
+        }
+    }
+
     /// Validates `text`, which came from `path`. What it does not name has the shipped value.
     ///
     /// # Errors
@@ -83,7 +98,11 @@ impl Settings {
             .map_err(|error| ConfigError::from_toml(path, DEFAULT_EXECUTOR_TOML, &error))?;
         let given = file.clone();
         file.or(shipped).settings().map_err(|(key, detail)| {
-            let line = if given.names(key) { line_of(text, key) } else { 1 };
+            let line = if given.names(key) {
+                line_of(text, key)
+            } else {
+                1
+            };
             ConfigError::Invalid {
                 path: path.to_owned(),
                 line,
@@ -187,9 +206,18 @@ struct LogFile {
 impl File {
     /// What is not in `self` is taken from `base`, key by key.
     fn or(self, base: Self) -> Self {
-        let (limits, base_limits) = (self.limits.unwrap_or_default(), base.limits.unwrap_or_default());
-        let (cgroup, base_cgroup) = (self.cgroup.unwrap_or_default(), base.cgroup.unwrap_or_default());
-        let (access, base_access) = (self.access.unwrap_or_default(), base.access.unwrap_or_default());
+        let (limits, base_limits) = (
+            self.limits.unwrap_or_default(),
+            base.limits.unwrap_or_default(),
+        );
+        let (cgroup, base_cgroup) = (
+            self.cgroup.unwrap_or_default(),
+            base.cgroup.unwrap_or_default(),
+        );
+        let (access, base_access) = (
+            self.access.unwrap_or_default(),
+            base.access.unwrap_or_default(),
+        );
         let (log, base_log) = (self.log.unwrap_or_default(), base.log.unwrap_or_default());
         Self {
             default_timeout_secs: self.default_timeout_secs.or(base.default_timeout_secs),
@@ -241,9 +269,22 @@ impl File {
 
     /// Checks what concerns several keys, and gives every value its type.
     fn settings(self) -> Result<Settings, (&'static str, String)> {
-        let unset = |key| move || (key, "is set nowhere, not even in the shipped file".to_owned());
-        let default_timeout = self.default_timeout_secs.ok_or_else(unset("default_timeout_secs"))?.secs();
-        let max_timeout = self.max_timeout_secs.ok_or_else(unset("max_timeout_secs"))?.secs();
+        let unset = |key| {
+            move || {
+                (
+                    key,
+                    "is set nowhere, not even in the shipped file".to_owned(),
+                )
+            }
+        };
+        let default_timeout = self
+            .default_timeout_secs
+            .ok_or_else(unset("default_timeout_secs"))?
+            .secs();
+        let max_timeout = self
+            .max_timeout_secs
+            .ok_or_else(unset("max_timeout_secs"))?
+            .secs();
         if default_timeout > max_timeout {
             let detail = format!(
                 "{} is above max_timeout_secs = {}",
@@ -256,12 +297,21 @@ impl File {
         let executor = ExecutorConfig {
             default_timeout,
             max_timeout,
-            max_output_bytes: self.max_output_bytes.ok_or_else(unset("max_output_bytes"))?.size(),
+            max_output_bytes: self
+                .max_output_bytes
+                .ok_or_else(unset("max_output_bytes"))?
+                .size(),
             truncate: self.truncate.ok_or_else(unset("truncate"))?,
             working_dir: self.working_dir,
             shell: self.shell.ok_or_else(unset("shell"))?,
-            kill_grace: self.kill_grace_ms.ok_or_else(unset("kill_grace_ms"))?.millis(),
-            kill_wait: self.kill_wait_ms.ok_or_else(unset("kill_wait_ms"))?.millis(),
+            kill_grace: self
+                .kill_grace_ms
+                .ok_or_else(unset("kill_grace_ms"))?
+                .millis(),
+            kill_wait: self
+                .kill_wait_ms
+                .ok_or_else(unset("kill_wait_ms"))?
+                .millis(),
             drain: self.drain_ms.ok_or_else(unset("drain_ms"))?.millis(),
             env: self.env.unwrap_or_default(),
             limits: Limits {
@@ -279,11 +329,26 @@ impl File {
         let log = self.log.unwrap_or_default();
         Ok(Settings {
             executor,
-            spool_max_bytes: self.spool_max_bytes.ok_or_else(unset("spool_max_bytes"))?.get(),
-            spool_total_bytes: self.spool_total_bytes.ok_or_else(unset("spool_total_bytes"))?.get(),
-            max_request_bytes: self.max_request_bytes.ok_or_else(unset("max_request_bytes"))?.size(),
-            max_connections: self.max_connections.ok_or_else(unset("max_connections"))?.size(),
-            shutdown_grace: self.shutdown_grace_secs.ok_or_else(unset("shutdown_grace_secs"))?.secs(),
+            spool_max_bytes: self
+                .spool_max_bytes
+                .ok_or_else(unset("spool_max_bytes"))?
+                .get(),
+            spool_total_bytes: self
+                .spool_total_bytes
+                .ok_or_else(unset("spool_total_bytes"))?
+                .get(),
+            max_request_bytes: self
+                .max_request_bytes
+                .ok_or_else(unset("max_request_bytes"))?
+                .size(),
+            max_connections: self
+                .max_connections
+                .ok_or_else(unset("max_connections"))?
+                .size(),
+            shutdown_grace: self
+                .shutdown_grace_secs
+                .ok_or_else(unset("shutdown_grace_secs"))?
+                .secs(),
             access: Access::resolve([
                 &access.callers.unwrap_or_default(),
                 &access.approvers.unwrap_or_default(),
@@ -299,7 +364,10 @@ fn cgroup_choice(file: CgroupFile) -> Result<CgroupChoice, (&'static str, String
     match (file.mode.unwrap_or(CgroupMode::Auto), file.path) {
         (CgroupMode::Group, Some(path)) => {
             let path = path.display();
-            Err(("path", format!("`{path}` is of no use with mode = \"group\": remove one of them")))
+            Err((
+                "path",
+                format!("`{path}` is of no use with mode = \"group\": remove one of them"),
+            ))
         }
         (CgroupMode::Group, None) => Ok(CgroupChoice::Group),
         (_, Some(path)) => Ok(CgroupChoice::Path(path)),
@@ -342,7 +410,9 @@ fn environment<'de, D: Deserializer<'de>>(
 /// The line of the first assignment to `key`, counted from 1.
 fn line_of(text: &str, key: &str) -> usize {
     let sets = |line: &str| {
-        line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+        line.trim_start()
+            .strip_prefix(key)
+            .is_some_and(|rest| rest.trim_start().starts_with('='))
     };
     text.lines().position(sets).map_or(1, |at| at + 1)
 }
@@ -352,7 +422,9 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        Settings::parse(Path::new("e.toml"), text).expect_err(text).to_string()
+        Settings::parse(Path::new("e.toml"), text)
+            .expect_err(text)
+            .to_string()
     }
 
     #[test]
@@ -374,7 +446,13 @@ mod tests {
             .lines()
             .filter(|line| !line.contains("path ="))
             .map(|line| match line.strip_prefix("# ") {
-                Some(rest) if rest.split_once(" = ").is_some_and(|(k, _)| !k.contains(' ')) => rest,
+                Some(rest)
+                    if rest
+                        .split_once(" = ")
+                        .is_some_and(|(k, _)| !k.contains(' ')) =>
+                {
+                    rest
+                }
                 _ => line,
             })
             .map(|line| format!("{line}\n"))
@@ -386,21 +464,48 @@ mod tests {
     #[test]
     fn refusals_name_file_line_key_and_what_was_expected() {
         for (text, parts) in [
-            ("\ndefault_timeout_secs = 0\n", &["e.toml:2: ", "default_timeout_secs", "from 1 to"][..]),
-            ("\n\nno_such_key = 1\n", &["e.toml:3: ", "no_such_key", "expected one of"]),
-            ("max_output_bytes = -5\n", &["e.toml:1: ", "max_output_bytes", "from 1 to"]),
-            ("default_timeout_secs = 9\nmax_timeout_secs = 5\n", &["e.toml:1: ", "above max_timeout_secs"]),
-            ("shell = \"bash\"\n", &["e.toml:1: ", "`shell`", "absolute path"]),
-            ("[access]\ncallers = [\"root\"]\n", &["e.toml:2: ", "user:NAME"]),
-            ("[cgroup]\nmode = \"group\"\npath = \"/x\"\n", &["e.toml:3: ", "`path`"]),
+            (
+                "\ndefault_timeout_secs = 0\n",
+                &["e.toml:2: ", "default_timeout_secs", "from 1 to"][..],
+            ),
+            (
+                "\n\nno_such_key = 1\n",
+                &["e.toml:3: ", "no_such_key", "expected one of"],
+            ),
+            (
+                "max_output_bytes = -5\n",
+                &["e.toml:1: ", "max_output_bytes", "from 1 to"],
+            ),
+            (
+                "default_timeout_secs = 9\nmax_timeout_secs = 5\n",
+                &["e.toml:1: ", "above max_timeout_secs"],
+            ),
+            (
+                "shell = \"bash\"\n",
+                &["e.toml:1: ", "`shell`", "absolute path"],
+            ),
+            (
+                "[access]\ncallers = [\"root\"]\n",
+                &["e.toml:2: ", "user:NAME"],
+            ),
+            (
+                "[cgroup]\nmode = \"group\"\npath = \"/x\"\n",
+                &["e.toml:3: ", "`path`"],
+            ),
             ("[env]\n\"A=B\" = \"x\"\n", &["A=B"]),
             ("[log]\nlevel = \"a=b=c\"\n", &["e.toml:2: ", "filter"]),
-            ("truncate = \"head\"\n", &["e.toml:1: ", "truncate", "tail", "middle"]),
+            (
+                "truncate = \"head\"\n",
+                &["e.toml:1: ", "truncate", "tail", "middle"],
+            ),
             ("x = [", &["e.toml:1: "]),
         ] {
             let refusal = refusal(text);
             for part in parts {
-                assert!(refusal.contains(part), "{text:?} gave {refusal:?}, which lacks {part:?}");
+                assert!(
+                    refusal.contains(part),
+                    "{text:?} gave {refusal:?}, which lacks {part:?}"
+                );
             }
         }
     }

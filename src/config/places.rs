@@ -55,5 +55,7 @@ fn state_dir(root: bool) -> PathBuf {
 
 /// The XDG base directory specification says to ignore what is not absolute.
 fn absolute_var(name: &str) -> Option<PathBuf> {
-    env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    env::var_os(name)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
 }

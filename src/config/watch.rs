@@ -11,9 +11,7 @@ use tokio::sync::mpsc;
 ///
 /// # Errors
 /// When the directory cannot be watched: not there, or out of inotify watches.
-pub fn watch_directory(
-    dir: &Path,
-) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
+pub fn watch_directory(dir: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
     // One place is enough: whoever reads the files reads all of them as they are then.
     let (changed, changes) = mpsc::channel(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {

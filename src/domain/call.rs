@@ -169,7 +169,11 @@ impl TraceId {
             && is_lower_hex(parent)
             && parent.bytes().any(|b| b != b'0')
             && is_lower_hex(flags);
-        if sized && usable { trace.parse().ok() } else { None }
+        if sized && usable {
+            trace.parse().ok()
+        } else {
+            None
+        }
     }
 
     /// The 32 digits.
@@ -209,7 +213,10 @@ mod tests {
             (format!("ff-{id}-00f067aa0ba902b7-01"), None),
             (format!("00-{id}-0000000000000000-01"), None),
             (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
-            (format!("00-{}-00f067aa0ba902b7-01", id.to_uppercase()), None),
+            (
+                format!("00-{}-00f067aa0ba902b7-01", id.to_uppercase()),
+                None,
+            ),
             ("rubbish".to_owned(), None),
         ] {
             let found = TraceId::from_traceparent(&header);
@@ -232,7 +239,9 @@ mod tests {
     #[test]
     fn debug_shows_no_values() {
         let mut options = CallOptions::default();
-        options.add_env("TOKEN".into(), "hunter2".into()).expect("valid");
+        options
+            .add_env("TOKEN".into(), "hunter2".into())
+            .expect("valid");
         options.stdin = Some("hunter2".into());
         assert!(!format!("{options:?}").contains("hunter2"));
     }

@@ -79,10 +79,19 @@ mod tests {
             ("PGPASSWORD=hunter2 psql", "PGPASSWORD=*** psql"),
             ("x --api-key abc123 y", "x --api-key *** y"),
             ("x --token='a b' y", "x --token=*** y"),
-            (r#"{"password": "hunter2", "a": 1}"#, r#"{"password": ***, "a": 1}"#),
-            ("curl -H 'Authorization: Bearer abcdefghi'", "curl -H 'Authorization: Bearer ***'"),
-            ("git clone https://me:hunter2@host/x", "git clone https://me:***@host/x"),
-            ("echo sk-ant-REDACTED", "echo ***"),
+            (
+                r#"{"password": "hunter2", "a": 1}"#,
+                r#"{"password": ***, "a": 1}"#,
+            ),
+            (
+                "curl -H 'Authorization: Bearer abcdefghi'",
+                "curl -H 'Authorization: Bearer ***'",
+            ),
+            (
+                "git clone https://me:hunter2@host/x",
+                "git clone https://me:***@host/x",
+            ),
+            ("echo sk-ant-api03-abcdefghijklmn", "echo ***"),
             ("echo AKIAIOSFODNN7EXAMPLE", "echo ***"),
             ("cat /etc/passwd", "cat /etc/passwd"),
         ] {
@@ -96,7 +105,10 @@ mod tests {
         assert_eq!(summary.chars().count(), SUMMARY_CHARS);
         assert!(summary.starts_with("echo a é") && summary.ends_with('…'));
         assert_eq!(summarize("x"), "x");
-        assert_eq!(summarize(&"y".repeat(SUMMARY_CHARS)), "y".repeat(SUMMARY_CHARS));
+        assert_eq!(
+            summarize(&"y".repeat(SUMMARY_CHARS)),
+            "y".repeat(SUMMARY_CHARS)
+        );
     }
 
     #[test]

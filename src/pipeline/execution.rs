@@ -78,7 +78,10 @@ impl Execution {
 
     /// Where it stands.
     pub fn status(&self) -> Status {
-        self.finished.borrow().as_ref().map_or(Status::Running, |finished| finished.status)
+        self.finished
+            .borrow()
+            .as_ref()
+            .map_or(Status::Running, |finished| finished.status)
     }
 
     /// How it ended, if it has.
@@ -145,7 +148,11 @@ impl Finished {
         };
         let text = match output {
             Some(output) => std::mem::take(&mut output.content),
-            None => result.as_ref().err().map(ExecutorError::chain).unwrap_or_default(),
+            None => result
+                .as_ref()
+                .err()
+                .map(ExecutorError::chain)
+                .unwrap_or_default(),
         };
         Self {
             status: status(&result),
@@ -172,7 +179,10 @@ impl Finished {
 
     /// Whether the model is to be told of a failure.
     pub fn is_error(&self) -> bool {
-        self.result.as_ref().as_ref().map_or(true, |output| output.is_error)
+        self.result
+            .as_ref()
+            .as_ref()
+            .map_or(true, |output| output.is_error)
     }
 
     /// The report of the run, when a process ran.

@@ -93,7 +93,10 @@ impl Executor {
     ///
     /// It ignores what of `config` concerns the process as a whole: cgroups, subreaper, spool.
     pub fn new(config: ExecutorConfig) -> Self {
-        let config = ExecutorConfig { subreaper: false, ..config };
+        let config = ExecutorConfig {
+            subreaper: false,
+            ..config
+        };
         let runner = Runner::new(&config);
         Self::assemble(config, runner, None)
     }
@@ -106,9 +109,17 @@ impl Executor {
     pub fn start(config: ExecutorConfig) -> io::Result<Started> {
         let mut runner = Runner::new(&config);
         let leftovers = runner.prepare(&config)?;
-        let spool = config.spool.as_ref().map(Spool::open).transpose()?.map(Arc::new);
+        let spool = config
+            .spool
+            .as_ref()
+            .map(Spool::open)
+            .transpose()?
+            .map(Arc::new);
         let executor = Self::assemble(config, runner, spool);
-        Ok(Started { executor, killed: leftovers.processes + leftovers.cgroups })
+        Ok(Started {
+            executor,
+            killed: leftovers.processes + leftovers.cgroups,
+        })
     }
 
     fn assemble(config: ExecutorConfig, runner: Runner, spool: Option<Arc<Spool>>) -> Self {
@@ -120,20 +131,26 @@ impl Executor {
             spool,
             running: watch::Sender::new(0),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// All tools, in the shape of the Anthropic Messages API's `tools`. Descriptions come from the
     /// configured file, read anew; the built-in ones stand in for what it lacks.
     pub fn tool_definitions(&self) -> Vec<ToolDefinition> {
-        self.tools().into_iter().map(|details| details.definition).collect()
+        self.tools()
+            .into_iter()
+            .map(|details| details.definition)
+            .collect()
     }
 
     /// All tools with all there is to know of them.
     pub fn tools(&self) -> Vec<ToolDetails> {
         let described = self.descriptions().unwrap_or_default();
+        let config = self.config();
         let describe = |tool: &dyn ToolImpl| {
-            let mut details = tool.details();
+            let mut details = tool.details(&config);
             if let Some(text) = described.of(&details.definition.name) {
                 details.definition.description = text.to_owned();
             }
@@ -143,7 +160,7 @@ impl Executor {
     }
 
     /// The name of the tool that `name` may have been meant for.
-    pub fn nearest_tool(&self, name: &str) -> Option<String> {
+    pub fn nearest_tool(&self, name: &str) -> Option<&'static str> {
         self.inner.registry.nearest(name)
     }
 
@@ -151,16 +168,21 @@ impl Executor {
     ///
     /// # Errors
     /// See [`ExecutorError`]; a command's own failure is none.
-    pub async fn execute(&self, tool_name: &str, input: Value) -> Result<ToolOutput, ExecutorError> {
+    pub async fn execute(
+        &self,
+        tool_name: &str,
+        input: Value,
+    ) -> Result<ToolOutput, ExecutorError> {
         let call = Call::new(tool_name, input);
         let (id, config) = (ExecutionId::new(), self.config());
         let execution = self.execution(&call, Caller::this_process(), id, &config);
         let stop = StopOnDrop(watch::Sender::new(None));
         let signal = stop.0.subscribe();
         let this = self.clone();
-        let task = tokio::spawn(async move {
-            this.inner.perform(&execution, &call, config, signal).await
-        });
+        let task =
+            tokio::spawn(
+                async move { this.inner.perform(&execution, &call, config, signal).await },
+            );
         let result = task.await;
         result.unwrap_or_else(|error| {
             Err(ExecutorError::Internal {
@@ -210,7 +232,13 @@ impl Executor {
 
     /// The configuration in force.
     pub fn config(&self) -> Arc<ExecutorConfig> {
-        Arc::clone(&self.inner.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .inner
+                .config
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Puts another configuration in force for executions that begin from now on. What concerns
@@ -219,7 +247,11 @@ impl Executor {
         if let (Some(spool), Some(bounds)) = (&self.inner.spool, &config.spool) {
             spool.set_bounds(bounds.max_bytes, bounds.total_bytes);
         }
-        *self.inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *self
+            .inner
+            .config
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
     /// What does not work as it should.
@@ -242,7 +274,10 @@ impl Executor {
     /// last. No call should be begun meanwhile.
     pub async fn shut_down(&self, grace: Duration) {
         let mut running = self.watch_running();
-        if tokio::time::timeout(grace, running.wait_for(|running| *running == 0)).await.is_err() {
+        if tokio::time::timeout(grace, running.wait_for(|running| *running == 0))
+            .await
+            .is_err()
+        {
             for execution in self.inner.records.running() {
                 execution.stop(StopReason::Shutdown);
             }
@@ -259,8 +294,19 @@ impl Executor {
         id: ExecutionId,
         config: &ExecutorConfig,
     ) -> Execution {
-        let live = Live::new(id, config.max_output_bytes, config.truncate, self.inner.spool.as_ref());
-        Execution::new(call.tool.clone(), call.tool_use_id.clone(), caller, id, live)
+        let live = Live::new(
+            id,
+            config.max_output_bytes,
+            config.truncate,
+            self.inner.spool.as_ref(),
+        );
+        Execution::new(
+            call.tool.clone(),
+            call.tool_use_id.clone(),
+            caller,
+            id,
+            live,
+        )
     }
 
     fn descriptions(&self) -> Result<ToolDescriptions, ConfigError> {
@@ -298,7 +344,7 @@ impl Inner {
             None => Err(ExecutorError::UnknownTool {
                 tool_name: call.tool.clone(),
                 input_summary: summary.clone(),
-                nearest: self.registry.nearest(&call.tool),
+                nearest: self.registry.nearest(&call.tool).map(str::to_owned),
             }),
         };
         log::execution(execution, &result, &summary, call.options.trace_id.as_ref());
@@ -334,7 +380,9 @@ async fn run_guarded(
     context: Context<'_>,
 ) -> Result<ToolOutput, ExecutorError> {
     let summary = context.summary.clone();
-    let result = AssertUnwindSafe(tool.run(call, context)).catch_unwind().await;
+    let result = AssertUnwindSafe(tool.run(call, context))
+        .catch_unwind()
+        .await;
     result.unwrap_or_else(|_| {
         Err(ExecutorError::Internal {
             tool_name: call.tool.clone(),

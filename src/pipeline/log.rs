@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::Execution;
 use super::execution::status;
-use crate::domain::{Exit, ExecutorError, Status, ToolOutput, TraceId};
+use crate::domain::{ExecutorError, Exit, Status, ToolOutput, TraceId};
 
 /// Writes the one record each execution leaves in the log. The names are those of the journal's
 /// fields; a value that is not known is left out.
@@ -15,7 +15,10 @@ pub(super) fn execution(
     let status = status(result);
     let (run, error) = match result {
         Ok(output) => (Some(&output.run), None),
-        Err(error) => (error.partial().map(|partial| &partial.run), Some(error.chain())),
+        Err(error) => (
+            error.partial().map(|partial| &partial.run),
+            Some(error.chain()),
+        ),
     };
     let exit_code = match (result, run.and_then(|run| run.exit)) {
         (Ok(_), Some(Exit::Code(code))) => Some(code),

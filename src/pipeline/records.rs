@@ -38,7 +38,9 @@ impl Records {
         inner.finished.push_back((id, text_bytes));
         inner.text_bytes += text_bytes;
         while inner.finished.len() > FINISHED || inner.text_bytes > TEXT_BYTES {
-            let Some((oldest, bytes)) = inner.finished.pop_front() else { break };
+            let Some((oldest, bytes)) = inner.finished.pop_front() else {
+                break;
+            };
             inner.text_bytes -= bytes;
             forgotten.extend(inner.by_id.remove(&oldest));
         }
@@ -52,7 +54,9 @@ impl Records {
 
     pub(super) fn running(&self) -> Vec<Arc<Execution>> {
         let all: Vec<Arc<Execution>> = self.lock().by_id.values().cloned().collect();
-        all.into_iter().filter(|execution| execution.finished().is_none()).collect()
+        all.into_iter()
+            .filter(|execution| execution.finished().is_none())
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -109,7 +109,9 @@ impl Capture {
     /// `None` when the head is full or complete.
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>, usize) -> T) -> Option<T> {
         let mut inner = self.lock();
-        let Head::Growing(head) = &mut inner.head else { return None };
+        let Head::Growing(head) = &mut inner.head else {
+            return None;
+        };
         let before = head.len();
         let room = INLINE_BYTES.checked_sub(before).filter(|room| *room > 0)?;
         let result = read(head, room);
@@ -170,7 +172,11 @@ impl Capture {
         inner.head = Head::Sealed(head.clone());
         inner.tail_cap = 0;
         let tail = Vec::from(std::mem::take(&mut inner.tail)).into();
-        let captured = Captured { head, tail, total: inner.total };
+        let captured = Captured {
+            head,
+            tail,
+            total: inner.total,
+        };
         let error = inner.error.take();
         drop(inner);
         self.changed.notify_waiters();
@@ -192,7 +198,11 @@ impl Capture {
             return;
         }
         let small = fits_memory(inner.head.bytes().len()) && inner.file.is_none();
-        let head = if small { Bytes::copy_from_slice(inner.head.bytes()) } else { Bytes::new() };
+        let head = if small {
+            Bytes::copy_from_slice(inner.head.bytes())
+        } else {
+            Bytes::new()
+        };
         inner.head = Head::Sealed(head);
     }
 
@@ -212,7 +222,11 @@ impl Capture {
     /// Follows the stream from its beginning while it grows, up to `cap` bytes.
     pub fn follow(self: &Arc<Self>, cap: usize) -> Follower {
         self.lock().followers += 1;
-        Follower { capture: Arc::clone(self), offset: 0, cap }
+        Follower {
+            capture: Arc::clone(self),
+            offset: 0,
+            cap,
+        }
     }
 
     /// Up to `limit` bytes from `offset` of the first `cap`, and whether there is nothing more.

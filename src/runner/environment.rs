@@ -14,7 +14,10 @@ pub const INSTANCE_VARIABLE: &str = "SHELLY_INSTANCE_ID";
 /// What every command gets besides who and where it is: programs find their helpers, speak
 /// UTF-8, draw nothing, page nothing and ask nothing.
 const FIXED: [(&str, &str); 9] = [
-    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    (
+        "PATH",
+        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    ),
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
     ("PAGER", "cat"),
@@ -35,7 +38,10 @@ pub(super) struct BaseEnvironment {
 
 impl BaseEnvironment {
     pub(super) fn new(instance: Option<String>) -> Self {
-        Self { variables: OnceLock::new(), instance }
+        Self {
+            variables: OnceLock::new(),
+            instance,
+        }
     }
 
     /// The whole environment of one execution: the base, its id, then `added` over both.
@@ -55,13 +61,18 @@ impl BaseEnvironment {
         if let Some(instance) = &self.instance {
             variables.insert(INSTANCE_VARIABLE.to_owned(), instance.clone());
         }
-        variables.into_iter().map(|(name, value)| CString::new(format!("{name}={value}"))).collect()
+        variables
+            .into_iter()
+            .map(|(name, value)| CString::new(format!("{name}={value}")))
+            .collect()
     }
 }
 
 fn base() -> BTreeMap<String, String> {
-    let mut variables: BTreeMap<String, String> =
-        FIXED.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let mut variables: BTreeMap<String, String> = FIXED
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
     let uid = Uid::effective();
     // A user without an entry in the database (a container, mostly) still gets all four.
     let (name, home) = match User::from_uid(uid) {

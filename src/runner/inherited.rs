@@ -57,19 +57,33 @@ impl Corrections {
 }
 
 fn limits_to_restore() -> Vec<(Resource, libc::rlimit64)> {
-    let privileged = nix::unistd::geteuid().is_root();
+    let may_raise = has_capability(CAP_SYS_RESOURCE);
     let mut restore = Vec::new();
     for (resource, soft, hard) in DEFAULT_LIMITS {
-        let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        let mut now = libc::rlimit64 {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         // SAFETY: `now` is a valid place for one `rlimit64`.
         if unsafe { libc::getrlimit64(resource, &raw mut now) } != 0 {
             continue;
         }
-        // Only root may raise a hard limit (getrlimit(2)); others get as near as they may.
-        let hard = if privileged { hard } else { hard.min(now.rlim_max) };
+        // Raising a hard limit takes a privilege (getrlimit(2)), which root in a container may
+        // lack; without it a child gets as near as it may.
+        let hard = if may_raise {
+            hard
+        } else {
+            hard.min(now.rlim_max)
+        };
         let soft = soft.min(hard);
         if (now.rlim_cur, now.rlim_max) != (soft, hard) {
-            restore.push((resource, libc::rlimit64 { rlim_cur: soft, rlim_max: hard }));
+            restore.push((
+                resource,
+                libc::rlimit64 {
+                    rlim_cur: soft,
+                    rlim_max: hard,
+                },
+            ));
         }
     }
     restore
@@ -80,15 +94,26 @@ fn current_nice() -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// `SigIgn` of proc_pid_status(5): a hexadecimal mask whose bit 0 is signal 1.
+/// Its bit in the masks of capabilities(7).
+const CAP_SYS_RESOURCE: u32 = 24;
+
+fn has_capability(bit: u32) -> bool {
+    status_mask("CapEff:").is_some_and(|mask| mask & (1 << bit) != 0)
+}
+
+/// A hexadecimal mask of proc_pid_status(5).
+fn status_mask(field: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let hex = status.lines().find_map(|line| line.strip_prefix(field))?;
+    u64::from_str_radix(hex.trim(), 16).ok()
+}
+
+/// Bit 0 of `SigIgn` is signal 1.
 fn ignored_signals() -> Vec<i32> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    match mask {
-        Some(mask) => (1..=64).filter(|signal| mask & (1 << (signal - 1)) != 0).collect(),
+    match status_mask("SigIgn:") {
+        Some(mask) => (1..=64)
+            .filter(|signal| mask & (1 << (signal - 1)) != 0)
+            .collect(),
         // Without /proc: the one that Rust's runtime ignores in every program.
         None => vec![libc::SIGPIPE],
     }

@@ -22,7 +22,10 @@ pub(super) struct Keepers {
 
 impl Default for Keepers {
     fn default() -> Self {
-        Self { end: watch::Sender::new(false), tasks: Mutex::default() }
+        Self {
+            end: watch::Sender::new(false),
+            tasks: Mutex::default(),
+        }
     }
 }
 
@@ -49,7 +52,9 @@ impl Keepers {
             }
             // A leader that even SIGKILL has not ended (uninterruptible sleep) must not be waited for.
             if !tree.members().contains(&leader.pid) {
-                let _ = leader.reap().inspect_err(|error| tracing::error!(%error, "cannot reap"));
+                let _ = leader
+                    .reap()
+                    .inspect_err(|error| tracing::error!(%error, "cannot reap"));
             }
         });
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 
 pub use capture::{Capture, Captured, Follower};
 pub use environment::INSTANCE_VARIABLE;
-pub(crate) use ready::watch;
 pub use plan::{Live, Outcome, Plan, RunError, Script};
+pub(crate) use ready::watch;
 pub use run::StopSignal;
 pub use spool::{Kept, Spool, SpoolFile};
 
@@ -98,7 +98,10 @@ impl Runner {
             .instance
             .as_deref()
             .map_or(0, |instance| tree::kill_marked(INSTANCE_VARIABLE, instance));
-        Ok(Leftovers { processes, cgroups: swept })
+        Ok(Leftovers {
+            processes,
+            cgroups: swept,
+        })
     }
 
     /// By what trees are held together.

@@ -8,9 +8,7 @@ use tokio::sync::watch;
 use super::capture::{Capture, Captured};
 use super::spool::Spool;
 use crate::config::{Limits, Truncate};
-use crate::domain::{
-    Background, Ending, ExecutionId, KillReport, LeftBehind, StreamName, Usage,
-};
+use crate::domain::{Background, Ending, ExecutionId, KillReport, LeftBehind, StreamName, Usage};
 
 /// Exactly what will be run.
 #[derive(Clone, Debug)]
@@ -66,7 +64,12 @@ pub struct Live {
 impl Live {
     /// Streams that hold at most `cap` bytes each (of both ends each, with
     /// [`Truncate::Middle`]) in memory, and the whole of it in `spool`.
-    pub fn new(id: ExecutionId, cap: usize, truncate: Truncate, spool: Option<&Arc<Spool>>) -> Self {
+    pub fn new(
+        id: ExecutionId,
+        cap: usize,
+        truncate: Truncate,
+        spool: Option<&Arc<Spool>>,
+    ) -> Self {
         let capture = |name| Arc::new(Capture::new(id, name, cap, truncate, spool.cloned()));
         Self {
             stdout: capture(StreamName::Stdout),

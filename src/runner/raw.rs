@@ -30,11 +30,7 @@ pub(super) type Entry = unsafe extern "C" fn(*mut libc::c_void) -> !;
 /// `args.stack` and `args.stack_size` must name memory that stays valid and otherwise unused, and
 /// `argument` must stay valid, until the child has executed another program or exited. `entry`
 /// must use nothing but [`syscall`] and memory that its parent leaves alone meanwhile.
-pub(super) unsafe fn clone3(
-    args: &CloneArgs,
-    entry: Entry,
-    argument: *mut libc::c_void,
-) -> isize {
+pub(super) unsafe fn clone3(args: &CloneArgs, entry: Entry, argument: *mut libc::c_void) -> isize {
     let result: isize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the parent sees an ordinary system call, which clobbers rax, rcx and r11. The child
@@ -124,4 +120,6 @@ pub(super) unsafe fn syscall(number: libc::c_long, args: [usize; 5]) -> isize {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("processes are started by clone3, which needs a few lines of assembly for this architecture");
+compile_error!(
+    "processes are started by clone3, which needs a few lines of assembly for this architecture"
+);

@@ -103,7 +103,10 @@ impl Reader {
     /// Takes what is in the pipe by now and lets go of it. For when nobody writes any more.
     pub(super) async fn finish(mut self) {
         if let State::Inline(pipe) = &self.state
-            && matches!(read_inline(pipe.get_ref(), &self.capture), Progress::Outgrown)
+            && matches!(
+                read_inline(pipe.get_ref(), &self.capture),
+                Progress::Outgrown
+            )
         {
             self.hand_over();
         }
@@ -123,7 +126,9 @@ impl Reader {
 
     /// Moves an inline stream to a thread of its own.
     fn hand_over(&mut self) {
-        let State::Inline(pipe) = std::mem::replace(&mut self.state, State::Ended) else { return };
+        let State::Inline(pipe) = std::mem::replace(&mut self.state, State::Ended) else {
+            return;
+        };
         match EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK) {
             Ok(stop) => {
                 let stop = Arc::new(stop);
@@ -141,7 +146,10 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     let read = capture.fill(|head, room| {
         let mut pipe = pipe;
         // On an error, what was read before it is in `head` all the same.
-        Read::by_ref(&mut pipe).take(room as u64).read_to_end(head).map(|read| read < room)
+        Read::by_ref(&mut pipe)
+            .take(room as u64)
+            .read_to_end(head)
+            .map(|read| read < room)
     });
     match read {
         None | Some(Ok(false)) => Progress::Outgrown,

@@ -9,7 +9,10 @@ use tokio::io::unix::AsyncFd;
 ///
 /// # Errors
 /// As epoll_ctl(2).
-pub(crate) fn watch<T: AsRawFd + Into<OwnedFd>>(fd: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub(crate) fn watch<T: AsRawFd + Into<OwnedFd>>(
+    fd: T,
+    interest: Interest,
+) -> io::Result<AsyncFd<T>> {
     // SAFETY: `fd` owns an open descriptor, keeps it open and the same for as long as it lives,
     // and is handed over.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };

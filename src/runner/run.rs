@@ -19,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::Runner;
 use super::capture::Capture;
 use super::inherited::Corrections;
 use super::plan::{Live, Outcome, Plan, RunError};
@@ -26,10 +27,8 @@ use super::reader::Reader;
 use super::ready::watch;
 use super::spawn::{self, BirthStep, Leader, Program};
 use super::tree::{self, Tree};
-use super::Runner;
 use crate::domain::{
-    Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName,
-    summarize,
+    Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
 };
 
 /// Tells a run to stop, with the reason.
@@ -75,7 +74,12 @@ impl Runner {
     ///
     /// # Errors
     /// When no process ran: it could not be started, or could not execute its program.
-    pub async fn run(&self, plan: Plan, live: &Arc<Live>, stop: StopSignal) -> Result<Outcome, RunError> {
+    pub async fn run(
+        &self,
+        plan: Plan,
+        live: &Arc<Live>,
+        stop: StopSignal,
+    ) -> Result<Outcome, RunError> {
         let mut run = self.start(plan, live)?;
         live.mark_started();
         let waited = run.wait(stop).await;
@@ -90,20 +94,27 @@ impl Runner {
     fn start(&self, plan: Plan, live: &Arc<Live>) -> Result<Run, RunError> {
         let script = self.script_file(&plan)?;
         let program = CString::new(plan.program.as_os_str().as_bytes());
-        let program = program.map_err(|error| RunError::new("the program's path holds NUL", error))?;
+        let program =
+            program.map_err(|error| RunError::new("the program's path holds NUL", error))?;
         let args = arguments(&plan, script.as_ref())?;
         let env = self
             .environment
             .of(plan.id, &plan.program, &plan.env)
             .map_err(|error| RunError::new("a variable holds NUL", error))?;
-        let working_dir = plan.working_dir.as_ref().map(|dir| CString::new(dir.as_os_str().as_bytes()));
+        let working_dir = plan
+            .working_dir
+            .as_ref()
+            .map(|dir| CString::new(dir.as_os_str().as_bytes()));
         let working_dir = working_dir
             .transpose()
             .map_err(|error| RunError::new("the working directory holds NUL", error))?;
         let stdin = stdin(plan.stdin.as_deref())?;
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
-        let pipes = [(StreamName::Stdout, inode(&stdout)?), (StreamName::Stderr, inode(&stderr)?)];
+        let pipes = [
+            (StreamName::Stdout, inode(&stdout)?),
+            (StreamName::Stderr, inode(&stderr)?),
+        ];
         let stdout = reader(stdout, &live.stdout)?;
         let stderr = reader(stderr, &live.stderr)?;
 
@@ -114,7 +125,14 @@ impl Runner {
         let leader = tree
             .bear(|cgroup| {
                 let stdio = [stdin.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()];
-                let program = Program { path: program, args, env, working_dir, stdio, cgroup };
+                let program = Program {
+                    path: program,
+                    args,
+                    env,
+                    working_dir,
+                    stdio,
+                    cgroup,
+                };
                 spawn::start(program, corrections)
             })
             .map_err(|failure| RunError::new("cannot start a process (clone3)", failure.error))?;
@@ -132,18 +150,45 @@ impl Runner {
                 return Err(RunError::new("cannot watch the process", error));
             }
         };
-        Ok(Run { plan, tree, leader, started, pipes, stdout, stderr, ended, _script: script })
+        Ok(Run {
+            plan,
+            tree,
+            leader,
+            started,
+            pipes,
+            stdout,
+            stderr,
+            ended,
+            _script: script,
+        })
     }
 
     /// Ends what is left of the tree, in this order: kill while the leader is not reaped, read
     /// what is still in the pipes, reap.
-    async fn conclude(&self, run: Run, waited: Waited, live: &Arc<Live>) -> Result<Outcome, RunError> {
+    async fn conclude(
+        &self,
+        run: Run,
+        waited: Waited,
+        live: &Arc<Live>,
+    ) -> Result<Outcome, RunError> {
         let left = run.left_behind(&waited);
         let keep = run.plan.background == Background::Keep && waited.stopping.is_none();
-        let kill = if keep { None } else { run.kill(&waited, left.len()).await };
+        let kill = if keep {
+            None
+        } else {
+            run.kill(&waited, left.len()).await
+        };
         let leader_ended = waited.leader_ended || run.leader_ended_within(run.plan.kill_wait).await;
 
-        let Run { plan, tree, leader, started, stdout, stderr, .. } = run;
+        let Run {
+            plan,
+            tree,
+            leader,
+            started,
+            stdout,
+            stderr,
+            ..
+        } = run;
         let keep = keep && !left.is_empty();
         if keep {
             stdout.keep_reading();
@@ -157,7 +202,10 @@ impl Runner {
         let (stdout, stdout_error) = live.stdout.seal();
         let (stderr, stderr_error) = live.stderr.seal();
 
-        let ended = leader_ended.then(|| leader.observe()).transpose().map_err(cannot_wait)?;
+        let ended = leader_ended
+            .then(|| leader.observe())
+            .transpose()
+            .map_err(cannot_wait)?;
         let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
         let oom_killed = tree.oom_killed();
         if keep || !leader_ended {
@@ -213,7 +261,10 @@ impl Run {
                 }
             }
         }
-        Waited { leader_ended: ended_at.is_some(), stopping }
+        Waited {
+            leader_ended: ended_at.is_some(),
+            stopping,
+        }
     }
 
     /// Asks the group to end, and notes what there was to end.
@@ -222,7 +273,11 @@ impl Run {
         if let Err(error) = tree::signal_group(self.leader.pid, Signal::SIGTERM) {
             tracing::error!(%error, pid = %self.leader.pid, "cannot send SIGTERM to a process group");
         }
-        Stopping { reason, signalled, until: Instant::now() + self.plan.kill_grace }
+        Stopping {
+            reason,
+            signalled,
+            until: Instant::now() + self.plan.kill_grace,
+        }
     }
 
     /// Sends SIGKILL to what must not live on, and says what came of it.
@@ -247,7 +302,11 @@ impl Run {
             return Vec::new();
         }
         let killed = self.plan.background == Background::Kill;
-        let others = self.tree.members().into_iter().filter(|pid| *pid != self.leader.pid);
+        let others = self
+            .tree
+            .members()
+            .into_iter()
+            .filter(|pid| *pid != self.leader.pid);
         others
             .map(|pid| LeftBehind {
                 pid: pid.as_raw().unsigned_abs(),
@@ -261,7 +320,9 @@ impl Run {
     /// Whether the leader ends within `wait`, which after SIGKILL it does unless it is in an
     /// uninterruptible sleep.
     async fn leader_ended_within(&self, wait: Duration) -> bool {
-        tokio::time::timeout(wait, self.ended.readable()).await.is_ok()
+        tokio::time::timeout(wait, self.ended.readable())
+            .await
+            .is_ok()
     }
 
     fn describe(&self, step: BirthStep) -> String {
@@ -281,15 +342,25 @@ impl Run {
 fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
     match (waited.stopping, exit) {
         (None, Some(exit)) => Ending::Itself(exit),
-        (Some(stopping), exit) => Ending::Stopped { reason: stopping.reason, exit },
+        (Some(stopping), exit) => Ending::Stopped {
+            reason: stopping.reason,
+            exit,
+        },
         // The loop ends without a stop only when the leader has.
-        (None, None) => Ending::Stopped { reason: StopReason::Cancelled, exit: None },
+        (None, None) => Ending::Stopped {
+            reason: StopReason::Cancelled,
+            exit: None,
+        },
     }
 }
 
 /// Completes when a reason to stop is given; never when nobody is left who could give one.
 async fn stop_reason(stop: &mut StopSignal) -> StopReason {
-    let reason = stop.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+    let reason = stop
+        .wait_for(Option::is_some)
+        .await
+        .ok()
+        .and_then(|reason| *reason);
     match reason {
         Some(reason) => reason,
         None => std::future::pending().await,
@@ -324,7 +395,8 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {
 
 fn inode(pipe: &OwnedFd) -> Result<u64, RunError> {
     let stat = nix::sys::stat::fstat(pipe);
-    stat.map(|stat| stat.st_ino).map_err(|error| RunError::new("cannot look at a pipe", error))
+    stat.map(|stat| stat.st_ino)
+        .map_err(|error| RunError::new("cannot look at a pipe", error))
 }
 
 /// Standard input: nothing, or a file in memory that holds `text` as a whole, so that nobody has
@@ -332,7 +404,9 @@ fn inode(pipe: &OwnedFd) -> Result<u64, RunError> {
 fn stdin(text: Option<&str>) -> Result<OwnedFd, RunError> {
     let Some(text) = text else {
         let null = File::open("/dev/null");
-        return null.map(OwnedFd::from).map_err(|error| RunError::new("cannot open `/dev/null`", error));
+        return null
+            .map(OwnedFd::from)
+            .map_err(|error| RunError::new("cannot open `/dev/null`", error));
     };
     let make = || -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
@@ -363,18 +437,29 @@ fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, Run
 impl Runner {
     /// A private file for a script that does not fit into one argument.
     fn script_file(&self, plan: &Plan) -> Result<Option<ScriptFile>, RunError> {
-        let Some(script) = plan.script.as_ref().filter(|s| s.text.len() >= longest_argument()) else {
+        let Some(script) = plan
+            .script
+            .as_ref()
+            .filter(|s| s.text.len() >= longest_argument())
+        else {
             return Ok(None);
         };
         let path = self.scripts.join(format!("{}.script", plan.id));
-        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
         let written = written.and_then(|mut file| {
             let file_guard = ScriptFile(path.clone());
             file.write_all(script.text.as_bytes())?;
             Ok(file_guard)
         });
         written.map(Some).map_err(|error| {
-            RunError::new(format!("cannot write the script to `{}`", path.display()), error)
+            RunError::new(
+                format!("cannot write the script to `{}`", path.display()),
+                error,
+            )
         })
     }
 }

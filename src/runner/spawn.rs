@@ -98,7 +98,9 @@ struct Stack([u8; STACK_BYTES]);
 
 impl std::fmt::Debug for Birth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Birth").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Birth")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,7 +114,10 @@ unsafe impl Sync for Birth {}
 ///
 /// Returns as soon as the process exists; whether it could execute its program is known when it
 /// has ended (see [`Leader::birth_failure`]).
-pub(super) fn start(program: Program<'_>, corrections: &Corrections) -> Result<Leader, BirthFailure> {
+pub(super) fn start(
+    program: Program<'_>,
+    corrections: &Corrections,
+) -> Result<Leader, BirthFailure> {
     let mut flags = libc::CLONE_VM | libc::CLONE_PIDFD;
     // A child that shares memory and writes its oom_score_adj would change this process's too,
     // unless its parent is suspended (`__set_oom_adj` in fs/proc/base.c spares a vfork).
@@ -140,7 +145,10 @@ pub(super) fn start(program: Program<'_>, corrections: &Corrections) -> Result<L
     let result = unsafe { raw::clone3(&args, be_born, (&raw mut *birth).cast()) };
     if result < 0 {
         let error = io::Error::from_raw_os_error(-result as i32);
-        return Err(BirthFailure { step: BirthStep::Clone, error });
+        return Err(BirthFailure {
+            step: BirthStep::Clone,
+            error,
+        });
     }
     // SAFETY: the kernel has put a new descriptor there (CLONE_PIDFD), which nobody else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
@@ -158,7 +166,11 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 impl Birth {
     fn new(program: Program<'_>, corrections: &Corrections) -> Self {
         let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
-            strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+            strings
+                .iter()
+                .map(|s| s.as_ptr())
+                .chain([ptr::null()])
+                .collect()
         };
         Self {
             stack: zeroed_stack(),
@@ -233,7 +245,10 @@ impl Leader {
             libc::CLD_EXITED => Exit::Code(status),
             _ => Exit::Signal(Signal(status)),
         };
-        Ok(Ended { exit, cpu: duration(usage.ru_utime) + duration(usage.ru_stime) })
+        Ok(Ended {
+            exit,
+            cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        })
     }
 }
 
@@ -279,13 +294,19 @@ unsafe fn prepare_and_execute(birth: &Birth) -> (BirthStep, isize) {
         }
         let empty_mask = 0u64;
         let mask = (&raw const empty_mask) as usize;
-        syscall(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, mask, 0, size_of::<u64>(), 0]);
+        syscall(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_SETMASK as usize, mask, 0, size_of::<u64>(), 0],
+        );
         // The kernel's own `struct sigaction` is four words on both architectures; all zero is
         // SIG_DFL without flags.
         let default_action = [0u64; 4];
         for &signal in &birth.corrections.ignored_signals {
             let action = (&raw const default_action) as usize;
-            syscall(libc::SYS_rt_sigaction, [signal as usize, action, 0, size_of::<u64>(), 0]);
+            syscall(
+                libc::SYS_rt_sigaction,
+                [signal as usize, action, 0, size_of::<u64>(), 0],
+            );
         }
         syscall(libc::SYS_umask, [0o022, 0, 0, 0, 0]);
         correct(&birth.corrections);
@@ -306,7 +327,10 @@ unsafe fn prepare_and_execute(birth: &Birth) -> (BirthStep, isize) {
         syscall(libc::SYS_close_range, [3, u32::MAX as usize, 0, 0, 0]);
         let path = birth.path.as_ptr() as usize;
         let (argv, envp) = (birth.argv.as_ptr() as usize, birth.envp.as_ptr() as usize);
-        (BirthStep::Execute, syscall(libc::SYS_execve, [path, argv, envp, 0, 0]))
+        (
+            BirthStep::Execute,
+            syscall(libc::SYS_execve, [path, argv, envp, 0, 0]),
+        )
     }
 }
 
@@ -322,12 +346,18 @@ unsafe fn correct(corrections: &Corrections) {
             syscall(libc::SYS_prlimit64, [0, *resource as usize, limit, 0, 0]);
         }
         if corrections.nice {
-            syscall(libc::SYS_setpriority, [libc::PRIO_PROCESS as usize, 0, 0, 0, 0]);
+            syscall(
+                libc::SYS_setpriority,
+                [libc::PRIO_PROCESS as usize, 0, 0, 0, 0],
+            );
         }
         if corrections.oom_score_adj {
             let path = c"/proc/self/oom_score_adj".as_ptr() as usize;
             let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
-            let fd = syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0]);
+            let fd = syscall(
+                libc::SYS_openat,
+                [libc::AT_FDCWD as usize, path, flags, 0, 0],
+            );
             if fd >= 0 {
                 let zero = c"0".as_ptr() as usize;
                 syscall(libc::SYS_write, [fd as usize, zero, 1, 0, 0]);

@@ -93,9 +93,18 @@ impl Spool {
     }
 
     /// A new file named after an execution and what it holds.
-    pub(super) fn create(self: &Arc<Self>, id: ExecutionId, suffix: &str) -> Option<Arc<SpoolFile>> {
+    pub(super) fn create(
+        self: &Arc<Self>,
+        id: ExecutionId,
+        suffix: &str,
+    ) -> Option<Arc<SpoolFile>> {
         let path = self.dir.join(format!("{id}.{suffix}"));
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
         match opened {
             Ok(file) => {
                 let created = Arc::new(SpoolFile {
@@ -119,7 +128,12 @@ impl Spool {
 
     /// Keeps `bytes` as a whole, for as long as the file is referred to; `None` when there is no
     /// room for it. Other than a stream it does not give way to newer ones.
-    pub fn store(self: &Arc<Self>, id: ExecutionId, suffix: &str, bytes: &[u8]) -> Option<Arc<SpoolFile>> {
+    pub fn store(
+        self: &Arc<Self>,
+        id: ExecutionId,
+        suffix: &str,
+        bytes: &[u8],
+    ) -> Option<Arc<SpoolFile>> {
         let file = self.create(id, suffix)?;
         lock(&self.files).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&file)));
         file.append(bytes);
@@ -138,7 +152,9 @@ impl Spool {
             let mut files = lock(&self.files);
             while self.used.load(Ordering::Relaxed) + granted > total {
                 let oldest = files.iter().position(|f| !std::ptr::eq(f.as_ptr(), writer));
-                let Some(oldest) = oldest.and_then(|at| files.remove(at)) else { break };
+                let Some(oldest) = oldest.and_then(|at| files.remove(at)) else {
+                    break;
+                };
                 if let Some(file) = oldest.upgrade() {
                     file.evict();
                     evicted.push(file);
@@ -176,7 +192,8 @@ impl SpoolFile {
                 // What was written of it is cut off again by `len`, which readers go by.
                 self.spool.used.fetch_sub(granted, Ordering::Relaxed);
                 self.evict();
-                self.spool.report(format!("cannot write `{}`: {error}", self.path.display()));
+                self.spool
+                    .report(format!("cannot write `{}`: {error}", self.path.display()));
             }
         }
     }
@@ -240,8 +257,15 @@ mod tests {
 
     fn spool(max_bytes: u64, total_bytes: u64) -> (PathBuf, Arc<Spool>) {
         let dir = std::env::temp_dir().join(format!("shelly-spool-{}", ExecutionId::new()));
-        let config = SpoolConfig { dir: dir.clone(), max_bytes, total_bytes };
-        (dir, Arc::new(Spool::open(&config).expect("a temporary directory")))
+        let config = SpoolConfig {
+            dir: dir.clone(),
+            max_bytes,
+            total_bytes,
+        };
+        (
+            dir,
+            Arc::new(Spool::open(&config).expect("a temporary directory")),
+        )
     }
 
     #[test]
@@ -278,7 +302,10 @@ mod tests {
         // /dev/full fails every write with ENOSPC (full(4)).
         let file = SpoolFile {
             path: dir.join("full"),
-            file: OpenOptions::new().write(true).open("/dev/full").expect("there"),
+            file: OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .expect("there"),
             len: AtomicU64::new(0),
             evicted: AtomicBool::new(false),
             spool: Arc::clone(&spool),
@@ -286,7 +313,11 @@ mod tests {
         file.append(b"x");
         assert!(file.is_empty());
         let problem = spool.problem().expect("reported");
-        assert!(problem.detail.contains("No space left"), "{}", problem.detail);
+        assert!(
+            problem.detail.contains("No space left"),
+            "{}",
+            problem.detail
+        );
         assert_eq!(spool.used.load(Ordering::Relaxed), 0);
         std::fs::remove_dir_all(dir).expect("removable");
     }

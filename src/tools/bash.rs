@@ -1,10 +1,13 @@
+use std::path::Path;
+
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Closing, Context, Streams, ToolImpl, content};
+use crate::config::ExecutorConfig;
 use crate::domain::{
-    Call, Ending, Exit, ExecutorError, RiskLevel, RunReport, StopReason, ToolDefinition,
+    Call, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason, ToolDefinition,
     ToolDetails, ToolOutput, Violation,
 };
 use crate::runner::{Outcome, Plan, RunError, Script};
@@ -13,17 +16,26 @@ use crate::runner::{Outcome, Plan, RunError, Script};
 pub(super) struct Bash;
 
 /// What the model is told when `tools.toml` does not say.
-const DESCRIPTION: &str = "Execute a shell command non-interactively. Standard output and \
-standard error are captured separately and returned with the exit code. Each call is a fresh \
-shell: directories and variables do not carry over. When the command ends, processes it left in \
-the background are killed.";
+fn description(shell: &Path) -> String {
+    format!(
+        "Execute a shell command via {} -c, non-interactively. Standard output and standard error \
+         are captured separately and returned with the exit code. Each call is a fresh shell: \
+         directories and variables do not carry over. When the command ends, processes it left in \
+         the background are killed.",
+        shell.display()
+    )
+}
 
 impl ToolImpl for Bash {
-    fn details(&self) -> ToolDetails {
+    fn name(&self) -> &'static str {
+        "bash"
+    }
+
+    fn details(&self, config: &ExecutorConfig) -> ToolDetails {
         ToolDetails {
             definition: ToolDefinition {
-                name: "bash".to_owned(),
-                description: DESCRIPTION.to_owned(),
+                name: self.name().to_owned(),
+                description: description(&config.shell),
                 input_schema: json!({
                     "type": "object",
                     "properties": {
@@ -57,21 +69,40 @@ impl ToolImpl for Bash {
 }
 
 async fn run(call: &Call, context: Context<'_>) -> Result<ToolOutput, ExecutorError> {
-    let Context { id, config, runner, live, stop, summary } = context;
+    let Context {
+        id,
+        config,
+        runner,
+        live,
+        stop,
+        summary,
+    } = context;
     let command = command(&call.input).map_err(|violations| ExecutorError::InvalidInput {
         tool_name: call.tool.clone(),
         input_summary: summary.clone(),
         violations,
     })?;
     let options = &call.options;
-    let configured = config.env.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let given = options.env.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let configured = config
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
+    let given = options
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
     let plan = Plan {
         id,
         program: config.shell.clone(),
         args: Vec::new(),
-        script: Some(Script { option: "-c".to_owned(), text: command.to_owned() }),
-        working_dir: options.working_dir.clone().or_else(|| config.working_dir.clone()),
+        script: Some(Script {
+            option: "-c".to_owned(),
+            text: command.to_owned(),
+        }),
+        working_dir: options
+            .working_dir
+            .clone()
+            .or_else(|| config.working_dir.clone()),
         env: configured.chain(given).collect(),
         stdin: options.stdin.clone(),
         limit: options.timeout.unwrap_or(config.default_timeout),
@@ -98,7 +129,10 @@ async fn run(call: &Call, context: Context<'_>) -> Result<ToolOutput, ExecutorEr
 fn command(input: &Value) -> Result<&str, Vec<Violation>> {
     let Value::Object(members) = input else {
         let detail = "expected an object such as {\"command\": \"df -h\"}".to_owned();
-        return Err(vec![Violation { pointer: String::new(), detail }]);
+        return Err(vec![Violation {
+            pointer: String::new(),
+            detail,
+        }]);
     };
     let mut violations: Vec<Violation> = members
         .keys()
@@ -109,7 +143,10 @@ fn command(input: &Value) -> Result<&str, Vec<Violation>> {
         })
         .collect();
     let mut at_command = |detail: &str| {
-        violations.push(Violation { pointer: "/command".to_owned(), detail: detail.to_owned() });
+        violations.push(Violation {
+            pointer: "/command".to_owned(),
+            detail: detail.to_owned(),
+        });
     };
     let command = match members.get("command") {
         Some(Value::String(command)) if command.contains('\0') => {
@@ -126,7 +163,11 @@ fn command(input: &Value) -> Result<&str, Vec<Violation>> {
             ""
         }
     };
-    if violations.is_empty() { Ok(command) } else { Err(violations) }
+    if violations.is_empty() {
+        Ok(command)
+    } else {
+        Err(violations)
+    }
 }
 
 /// Turns an outcome into what seed 000 calls an answer: whatever ended by itself is an output,
@@ -140,10 +181,16 @@ fn answer(
     let closing = match outcome.ending {
         Ending::Itself(Exit::Code(code)) => Closing::ExitCode(code),
         Ending::Itself(Exit::Signal(signal)) => Closing::Signal(signal),
-        Ending::Stopped { reason: StopReason::Timeout(limit), .. } => Closing::Timeout(limit),
+        Ending::Stopped {
+            reason: StopReason::Timeout(limit),
+            ..
+        } => Closing::Timeout(limit),
         Ending::Stopped { .. } => Closing::Cancelled,
     };
-    let streams = Streams { stdout: &outcome.stdout, stderr: &outcome.stderr };
+    let streams = Streams {
+        stdout: &outcome.stdout,
+        stderr: &outcome.stderr,
+    };
     let (text, truncated) = format(streams, closing);
     let run = RunReport {
         exit: outcome.ending.exit(),
@@ -160,17 +207,38 @@ fn answer(
     let output = ToolOutput::new(text, is_error, run);
     let (tool_name, input_summary) = (tool.to_owned(), summary);
     match (outcome.ending, outcome.capture_error) {
-        (Ending::Stopped { reason: StopReason::Timeout(limit), .. }, _) => {
+        (
+            Ending::Stopped {
+                reason: StopReason::Timeout(limit),
+                ..
+            },
+            _,
+        ) => {
             let partial = Box::new(output);
-            Err(ExecutorError::Timeout { tool_name, input_summary, limit, partial })
+            Err(ExecutorError::Timeout {
+                tool_name,
+                input_summary,
+                limit,
+                partial,
+            })
         }
         (Ending::Stopped { reason, .. }, _) => {
             let partial = Some(Box::new(output));
-            Err(ExecutorError::Cancelled { tool_name, input_summary, reason, partial })
+            Err(ExecutorError::Cancelled {
+                tool_name,
+                input_summary,
+                reason,
+                partial,
+            })
         }
         (Ending::Itself(_), Some(source)) => {
             let partial = Box::new(output);
-            Err(ExecutorError::OutputCaptureFailed { tool_name, input_summary, partial, source })
+            Err(ExecutorError::OutputCaptureFailed {
+                tool_name,
+                input_summary,
+                partial,
+                source,
+            })
         }
         (Ending::Itself(_), None) => Ok(output),
     }
@@ -188,7 +256,10 @@ mod tests {
             (json!({}), &["/command"]),
             (json!({"command": 3}), &["/command"]),
             (json!({"command": "a\0b"}), &["/command"]),
-            (json!({"cmd/x": 1, "command": null}), &["/cmd~1x", "/command"]),
+            (
+                json!({"cmd/x": 1, "command": null}),
+                &["/cmd~1x", "/command"],
+            ),
         ] {
             let violations = command(&input).err().unwrap_or_default();
             let found: Vec<&str> = violations.iter().map(|v| v.pointer.as_str()).collect();

@@ -19,8 +19,11 @@ use crate::runner::{Live, Runner, StopSignal};
 
 /// One tool. New ones implement this and are added to the registry's list.
 pub(crate) trait ToolImpl: Send + Sync {
-    /// All there is to know of it, with its built-in description.
-    fn details(&self) -> ToolDetails;
+    /// The name that calls use.
+    fn name(&self) -> &'static str;
+
+    /// All there is to know of it under `config`, with its built-in description.
+    fn details(&self, config: &ExecutorConfig) -> ToolDetails;
 
     /// What an input is about, for logs and errors: unmasked and uncut.
     fn subject(&self, input: &Value) -> String {

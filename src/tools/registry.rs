@@ -13,7 +13,9 @@ pub(crate) struct Registry {
 impl Registry {
     /// All built-in tools.
     pub(crate) fn built_in() -> Self {
-        Self { tools: vec![Box::new(Bash)] }
+        Self {
+            tools: vec![Box::new(Bash)],
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn ToolImpl> {
@@ -21,15 +23,15 @@ impl Registry {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&dyn ToolImpl> {
-        self.iter().find(|tool| tool.details().definition.name == name)
+        self.iter().find(|tool| tool.name() == name)
     }
 
     /// The name a caller may have meant.
-    pub(crate) fn nearest(&self, name: &str) -> Option<String> {
+    pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
         let name = name.to_lowercase();
         self.iter()
-            .map(|tool| tool.details().definition.name)
-            .map(|candidate| (strsim::jaro_winkler(&name, &candidate), candidate))
+            .map(ToolImpl::name)
+            .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
             .filter(|(likeness, _)| *likeness >= NEAR)
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(_, candidate)| candidate)
@@ -43,8 +45,8 @@ mod tests {
     #[test]
     fn near_names_are_suggested_and_far_ones_are_not() {
         let registry = Registry::built_in();
-        assert_eq!(registry.nearest("bsh").as_deref(), Some("bash"));
-        assert_eq!(registry.nearest("Bash").as_deref(), Some("bash"));
+        assert_eq!(registry.nearest("bsh"), Some("bash"));
+        assert_eq!(registry.nearest("Bash"), Some("bash"));
         assert_eq!(registry.nearest("read_file"), None);
         assert_eq!(registry.nearest(""), None);
     }

@@ -126,7 +126,11 @@ fn cut_end(bytes: &[u8], at: usize) -> &[u8] {
 
 /// Without up to three bytes at the start that belong to a character cut away.
 fn cut_start(bytes: &[u8]) -> &[u8] {
-    let continued = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+    let continued = bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| **byte & 0xC0 == 0x80)
+        .count();
     &bytes[continued..]
 }
 
@@ -157,19 +161,32 @@ mod tests {
     use super::*;
 
     fn captured(bytes: &[u8]) -> Captured {
-        Captured { head: bytes.to_vec().into(), tail: Default::default(), total: bytes.len() as u64 }
+        Captured {
+            head: bytes.to_vec().into(),
+            tail: Default::default(),
+            total: bytes.len() as u64,
+        }
     }
 
     fn text(stdout: &[u8], stderr: &[u8], cap: usize, truncate: Truncate) -> (String, bool) {
         let (stdout, stderr) = (captured(stdout), captured(stderr));
-        let streams = Streams { stdout: &stdout, stderr: &stderr };
+        let streams = Streams {
+            stdout: &stdout,
+            stderr: &stderr,
+        };
         content(streams, cap, truncate, Closing::ExitCode(0))
     }
 
     #[test]
     fn sections_stand_in_order_and_empty_ones_are_left_out() {
         let all = text(b"hello\n", b"oops\n\n", 100, Truncate::Tail);
-        assert_eq!(all, ("[stdout]\nhello\n\n[stderr]\noops\n\n\n[exit_code]\n0".into(), false));
+        assert_eq!(
+            all,
+            (
+                "[stdout]\nhello\n\n[stderr]\noops\n\n\n[exit_code]\n0".into(),
+                false
+            )
+        );
         let none = text(b"", b"", 100, Truncate::Tail);
         assert_eq!(none, ("[exit_code]\n0".into(), false));
         let newline = text(b"\n", b"", 100, Truncate::Tail);
@@ -179,12 +196,18 @@ mod tests {
     #[test]
     fn closings_read_as_in_the_contract() {
         let nothing = captured(b"");
-        let streams = Streams { stdout: &nothing, stderr: &nothing };
+        let streams = Streams {
+            stdout: &nothing,
+            stderr: &nothing,
+        };
         for (closing, expected) in [
             (Closing::ExitCode(137), "[exit_code]\n137"),
             (Closing::Signal(Signal(9)), "[signal]\nSIGKILL"),
             (Closing::Timeout(Duration::from_secs(30)), "[timeout]\n30s"),
-            (Closing::Timeout(Duration::from_millis(1500)), "[timeout]\n1.5s"),
+            (
+                Closing::Timeout(Duration::from_millis(1500)),
+                "[timeout]\n1.5s",
+            ),
             (Closing::Cancelled, "[cancelled]"),
         ] {
             assert_eq!(content(streams, 9, Truncate::Tail, closing).0, expected);
@@ -210,19 +233,32 @@ mod tests {
         assert_eq!(cut_end(b"\x80\x80\x80\x80", 3), b"\x80\x80\x80");
         assert_eq!(cut_start("é€".as_bytes().split_at(1).1), "€".as_bytes());
         let marked = text("€€€".as_bytes(), b"", 4, Truncate::Tail);
-        assert_eq!(marked, ("[stdout]\n€\n...(truncated)\n\n[exit_code]\n0".into(), true));
+        assert_eq!(
+            marked,
+            ("[stdout]\n€\n...(truncated)\n\n[exit_code]\n0".into(), true)
+        );
     }
 
     #[test]
     fn the_middle_goes_when_asked() {
-        let stream = Captured { head: "0123".into(), tail: "wxyz\n".into(), total: 1000 };
+        let stream = Captured {
+            head: "0123".into(),
+            tail: "wxyz\n".into(),
+            total: 1000,
+        };
         let nothing = captured(b"");
-        let streams = Streams { stdout: &stream, stderr: &nothing };
+        let streams = Streams {
+            stdout: &stream,
+            stderr: &nothing,
+        };
         let (text, truncated) = content(streams, 7, Truncate::Middle, Closing::ExitCode(0));
         assert_eq!(text, "[stdout]\n0123\n...(truncated)\nyz\n\n[exit_code]\n0");
         assert!(truncated);
         let whole = captured(b"0123456789");
-        let streams = Streams { stdout: &whole, stderr: &nothing };
+        let streams = Streams {
+            stdout: &whole,
+            stderr: &nothing,
+        };
         let (text, _) = content(streams, 6, Truncate::Middle, Closing::ExitCode(0));
         assert_eq!(text, "[stdout]\n012\n...(truncated)\n789\n\n[exit_code]\n0");
     }
@@ -232,7 +268,11 @@ mod tests {
         let (head, rest) = bytes.split_at(cap.min(bytes.len()));
         let tail_cap = if truncate == Truncate::Middle { cap } else { 0 };
         let tail = &rest[rest.len().saturating_sub(tail_cap)..];
-        Captured { head: head.to_vec().into(), tail: tail.to_vec().into(), total: bytes.len() as u64 }
+        Captured {
+            head: head.to_vec().into(),
+            tail: tail.to_vec().into(),
+            total: bytes.len() as u64,
+        }
     }
 
     proptest! {

@@ -1,1 +1,5 @@
+//! The real programs on real sockets. One binary, so that it is linked once.
 
+mod cli;
+mod smoke;
+mod support;

@@ -1,10 +1,8 @@
-//! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page, and
-//! the generator of man pages and completions includes this file: it names no other module.
+//! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page,
+//! and the generator of man pages and completions includes this file: it names no other module.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
@@ -27,16 +25,18 @@ use clap_complete::Shell;
 #[command(after_long_help = AFTER_HELP)]
 pub struct Args {
     /// The daemon's socket
+    ///
+    /// The default is that of a daemon of one's own,
+    /// $XDG_RUNTIME_DIR/shelly-executor/executor.sock, where there is one, else
+    /// /run/shelly-executor/executor.sock. An empty SHELLY_SOCKET is as good as none.
     #[arg(
         long,
         global = true,
         value_name = "PATH",
         env = "SHELLY_SOCKET",
-        default_value = DEFAULT_SOCKET,
-        value_parser = OsStringValueParser::new().map(socket),
         value_hint = ValueHint::FilePath
     )]
-    pub socket: PathBuf,
+    pub socket: Option<PathBuf>,
 
     /// Print the daemon's JSON instead of text for people
     #[arg(long, global = true)]
@@ -46,8 +46,6 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Command,
 }
-
-const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
 
 const AFTER_HELP: &str = "\
 Exit status:
@@ -73,9 +71,9 @@ pub enum Command {
 
     /// List the tools, or show one of them
     ///
-    /// Without NAME all tools are listed; --json gives the list in the shape that the `tools` member
-    /// of an Anthropic Messages request has. With NAME everything about that tool is shown, its
-    /// input schema included.
+    /// Without NAME all tools are listed; --json gives the list in the shape that the `tools`
+    /// member of an Anthropic Messages request has. With NAME everything about that tool is shown,
+    /// its input schema included.
     Tools {
         /// The tool to show
         name: Option<String>,
@@ -124,8 +122,8 @@ pub enum Command {
 
     /// Print a completion script for a shell
     ///
-    /// For bash, for instance: `shellyctl completions bash > ~/.local/share/bash-completion/completions/shellyctl`.
-    /// The package installs those for bash, zsh and fish.
+    /// `source <(shellyctl completions bash)` enables them in a running bash. The package installs
+    /// those for bash, zsh and fish.
     Completions {
         /// The shell to complete for
         shell: Shell,
@@ -168,15 +166,6 @@ pub enum ConfigCommand {
         #[arg(value_hint = ValueHint::FilePath)]
         path: Option<PathBuf>,
     },
-}
-
-/// An empty variable means what an unset one does, as in the daemon and in every other client.
-fn socket(value: OsString) -> PathBuf {
-    if value.is_empty() {
-        DEFAULT_SOCKET.into()
-    } else {
-        value.into()
-    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

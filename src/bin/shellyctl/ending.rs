@@ -79,8 +79,9 @@ mod tests {
         let record = format!(
             r#"{{"execution_id": "1", "status": "ended", "http_status": {status}, "result": {json}}}"#
         );
-        let record: shelly_executor::client::Record = serde_json::from_str(&record).unwrap();
-        exit_status(&record.answer().unwrap().unwrap())
+        let record: shelly_executor::client::Record =
+            serde_json::from_str(&record).expect("succeeds");
+        exit_status(&record.answer().expect("succeeds").expect("succeeds"))
     }
 
     fn problem(status: u16, code: &str) -> u8 {

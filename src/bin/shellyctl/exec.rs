@@ -195,7 +195,7 @@ mod tests {
 
     fn script_of(words: &[&str]) -> String {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        script(&words).unwrap()
+        script(&words).expect("succeeds")
     }
 
     #[test]
@@ -220,17 +220,17 @@ mod tests {
             .arg("-c")
             .arg(script_of(&words))
             .output();
-        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let text = String::from_utf8(output.expect("succeeds").stdout).expect("succeeds");
         assert_eq!(text, "a b\nit's\n$HOME\n\n*\nnew\nline\né!\n");
     }
 
     #[test]
     fn a_relative_directory_is_meant_from_here() {
-        let here = std::env::current_dir().unwrap();
+        let here = std::env::current_dir().expect("succeeds");
         assert_eq!(
-            working_dir(Path::new("x/y")).unwrap(),
-            here.join("x/y").to_str().unwrap()
+            working_dir(Path::new("x/y")).expect("succeeds"),
+            here.join("x/y").to_str().expect("succeeds")
         );
-        assert_eq!(working_dir(Path::new("/tmp")).unwrap(), "/tmp");
+        assert_eq!(working_dir(Path::new("/tmp")).expect("succeeds"), "/tmp");
     }
 }

@@ -53,7 +53,8 @@ fn talk(args: Args) -> Result<ExitCode, Failure> {
 }
 
 async fn dispatch(args: Args) -> Result<ExitCode, Failure> {
-    let client = Client::new(args.socket);
+    let named = args.socket.filter(|path| !path.as_os_str().is_empty());
+    let client = named.map_or_else(Client::from_env_or_default, Client::new);
     match args.command {
         Command::Status => status::run(&client, args.json).await,
         Command::Tools { name: None } => tools::list(&client, args.json).await,

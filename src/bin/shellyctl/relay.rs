@@ -1,5 +1,6 @@
-//! Passes a command's output on, right to the byte. Events carry text and end at the daemon's output
-//! cap; where the text is not what was written, or ends early, the raw bytes come from the spool.
+//! Passes a command's output on, right to the byte. Events carry text and end at the daemon's
+//! output cap; where the text is not what was written, or ends early, the raw bytes come from the
+//! spool.
 
 use shelly_executor::client::{Client, Outcome, OutputStream};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -232,12 +233,12 @@ mod tests {
         let (writer, mut reader) = tokio::io::duplex(1024);
         let mut lane = Lane::new(OutputStream::Stdout, Box::new(writer));
         for (text, offset) in texts {
-            lane.pass(&spool, text, *offset).await.unwrap();
+            lane.pass(&spool, text, *offset).await.expect("succeeds");
         }
-        let gaps = lane.finish(&spool, total).await.unwrap();
+        let gaps = lane.finish(&spool, total).await.expect("succeeds");
         drop(lane);
         let mut out = String::new();
-        reader.read_to_string(&mut out).await.unwrap();
+        reader.read_to_string(&mut out).await.expect("succeeds");
         (out, gaps)
     }
 

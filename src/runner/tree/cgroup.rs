@@ -34,7 +34,10 @@ impl CgroupParent {
         for controller in ["memory", "pids", "cpu"] {
             let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
         }
-        let parent = Self { dir, made: AtomicU64::new(0) };
+        let parent = Self {
+            dir,
+            made: AtomicU64::new(0),
+        };
         // Found out now rather than at the first call: may leaves be made, and killed as one?
         let probe = parent.leaf(Limits::default())?;
         if !probe.dir.join("cgroup.kill").exists() {
@@ -58,7 +61,10 @@ impl CgroupParent {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
         fs::create_dir(&dir)?;
-        let leaf = Leaf { fd: File::open(&dir)?, dir };
+        let leaf = Leaf {
+            fd: File::open(&dir)?,
+            dir,
+        };
         for (file, limit) in [
             ("memory.max", limits.memory_max),
             ("pids.max", limits.pids_max),
@@ -66,7 +72,9 @@ impl CgroupParent {
         ] {
             if let Some(limit) = limit {
                 fs::write(leaf.dir.join(file), limit.to_string()).map_err(|error| {
-                    let text = format!("cannot set {file} to {limit} ({error}): is the controller delegated?");
+                    let text = format!(
+                        "cannot set {file} to {limit} ({error}): is the controller delegated?"
+                    );
                     io::Error::new(error.kind(), text)
                 })?;
             }
@@ -78,10 +86,15 @@ impl CgroupParent {
 /// The directory above the daemon's own leaf that carries systemd's mark of delegation.
 fn delegated_dir() -> Option<PathBuf> {
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let path = membership
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))?;
     let own = v2_mount()?.join(path.trim_start_matches('/'));
     // With DelegateSubgroup= the daemon is one below the unit's cgroup.
-    [own.parent()?, own.as_path()].into_iter().find(|dir| is_delegated(dir)).map(Path::to_owned)
+    [own.parent()?, own.as_path()]
+        .into_iter()
+        .find(|dir| is_delegated(dir))
+        .map(Path::to_owned)
 }
 
 /// Where cgroup v2 is mounted: `/sys/fs/cgroup`, or below it on a hybrid host.
@@ -96,19 +109,29 @@ fn v2_mount() -> Option<PathBuf> {
 
 fn is_delegated(dir: &Path) -> bool {
     // systemd sets the trusted one always, the user one (readable without privileges) besides.
-    ["trusted.delegate", "user.delegate"].iter().any(|name| xattr_is_one(dir, name))
+    ["trusted.delegate", "user.delegate"]
+        .iter()
+        .any(|name| xattr_is_one(dir, name))
 }
 
 fn xattr_is_one(path: &Path, name: &str) -> bool {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
-    let (Ok(path), Ok(name)) = (CString::new(path.as_os_str().as_bytes()), CString::new(name)) else {
+    let (Ok(path), Ok(name)) = (
+        CString::new(path.as_os_str().as_bytes()),
+        CString::new(name),
+    ) else {
         return false;
     };
     let mut value = [0u8; 8];
     // SAFETY: both strings end in NUL, and the kernel writes at most `value.len()` bytes.
     let length = unsafe {
-        libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
+        libc::getxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
     };
     length == 1 && value[0] == b'1'
 }
@@ -149,7 +172,12 @@ impl Leaf {
         let mut dirs = vec![self.dir.clone()];
         while let Some(dir) = dirs.pop() {
             let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-            pids.extend(procs.lines().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
+            pids.extend(
+                procs
+                    .lines()
+                    .filter_map(|pid| pid.parse().ok())
+                    .map(Pid::from_raw),
+            );
             dirs.extend(child_dirs(&dir));
         }
         pids
@@ -161,8 +189,15 @@ impl Leaf {
         if let Err(error) = killed {
             tracing::error!(%error, cgroup = %self.dir.display(), "cannot kill a cgroup");
         }
-        let known = if self.is_populated() { self.members().len().max(1) } else { 0 };
-        Remains { known: u32::try_from(known).unwrap_or(u32::MAX), proven: true }
+        let known = if self.is_populated() {
+            self.members().len().max(1)
+        } else {
+            0
+        };
+        Remains {
+            known: u32::try_from(known).unwrap_or(u32::MAX),
+            proven: true,
+        }
     }
 
     /// `usage_usec` of `cpu.stat`.
@@ -172,7 +207,11 @@ impl Leaf {
 
     /// `memory.peak` (Linux 5.19), in bytes.
     pub(super) fn memory_peak(&self) -> Option<u64> {
-        fs::read_to_string(self.dir.join("memory.peak")).ok()?.trim().parse().ok()
+        fs::read_to_string(self.dir.join("memory.peak"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
     }
 
     /// `oom_kill` of `memory.events`.
@@ -190,7 +229,8 @@ impl Drop for Leaf {
 /// A value of a flat keyed interface file.
 fn keyed(dir: &Path, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(dir.join(file)).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
 
 /// `populated` of `cgroup.events` covers everything below, zombies excluded.
@@ -199,7 +239,9 @@ fn is_populated(dir: &Path) -> bool {
 }
 
 fn child_dirs(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
     entries
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))

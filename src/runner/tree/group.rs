@@ -44,11 +44,18 @@ enum Owner {
 
 impl Leaders {
     pub(in crate::runner) fn new(subreaper: bool) -> Self {
-        Self { subreaper, running: Mutex::default() }
+        Self {
+            subreaper,
+            running: Mutex::default(),
+        }
     }
 
     pub(in crate::runner) fn tree(self: &Arc<Self>, id: ExecutionId) -> GroupTree {
-        GroupTree { id, leader: None, leaders: Arc::clone(self) }
+        GroupTree {
+            id,
+            leader: None,
+            leaders: Arc::clone(self),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Pid, ExecutionId>> {
@@ -63,7 +70,12 @@ impl Leaders {
         // (find_new_reaper in kernel/exit.c).
         let children = procfs::children_of_thread(this, this)?;
         let leaders = self.lock();
-        Some(children.into_iter().filter(|pid| !leaders.contains_key(pid)).collect())
+        Some(
+            children
+                .into_iter()
+                .filter(|pid| !leaders.contains_key(pid))
+                .collect(),
+        )
     }
 
     /// Reaps orphans that have ended, and kills those that belong to nobody: when no execution is
@@ -99,14 +111,23 @@ impl GroupTree {
     }
 
     pub(super) fn may_have_others(&self) -> bool {
-        match self.leaders.subreaper.then(|| self.leaders.orphans()).flatten() {
+        match self
+            .leaders
+            .subreaper
+            .then(|| self.leaders.orphans())
+            .flatten()
+        {
             Some(orphans) => !orphans.is_empty(),
             None => true,
         }
     }
 
     pub(super) fn members(&self) -> Vec<Pid> {
-        self.look().members.into_iter().map(|(pid, _)| pid).collect()
+        self.look()
+            .members
+            .into_iter()
+            .map(|(pid, _)| pid)
+            .collect()
     }
 
     pub(super) fn kill(&self) -> Remains {
@@ -128,7 +149,12 @@ impl GroupTree {
     fn look(&self) -> Look {
         let mut roots: Vec<Pid> = self.leader.into_iter().collect();
         let mut is_complete = false;
-        match self.leaders.subreaper.then(|| self.leaders.orphans()).flatten() {
+        match self
+            .leaders
+            .subreaper
+            .then(|| self.leaders.orphans())
+            .flatten()
+        {
             Some(orphans) => {
                 is_complete = true;
                 for pid in orphans {
@@ -144,11 +170,16 @@ impl GroupTree {
                 roots.extend(procfs::all().into_iter().filter(mine));
             }
         }
-        Look { members: living_below(roots), is_complete }
+        Look {
+            members: living_below(roots),
+            is_complete,
+        }
     }
 
     fn owner(&self, pid: Pid) -> Owner {
-        let Some(stat) = procfs::stat(pid) else { return Owner::Another };
+        let Some(stat) = procfs::stat(pid) else {
+            return Owner::Another;
+        };
         if stat.is_dead {
             // Whosever it was, it is nobody's now.
             if self.leaders.subreaper {
@@ -158,7 +189,11 @@ impl GroupTree {
         }
         let leaders = self.leaders.lock();
         if let Some(id) = leaders.get(&stat.session) {
-            return if *id == self.id { Owner::Mine } else { Owner::Another };
+            return if *id == self.id {
+                Owner::Mine
+            } else {
+                Owner::Another
+            };
         }
         let only_one = leaders.len() == 1 && self.leader.is_some_and(|l| leaders.contains_key(&l));
         drop(leaders);

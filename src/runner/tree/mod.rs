@@ -109,7 +109,10 @@ impl Tree {
                 cpu: leaf.cpu().unwrap_or(by_leader),
                 memory_peak: leaf.memory_peak(),
             },
-            Self::Group(_) => Usage { cpu: by_leader, memory_peak: None },
+            Self::Group(_) => Usage {
+                cpu: by_leader,
+                memory_peak: None,
+            },
         }
     }
 

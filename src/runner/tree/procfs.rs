@@ -36,12 +36,19 @@ fn parse_stat(text: &str) -> Option<Stat> {
 /// without `CONFIG_PROC_CHILDREN`.
 pub(super) fn children_of_thread(pid: Pid, tid: Pid) -> Option<Vec<Pid>> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).ok()?;
-    Some(text.split_ascii_whitespace().filter_map(|p| p.parse().ok()).map(Pid::from_raw).collect())
+    Some(
+        text.split_ascii_whitespace()
+            .filter_map(|p| p.parse().ok())
+            .map(Pid::from_raw)
+            .collect(),
+    )
 }
 
 /// The children of all threads of a process.
 pub(super) fn children(pid: Pid) -> Vec<Pid> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
     tasks
         .flatten()
         .filter_map(|task| task.file_name().to_str()?.parse().ok())
@@ -52,7 +59,9 @@ pub(super) fn children(pid: Pid) -> Vec<Pid> {
 
 /// Every process there is.
 pub(super) fn all() -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -72,7 +81,9 @@ pub(super) fn environment_value(pid: Pid, name: &str) -> Option<String> {
 /// Its arguments joined by blanks, or its name in brackets as ps(1) writes it when there are none.
 pub(in crate::runner) fn command_line(pid: Pid) -> String {
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&arguments).trim_end_matches('\0').replace('\0', " ");
+    let text = String::from_utf8_lossy(&arguments)
+        .trim_end_matches('\0')
+        .replace('\0', " ");
     if !text.is_empty() {
         return text;
     }
@@ -82,13 +93,19 @@ pub(in crate::runner) fn command_line(pid: Pid) -> String {
 
 /// Which of the given pipes (by inode) a process has open.
 pub(in crate::runner) fn held_streams(pid: Pid, pipes: &[(StreamName, u64)]) -> Vec<StreamName> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
     let inodes: Vec<u64> = entries
         .flatten()
         .filter_map(|entry| fs::metadata(entry.path()).ok())
         .map(|meta| meta.ino())
         .collect();
-    pipes.iter().filter(|(_, inode)| inodes.contains(inode)).map(|(name, _)| *name).collect()
+    pipes
+        .iter()
+        .filter(|(_, inode)| inodes.contains(inode))
+        .map(|(name, _)| *name)
+        .collect()
 }
 
 /// Sends SIGKILL to `pid` if it still is the process that `seen` describes. Through a pidfd, so
@@ -143,7 +160,11 @@ fn pidfd_send_signal(pidfd: &OwnedFd, signal: Signal) -> io::Result<()> {
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: a null siginfo asks for that of kill(2) (pidfd_send_signal(2)).
     let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, no_info, 0) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -154,7 +175,14 @@ mod tests {
     fn a_name_full_of_parentheses_does_not_confuse() {
         let text = "42 (a) Z (b) S 1 42 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 9 9";
         let stat = parse_stat(text).expect("parsed");
-        assert_eq!(stat, Stat { is_dead: false, session: Pid::from_raw(7), started: 12345 });
+        assert_eq!(
+            stat,
+            Stat {
+                is_dead: false,
+                session: Pid::from_raw(7),
+                started: 12345
+            }
+        );
     }
 
     #[test]

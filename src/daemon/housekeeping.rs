@@ -1,0 +1,36 @@
+use std::time::Duration;
+
+use crate::api::Api;
+
+/// How often orphans are looked for and the status line is brought up to date. It is for people;
+/// they do not read faster.
+const TICK: Duration = Duration::from_secs(2);
+
+/// Does what wants doing now and then, for as long as the daemon runs.
+pub(super) async fn keep(api: Api) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last = String::new();
+    loop {
+        ticks.tick().await;
+        api.executor.tidy();
+        let line = status_line(&api);
+        if line != last {
+            super::service::status(&line);
+            last = line;
+        }
+    }
+}
+
+/// How many executions run, and what does not work as it should.
+pub(super) fn status_line(api: &Api) -> String {
+    let mut line = format!("running {}", api.executor.running());
+    for degradation in api.degradations() {
+        // One line: systemd cuts at the first newline.
+        line.push_str(&format!(
+            "; degraded: {}",
+            degradation.detail.replace('\n', " ")
+        ));
+    }
+    line
+}

@@ -1,0 +1,260 @@
+//! Starts and stops the daemon, in order, and keeps systemd and the configuration in step with it.
+//! Everything a call needs is below: this room only owns the process.
+
+mod housekeeping;
+mod process;
+mod reload;
+mod service;
+mod signals;
+mod socket;
+mod state;
+mod telemetry;
+mod watchdog;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+
+use crate::api::{self, Api, EdgeSettings, Limits};
+use crate::config::{ConfigError, Places, Settings, SpoolConfig};
+use crate::domain::KillMode;
+use crate::pipeline::{Executor, Started};
+use reload::Configuration;
+use signals::Signals;
+use socket::Socket;
+use state::State;
+
+pub use telemetry::TelemetryError;
+
+/// How long connections may take to close after the last execution has ended. What is left then
+/// is clients that do not read.
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
+/// What systemd is asked for beyond the drain, so that the kill that follows it has its time.
+const STOP_MARGIN: Duration = Duration::from_secs(10);
+
+/// How many clients beyond `max_connections` are told so at the same time.
+const MAX_REFUSALS: usize = 64;
+
+/// Where things are; `None` asks for the places of the user who runs the daemon.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--socket`.
+    pub socket: Option<PathBuf>,
+    /// `--state`.
+    pub state: Option<PathBuf>,
+}
+
+/// What kept the daemon from starting or running.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration is not valid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log cannot be written.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The state directory cannot be used.
+    #[error("cannot use the state directory `{}`", path.display())]
+    State {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The socket cannot be had.
+    #[error("cannot listen on `{}`", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Processes cannot be run the way the configuration demands.
+    #[error("cannot set up the running of commands")]
+    Executor(#[source] io::Error),
+    /// The event loop cannot be had.
+    #[error("cannot set up the event loop")]
+    EventLoop(#[source] io::Error),
+}
+
+/// Validates the configuration and says what it found; starts nothing.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn check_config(options: &Options) -> Result<String, ConfigError> {
+    let (path, settings) = read_settings(options)?;
+    let tools = path.with_file_name("tools.toml");
+    crate::config::ToolDescriptions::read(&tools)?;
+    let mut report = match path.exists() {
+        true => format!("{}: valid", path.display()),
+        false => format!(
+            "{}: not there; the built-in configuration is used",
+            path.display()
+        ),
+    };
+    for name in &settings.access.unknown {
+        report.push_str(&format!(
+            "\nwarning: [access] names {name:?}, whom this machine does not know"
+        ));
+    }
+    Ok(report)
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting. Once it runs it only ends in order.
+pub fn run(options: &Options) -> Result<(), DaemonError> {
+    let (config_path, settings) = read_settings(options)?;
+    let filter = telemetry::start(&settings.log)?;
+    process::prepare();
+
+    let places = Places::for_this_user();
+    let path = options.state.clone().unwrap_or(places.state);
+    let state = State::open(&path).map_err(|source| DaemonError::State { path, source })?;
+
+    // One thread for all that waits: a command then costs no switch between threads, and what
+    // would block has threads of its own (see docs/performance.md).
+    let event_loop = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(DaemonError::EventLoop)?;
+    let socket_path = options.socket.clone();
+    let configuration = Configuration::new(config_path, settings, state.spool_dir(), filter);
+    let result = event_loop.block_on(start(configuration, socket_path, places.socket, &state));
+    // Threads that still read from something unkillable must not hold up the end.
+    event_loop.shutdown_background();
+    result
+}
+
+/// Everything that needs the event loop, in the order in which it depends on each other.
+async fn start(
+    configuration: Configuration,
+    asked_socket: Option<PathBuf>,
+    default_socket: PathBuf,
+    state: &State,
+) -> Result<(), DaemonError> {
+    // Before the socket: whoever connects must find the last daemon's commands gone.
+    let settings = configuration.settings();
+    let config = configuration.executor_config(&settings, state.instance());
+    let Started { executor, killed } = Executor::start(config).map_err(DaemonError::Executor)?;
+    if killed > 0 {
+        tracing::warn!(
+            killed,
+            "killed what the last daemon on this state directory left running"
+        );
+    }
+    let path = asked_socket.clone().unwrap_or(default_socket);
+    let socket = Socket::open(asked_socket.as_deref(), &path)
+        .map_err(|source| DaemonError::Socket { path, source })?;
+    let mode = match executor.mode() {
+        KillMode::Cgroup => "cgroup",
+        KillMode::Group => "process group",
+    };
+    tracing::info!(socket = %socket.path().display(), "listening; process trees are held together by {mode}");
+
+    let api = Api::new(executor, edge_settings(&settings));
+    let limits = Limits {
+        max_connections: settings.max_connections,
+        max_refusals: MAX_REFUSALS,
+    };
+    let signals = Signals::new().map_err(DaemonError::EventLoop)?;
+    let Socket { listener, guard } = socket;
+    let daemon = Daemon {
+        api,
+        limits,
+        configuration,
+        signals,
+        probe: guard.path().to_owned(),
+    };
+    daemon.run(listener).await;
+    drop(guard);
+    Ok(())
+}
+
+/// A daemon that has all it needs.
+struct Daemon {
+    api: Api,
+    limits: Limits,
+    configuration: Configuration,
+    signals: Signals,
+    /// The socket it probes itself through.
+    probe: PathBuf,
+}
+
+impl Daemon {
+    async fn run(self, listener: UnixListener) {
+        let Self {
+            api,
+            limits,
+            configuration,
+            mut signals,
+            probe,
+        } = self;
+        let (close, closing) = tokio::sync::oneshot::channel::<()>();
+        let closing = async { drop(closing.await) };
+        let serving = tokio::spawn(api::serve(listener, api.clone(), limits, closing));
+
+        // Ready when a client would find it so, not before.
+        if let Err(error) = watchdog::probe(&probe).await {
+            tracing::error!(%error, "the daemon does not answer on its own socket");
+        }
+        service::ready();
+        let background = [
+            tokio::spawn(watchdog::feed(probe)),
+            tokio::spawn(housekeeping::keep(api.clone())),
+        ];
+        configuration.follow(&api, &mut signals).await;
+
+        let grace = configuration.settings().shutdown_grace;
+        service::stopping(grace + STOP_MARGIN);
+        tracing::info!(running = api.executor.running(), "stopping");
+        api.health.set_stopping();
+        tokio::select! {
+            () = api.executor.shut_down(grace) => {}
+            // A second signal means now.
+            () = signals.stop() => api.executor.shut_down(Duration::ZERO).await,
+        }
+        let _ = close.send(());
+        if tokio::time::timeout(CLOSE_GRACE, serving).await.is_err() {
+            tracing::warn!("closed connections whose clients did not read their answers");
+        }
+        for task in background {
+            task.abort();
+        }
+    }
+}
+
+fn edge_settings(settings: &Settings) -> EdgeSettings {
+    EdgeSettings {
+        access: settings.access.clone(),
+        max_request_bytes: settings.max_request_bytes,
+    }
+}
+
+/// Reads the configuration that was named, or the one at the usual place if there is one.
+fn read_settings(options: &Options) -> Result<(PathBuf, Settings), ConfigError> {
+    match &options.config {
+        Some(path) => Ok((path.clone(), Settings::read(path)?)),
+        None => {
+            let path = Places::for_this_user().config;
+            let settings = Settings::read_or_shipped(&path)?;
+            Ok((path, settings))
+        }
+    }
+}
+
+fn spool_config(settings: &Settings, dir: PathBuf) -> Option<SpoolConfig> {
+    (settings.spool_max_bytes > 0 && settings.spool_total_bytes > 0).then_some(SpoolConfig {
+        dir,
+        max_bytes: settings.spool_max_bytes,
+        total_bytes: settings.spool_total_bytes,
+    })
+}

@@ -1,0 +1,26 @@
+//! What this process as a whole must be before it does anything.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::stat::{Mode, umask};
+
+/// Puts right what whoever started the daemon may have left otherwise.
+pub(super) fn prepare() {
+    // Everything the daemon makes is its own; commands start with 022 whatever this is.
+    umask(Mode::from_bits_truncate(0o077));
+    // With SIGCHLD ignored, children would vanish before they are waited for (wait(2), notes),
+    // and their pids become somebody else's.
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is installed, only the default disposition.
+    if let Err(error) = unsafe { sigaction(Signal::SIGCHLD, &default) } {
+        tracing::warn!(%error, "cannot reset SIGCHLD");
+    }
+    // Each execution takes up to seven descriptors, each connection two; commands get the
+    // default limit back.
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(%error, soft, hard, "cannot raise the limit of open files");
+    }
+}

@@ -1,0 +1,140 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::signals::{Signals, Wish};
+use super::telemetry::LogFilter;
+use super::{edge_settings, service, spool_config};
+use crate::api::Api;
+use crate::config::{ExecutorConfig, Settings, watch_directory};
+use crate::domain::Degradation;
+
+/// How long the directory must be quiet before it is read: editors and package managers write
+/// several files in a row.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// The configuration in force, where it comes from, and what takes it up.
+pub(super) struct Configuration {
+    path: PathBuf,
+    /// What the process was started with: some of it cannot change while it runs.
+    started_with: Settings,
+    in_force: Mutex<Arc<Settings>>,
+    spool_dir: PathBuf,
+    filter: LogFilter,
+}
+
+impl Configuration {
+    pub(super) fn new(
+        path: PathBuf,
+        settings: Settings,
+        spool_dir: PathBuf,
+        filter: LogFilter,
+    ) -> Self {
+        tell_unknown(&path, &settings);
+        Self {
+            path,
+            started_with: settings.clone(),
+            in_force: Mutex::new(Arc::new(settings)),
+            spool_dir,
+            filter,
+        }
+    }
+
+    /// What is in force.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The executor's part of `settings`, with what only the daemon knows.
+    pub(super) fn executor_config(&self, settings: &Settings, instance: &str) -> ExecutorConfig {
+        ExecutorConfig {
+            spool: spool_config(settings, self.spool_dir.clone()),
+            instance: Some(instance.to_owned()),
+            tools_file: Some(self.path.with_file_name("tools.toml")),
+            ..settings.executor.clone()
+        }
+    }
+
+    /// Takes up changes, on disk and by signal, until a signal asks for the stop.
+    pub(super) async fn follow(&self, api: &Api, signals: &mut Signals) {
+        let watched = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let watch = watch_directory(watched.unwrap_or(Path::new(".")));
+        let (_watcher, mut changes) = match watch {
+            Ok((watcher, changes)) => (Some(watcher), changes),
+            Err(error) => {
+                tracing::info!(%error, path = %self.path.display(), "changes of the configuration are taken up on SIGHUP only");
+                (None, mpsc::channel(1).1)
+            }
+        };
+        loop {
+            tokio::select! {
+                wish = signals.reload_or_stop() => match wish {
+                    Wish::Stop => return,
+                    Wish::Reload => {
+                        service::reloading();
+                        self.reload(api);
+                        service::status(&super::housekeeping::status_line(api));
+                        service::ready();
+                    }
+                },
+                Some(()) = changes.recv() => {
+                    while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {}
+                    self.reload(api);
+                }
+            }
+        }
+    }
+
+    /// Reads the file and takes up the whole of it, or nothing.
+    fn reload(&self, api: &Api) {
+        let settings = match Settings::read_or_shipped(&self.path) {
+            Ok(settings) => settings,
+            Err(error) => {
+                let detail = format!(
+                    "{}; the last valid configuration stays in force",
+                    error.chain()
+                );
+                tracing::error!(path = %self.path.display(), "{detail}");
+                let source = self.path.display().to_string();
+                api.health.set_configuration(vec![Degradation {
+                    code: "config_invalid",
+                    detail,
+                    source,
+                }]);
+                return;
+            }
+        };
+        let restart = self.started_with.needs_restart(&settings);
+        let problems = restart.iter().map(|key| Degradation {
+            code: "restart_needed",
+            detail: format!("the change of `{key}` takes a restart of the daemon"),
+            source: self.path.display().to_string(),
+        });
+        api.health.set_configuration(problems.collect());
+        if *self.settings() == settings {
+            return;
+        }
+        tell_unknown(&self.path, &settings);
+        let instance = api.executor.config().instance.clone().unwrap_or_default();
+        api.executor
+            .reconfigure(self.executor_config(&settings, &instance));
+        api.edge.replace(edge_settings(&settings));
+        self.filter.set(&settings.log.level);
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        tracing::info!(path = %self.path.display(), "took up a changed configuration");
+        for key in restart {
+            tracing::warn!("the change of `{key}` takes a restart of the daemon");
+        }
+    }
+}
+
+/// Names on an access list that nobody has admit nobody, which may be a slip of the pen.
+fn tell_unknown(path: &Path, settings: &Settings) {
+    if path.exists() {
+        for name in &settings.access.unknown {
+            tracing::warn!(path = %path.display(), "[access] names {name:?}, whom this machine does not know");
+        }
+    }
+}

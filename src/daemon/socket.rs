@@ -1,0 +1,194 @@
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockname, listen, socket,
+};
+use nix::unistd::{Group, Uid, chown};
+use tokio::net::UnixListener;
+
+/// Who may connect: the owner and the group.
+const MODE: u32 = 0o660;
+
+/// The group that may connect when root runs the daemon.
+const GROUP: &str = "shelly";
+
+/// How many connections may wait to be accepted. The kernel's own default bound
+/// (`net.core.somaxconn`) since Linux 5.4; accepting is never held up for long.
+const BACKLOG: i32 = 4096;
+
+/// A listening socket and what keeps it ours.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub listener: UnixListener,
+    pub guard: Guard,
+}
+
+/// Removes the socket at the end, if it was this process that made it.
+#[derive(Debug)]
+pub(super) struct Guard {
+    path: PathBuf,
+    /// The inode of a socket of our own, and the lock that says so.
+    own: Option<(u64, Flock<File>)>,
+}
+
+impl Socket {
+    /// The socket that systemd has handed over, else a new one at `path`. `asked` is the path a
+    /// flag names: it wins over systemd's.
+    ///
+    /// # Errors
+    /// When another daemon listens there, something else is in the way, or it cannot be made.
+    pub(super) fn open(asked: Option<&Path>, path: &Path) -> io::Result<Self> {
+        if asked.is_none()
+            && let Some(socket) = Self::inherited()?
+        {
+            return Ok(socket);
+        }
+        Self::bind(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.guard.path()
+    }
+
+    /// Takes over the descriptor of socket activation (sd_listen_fds(3)).
+    fn inherited() -> io::Result<Option<Self>> {
+        let mut descriptors = sd_notify::listen_fds()?;
+        let Some(descriptor) = descriptors.next() else {
+            return Ok(None);
+        };
+        if descriptors.next().is_some() {
+            let text = "systemd handed over more than one socket: expected one ListenStream=";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        // SAFETY: systemd opened it for this process, whose only use of it this is.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let address: UnixAddr = getsockname(descriptor.as_raw_fd())?;
+        let Some(path) = address.path().map(Path::to_owned) else {
+            let text = "systemd's socket has no path: expected ListenStream=/…";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        let listener = listener(descriptor)?;
+        Ok(Some(Self {
+            listener,
+            guard: Guard { path, own: None },
+        }))
+    }
+
+    fn bind(path: &Path) -> io::Result<Self> {
+        if let Some(dir) = path.parent() {
+            let mode = if Uid::effective().is_root() {
+                0o755
+            } else {
+                0o700
+            };
+            DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+        }
+        let lock = lock(path)?;
+        clear(path)?;
+        let descriptor = socket(
+            AddressFamily::Unix,
+            SockType::Stream,
+            SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+            None,
+        )?;
+        let address = UnixAddr::new(path).map_err(|error| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{error}: a socket's path has at most 107 bytes"),
+            )
+        })?;
+        bind(descriptor.as_raw_fd(), &address)?;
+        // Nobody can connect until it is listened on, so who may is settled before.
+        give_access(path)?;
+        listen(&descriptor, Backlog::new(BACKLOG)?)?;
+        let inode = fs::symlink_metadata(path)?.ino();
+        let listener = listener(descriptor)?;
+        Ok(Self {
+            listener,
+            guard: Guard {
+                path: path.to_owned(),
+                own: Some((inode, lock)),
+            },
+        })
+    }
+}
+
+impl Guard {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some((inode, _)) = &self.own else { return };
+        // Somebody may have put another in its place.
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.ino() == *inode)
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "cannot remove the socket");
+        }
+    }
+}
+
+fn listener(descriptor: OwnedFd) -> io::Result<UnixListener> {
+    let listener = StdListener::from(descriptor);
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+/// Makes sure that no other daemon is between looking at `path` and binding it, or listens there.
+fn lock(path: &Path) -> io::Result<Flock<File>> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&name)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+        nix::Error::EWOULDBLOCK => in_use(),
+        other => other.into(),
+    })
+}
+
+/// Removes what a daemon that died has left at `path`, and nothing else.
+fn clear(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            let text = "something that is no socket is in the way: move it, or name another path with --socket";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        Ok(_) => {}
+    }
+    match StdStream::connect(path) {
+        Ok(_) => Err(in_use()),
+        // The one answer that proves that nobody listens (connect(2)).
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+    }
+}
+
+fn in_use() -> io::Error {
+    let text = "another daemon listens there: stop that one, or name another path with --socket";
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
+fn give_access(path: &Path) -> io::Result<()> {
+    if Uid::effective().is_root() {
+        match Group::from_name(GROUP)? {
+            Some(group) => chown(path, None, Some(group.gid))?,
+            None => tracing::warn!("there is no group `{GROUP}`: only root can connect"),
+        }
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(MODE))
+}

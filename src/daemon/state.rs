@@ -1,0 +1,67 @@
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use uuid::Uuid;
+
+/// The state directory, held by this process alone as long as it lives.
+#[derive(Debug)]
+pub(super) struct State {
+    dir: PathBuf,
+    instance: String,
+    _lock: Flock<File>,
+}
+
+impl State {
+    /// Opens `dir`, making it when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made or written to, or another daemon holds it.
+    pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(dir.join("lock"))?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+            nix::Error::EWOULDBLOCK => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another daemon is using it: stop that one, or give this one its own with --state",
+            ),
+            other => other.into(),
+        })?;
+        let instance = instance(&dir.join("instance"))?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            instance,
+            _lock: lock,
+        })
+    }
+
+    /// The name under which this directory's daemons mark what they run.
+    pub(super) fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    pub(super) fn spool_dir(&self) -> PathBuf {
+        self.dir.join("spool")
+    }
+}
+
+/// Reads the instance id, or makes one at the first start.
+fn instance(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) if Uuid::try_parse(text.trim()).is_ok() => return Ok(text.trim().to_owned()),
+        // Half written by a crash: what ran under it then was never started.
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let instance = Uuid::now_v7().to_string();
+    fs::write(path, &instance)?;
+    Ok(instance)
+}

@@ -1,0 +1,113 @@
+use std::io::{self, IsTerminal};
+
+use nix::sys::stat::fstat;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use crate::config::{LogConfig, LogFormat};
+
+/// What keeps the log from being written.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// `RUST_LOG` holds no filter.
+    #[error(
+        "RUST_LOG={value:?} is no filter: expected one such as \"info\" or \"shelly_executor=debug\""
+    )]
+    Filter {
+        /// What it holds.
+        value: String,
+    },
+    /// There is no journal to write to.
+    #[error("cannot reach the journal; choose `format = \"text\"` in [log] where there is none")]
+    Journal(#[source] io::Error),
+    /// Somebody else in this process has set up logging.
+    #[error("logging is set up already")]
+    Twice(#[from] TryInitError),
+}
+
+/// Changes what is logged while the daemon runs.
+#[derive(Clone, Debug)]
+pub(super) struct LogFilter {
+    handle: reload::Handle<Targets, Registry>,
+    /// `RUST_LOG` was set: it stays in force.
+    fixed: bool,
+}
+
+impl LogFilter {
+    /// Goes by `level` from now on, which is a valid filter.
+    pub(super) fn set(&self, level: &str) {
+        if !self.fixed
+            && let Ok(targets) = level.parse::<Targets>()
+            && let Err(error) = self.handle.reload(targets)
+        {
+            tracing::warn!(%error, "cannot change the log level");
+        }
+    }
+}
+
+/// Sets up the log of this process.
+///
+/// # Errors
+/// See [`TelemetryError`].
+pub(super) fn start(config: &LogConfig) -> Result<LogFilter, TelemetryError> {
+    let from_environment = std::env::var("RUST_LOG")
+        .ok()
+        .filter(|value| !value.is_empty());
+    let fixed = from_environment.is_some();
+    let value = from_environment.unwrap_or_else(|| config.level.clone());
+    let targets: Targets = value
+        .parse()
+        .map_err(|_| TelemetryError::Filter { value })?;
+    let (filter, handle) = reload::Layer::new(targets);
+    let registry = tracing_subscriber::registry().with(filter);
+    let format = match config.format {
+        LogFormat::Auto if is_journal() => LogFormat::Journal,
+        LogFormat::Auto => LogFormat::Text,
+        chosen => chosen,
+    };
+    match format {
+        LogFormat::Journal => registry.with(journal()?).try_init()?,
+        LogFormat::Json => registry
+            .with(
+                fmt::layer()
+                    .json()
+                    .flatten_event(true)
+                    .with_writer(io::stderr),
+            )
+            .try_init()?,
+        LogFormat::Auto | LogFormat::Text => {
+            let colour = io::stderr().is_terminal();
+            registry
+                .with(
+                    fmt::layer()
+                        .with_ansi(colour)
+                        .with_target(false)
+                        .with_writer(io::stderr),
+                )
+                .try_init()?;
+        }
+    }
+    Ok(LogFilter { handle, fixed })
+}
+
+/// Fields keep their names: `EXECUTION_ID=…` is what people type after `journalctl`.
+fn journal<S>() -> Result<impl Layer<S>, TelemetryError>
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    let layer = tracing_journald::layer().map_err(TelemetryError::Journal)?;
+    Ok(layer
+        .with_field_prefix(None)
+        .with_syslog_identifier("shelly-executord".to_owned()))
+}
+
+/// Whether standard error is the journal, by the rule of systemd.exec(5): `JOURNAL_STREAM` holds
+/// its device and inode.
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    fstat(io::stderr()).is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}

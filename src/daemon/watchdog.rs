@@ -1,0 +1,46 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::client::{Client, ClientError};
+
+/// How long a probe may take. A daemon that needs longer for its own health is not well; the
+/// watchdog's own limit decides how long that may go on.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What can be wrong with a probe.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProbeError {
+    #[error("no answer within {} s", PROBE_TIMEOUT.as_secs())]
+    Late,
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// Feeds systemd's watchdog, if it has one on us, and only with proof: an answer that came through
+/// the whole of the daemon, from the socket to the handler and back, each time on a new connection.
+pub(super) async fn feed(socket: PathBuf) {
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        return;
+    };
+    // Half of the limit is what sd_watchdog_enabled(3) recommends.
+    let mut ticks = tokio::time::interval(limit / 2);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match probe(&socket).await {
+            Ok(()) => super::service::alive(),
+            Err(error) => {
+                tracing::error!(%error, "the watchdog is not fed: the daemon does not answer on its own socket")
+            }
+        }
+    }
+}
+
+/// Asks the daemon on `socket` for its health.
+pub(super) async fn probe(socket: &Path) -> Result<(), ProbeError> {
+    let client = Client::new(socket);
+    match tokio::time::timeout(PROBE_TIMEOUT, client.health()).await {
+        Ok(answer) => Ok(answer.map(drop)?),
+        Err(_) => Err(ProbeError::Late),
+    }
+}

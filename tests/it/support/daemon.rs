@@ -1,0 +1,280 @@
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::http::{Connection, Reply};
+use super::wait::{wait_for, wait_until};
+
+/// How the daemon under test holds process trees together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Group,
+    Cgroup,
+}
+
+impl Mode {
+    /// The modes this machine can do. Cgroup mode wants a cgroup v2 to make directories in, which
+    /// takes root; without it the tests say so instead of passing by themselves.
+    pub fn all() -> Vec<Self> {
+        match cgroup_mount() {
+            Some(_) => vec![Self::Group, Self::Cgroup],
+            None => {
+                eprintln!(
+                    "SKIPPED: cgroup mode, for no cgroup v2 can be written to (are you root?)"
+                );
+                vec![Self::Group]
+            }
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Cgroup => "cgroup",
+        }
+    }
+}
+
+/// A running daemon with a directory, a socket and a configuration of its own. Killed and waited
+/// for when dropped, its directory and cgroup removed.
+pub struct Daemon {
+    child: Child,
+    dir: PathBuf,
+    socket: PathBuf,
+    cgroup: Option<PathBuf>,
+    owner: bool,
+}
+
+impl Daemon {
+    /// A daemon in group mode with the shipped configuration.
+    pub fn start() -> Self {
+        Self::start_with(Mode::Group, "")
+    }
+
+    /// A daemon with `toml` as its configuration, of which `[cgroup]` is filled in. Top-level keys
+    /// only, or tables after them.
+    pub fn start_with(mode: Mode, toml: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("shelly-it-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&dir).expect("a scratch directory");
+        let cgroup = match mode {
+            Mode::Group => None,
+            Mode::Cgroup => Some(cgroup_mount().expect("cgroup v2").join(&name)),
+        };
+        let table = match &cgroup {
+            None => "mode = \"group\"".to_owned(),
+            Some(path) => {
+                fs::create_dir_all(path).expect("a cgroup");
+                format!("mode = \"cgroup\"\npath = {:?}", path.display().to_string())
+            }
+        };
+        fs::write(
+            dir.join("executor.toml"),
+            format!("{toml}\n[cgroup]\n{table}\n"),
+        )
+        .expect("written");
+        Self::launch(dir, cgroup, |_| {})
+    }
+
+    /// Another daemon on the same directory, for when this one has been killed.
+    pub fn restart(&mut self) -> Self {
+        self.owner = false;
+        Self::launch(self.dir.clone(), self.cgroup.clone(), |_| {})
+    }
+
+    /// Starts the program on a prepared directory, after `adjust` has had its way with the command.
+    pub fn launch(
+        dir: PathBuf,
+        cgroup: Option<PathBuf>,
+        adjust: impl FnOnce(&mut Command),
+    ) -> Self {
+        let log = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(dir.join("log"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shelly-executord"));
+        command
+            .args([
+                "--config",
+                "executor.toml",
+                "--socket",
+                "executor.sock",
+                "--state",
+                "state",
+            ])
+            .current_dir(&dir)
+            .env("RUST_LOG", "debug")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.expect("a log"));
+        adjust(&mut command);
+        let child = command.spawn().expect("the daemon starts");
+        let socket = dir.join("executor.sock");
+        let mut daemon = Self {
+            child,
+            dir,
+            socket,
+            cgroup,
+            owner: true,
+        };
+        let socket = daemon.socket.clone();
+        wait_until("the daemon listens", || {
+            if let Some(status) = daemon.child.try_wait().expect("waitable") {
+                panic!("the daemon ended with {status}:\n{}", daemon.log());
+            }
+            UnixStream::connect(&socket).is_ok()
+        });
+        daemon
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A private directory, which goes with the daemon.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"))
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("the daemon is there");
+    }
+
+    /// Waits until the daemon has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("waitable")
+    }
+
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.socket())
+    }
+
+    /// `GET path`.
+    pub fn get(&self, path: &str) -> Reply {
+        self.connect().request("GET", path, &[], b"")
+    }
+
+    /// `POST /execute` with a body as it is.
+    pub fn post(&self, body: &Value) -> Reply {
+        self.connect()
+            .request("POST", "/execute", &[], body.to_string().as_bytes())
+    }
+
+    /// Runs a command with the bash tool.
+    pub fn bash(&self, command: &str) -> Reply {
+        self.post(&json!({"name": "bash", "input": {"command": command}}))
+    }
+
+    /// What of executions is still there: processes that carry a mark, by the daemon's instance.
+    pub fn instance(&self) -> String {
+        fs::read_to_string(self.dir.join("state/instance")).expect("an instance id")
+    }
+
+    /// The living processes that this daemon's instance has started.
+    pub fn processes(&self) -> Vec<i32> {
+        marked(&format!("SHELLY_INSTANCE_ID={}", self.instance()))
+    }
+
+    /// Waits until `what` has come about.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, holds: impl FnMut() -> bool) {
+        wait_until(what, holds);
+    }
+
+    /// The leaves that are in the daemon's cgroup.
+    pub fn leaves(&self) -> Vec<PathBuf> {
+        let Some(dir) = &self.cgroup else {
+            return Vec::new();
+        };
+        let entries = fs::read_dir(dir).expect("the cgroup");
+        entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .collect()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of the daemon\n{}---", self.log());
+        }
+        if !self.owner {
+            return;
+        }
+        let mark = fs::read_to_string(self.dir.join("state/instance")).unwrap_or_default();
+        if !mark.is_empty() {
+            for pid in marked(&format!("SHELLY_INSTANCE_ID={mark}")) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        if let Some(cgroup) = &self.cgroup {
+            remove_cgroup(cgroup);
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The living processes that have `assignment` in their environment.
+pub fn marked(assignment: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").expect("/proc");
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == assignment.as_bytes())
+        })
+        .collect()
+}
+
+/// Where a cgroup v2 is mounted that this process may make directories in.
+fn cgroup_mount() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (_, path, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(path))
+    })?;
+    let probe = mount.join(format!("shelly-it-probe-{}", std::process::id()));
+    let made = fs::create_dir(&probe).or_else(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Ok(()),
+        _ => Err(error),
+    });
+    made.ok()?;
+    let _ = fs::remove_dir(&probe);
+    Some(mount)
+}
+
+fn remove_cgroup(dir: &Path) {
+    let _ = fs::write(dir.join("cgroup.kill"), "1");
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            remove_cgroup(&entry.path());
+        }
+    }
+    wait_for("the cgroup is gone", || {
+        (fs::remove_dir(dir).is_ok() || !dir.exists()).then_some(())
+    });
+}

@@ -1,0 +1,167 @@
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// One connection to the daemon, speaking HTTP/1.1 by hand: what a test wants to send is often
+/// what no client would.
+pub struct Connection {
+    stream: BufReader<UnixStream>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Connection {
+    pub fn open(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).expect("the daemon listens");
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// Sends a request and reads its answer.
+    pub fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Reply {
+        self.send(method, path, headers, body);
+        self.reply()
+    }
+
+    /// Sends a request.
+    pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: shelly\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        self.write(head.as_bytes());
+        self.write(body);
+    }
+
+    /// Sends bytes as they are. A daemon that has answered early may have stopped reading.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let _ = self.stream.get_mut().write_all(bytes);
+    }
+
+    /// Reads one answer.
+    pub fn reply(&mut self) -> Reply {
+        let mut reply = self.reply_head();
+        let length = reply
+            .header("content-length")
+            .map(|text| text.parse().expect("a length"));
+        match length {
+            Some(length) => {
+                reply.body = vec![0; length];
+                self.stream
+                    .read_exact(&mut reply.body)
+                    .expect("the whole body");
+            }
+            None if reply.header("transfer-encoding") == Some("chunked") => {
+                while let Some(chunk) = self.chunk() {
+                    reply.body.extend(chunk);
+                }
+            }
+            None => {}
+        }
+        reply
+    }
+
+    /// Reads status line and headers of an answer whose body is read piece by piece.
+    pub fn reply_head(&mut self) -> Reply {
+        let line = self.line();
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no status line: {line:?}"));
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(':') else {
+                break;
+            };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let reply = Reply {
+            status,
+            headers,
+            body: Vec::new(),
+        };
+        if reply.status == 100 {
+            self.reply_head()
+        } else {
+            reply
+        }
+    }
+
+    /// The next chunk of a chunked body; `None` after the last.
+    pub fn chunk(&mut self) -> Option<Vec<u8>> {
+        let line = self.line();
+        let length =
+            usize::from_str_radix(line.trim(), 16).unwrap_or_else(|_| panic!("no chunk: {line:?}"));
+        let mut chunk = vec![0; length];
+        self.stream.read_exact(&mut chunk).expect("the whole chunk");
+        self.line();
+        (length > 0).then_some(chunk)
+    }
+
+    /// Says that nothing more will be sent, and goes on reading.
+    pub fn half_close(&self) {
+        self.stream
+            .get_ref()
+            .shutdown(std::net::Shutdown::Write)
+            .expect("a connected socket");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("a line");
+        line.trim_end_matches(['\r', '\n']).to_owned()
+    }
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// The text for the model.
+    #[track_caller]
+    pub fn content(&self) -> String {
+        self.json()["content"].as_str().expect("content").to_owned()
+    }
+
+    /// Standard output as the text for the model has it.
+    #[track_caller]
+    pub fn stdout(&self) -> String {
+        let content = self.content();
+        let Some(text) = content.strip_prefix("[stdout]\n") else {
+            return String::new();
+        };
+        let end = text.rfind("\n\n[stderr]\n").or_else(|| text.rfind("\n\n["));
+        text[..end.expect("a section after it")].to_owned()
+    }
+}

@@ -1,0 +1,9 @@
+//! Starts the real daemon and talks to it.
+
+mod daemon;
+mod http;
+mod wait;
+
+pub use daemon::{Daemon, Mode};
+pub use http::{Connection, Reply};
+pub use wait::{wait_for, wait_until};

@@ -1,0 +1,24 @@
+use std::time::{Duration, Instant};
+
+/// How long anything in these tests may take to come about. Far beyond what it does take: it is
+/// there so that a defect fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `find` finds something, and fails the test with `what` when it never does.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never came about: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits until `holds` holds.
+#[track_caller]
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(what, || holds().then_some(()));
+}
