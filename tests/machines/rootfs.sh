@@ -36,7 +36,8 @@ build_rootfs() {
         echo "building a Debian $suite root file system for $architecture" >&2
         # Documentation and translations are left out to keep the machines small. The options must not stay behind in
         # the machine: there they would drop the man pages of the package under test.
-        mmdebstrap --quiet --variant=minbase --architectures="$architecture" --format=directory --include="$packages" \
+        # In a mount namespace of its own: were it killed, its /proc and /dev would otherwise stay mounted in there.
+        unshare --mount mmdebstrap --quiet --variant=minbase --architectures="$architecture" --format=directory --include="$packages" \
             --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
             --dpkgopt='path-exclude=/usr/share/locale/*' \
             --customize-hook='rm "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"' \
