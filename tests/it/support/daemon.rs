@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::http::{Connection, Reply};
-use super::wait::{wait_for, wait_until};
+use super::wait::wait_until;
 
 /// How the daemon under test holds process trees together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,7 +330,11 @@ fn remove_cgroup(dir: &Path) {
             remove_cgroup(&entry.path());
         }
     }
-    wait_for("the cgroup is gone", || {
-        (fs::remove_dir(dir).is_ok() || !dir.exists()).then_some(())
-    });
+    let gone = || fs::remove_dir(dir).is_ok() || !dir.exists();
+    if std::thread::panicking() {
+        // The test has failed already; a second panic would only hide how.
+        gone();
+    } else {
+        wait_until("the cgroup is gone", gone);
+    }
 }
