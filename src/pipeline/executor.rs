@@ -15,7 +15,7 @@ use crate::domain::{
     Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, StopReason, ToolDefinition,
     ToolDetails, ToolOutput, summarize,
 };
-use crate::runner::{Live, Runner, Spool, StopSignal};
+use crate::runner::{Live, Runner, Spool};
 use crate::tools::{Context, Registry, ToolImpl};
 
 /// The longest text of a finished answer that stays in memory rather than in the spool, in bytes.
@@ -80,11 +80,11 @@ pub struct Started {
 }
 
 /// Asks an execution to stop when whoever waits for it does not any more.
-struct StopOnDrop(watch::Sender<Option<StopReason>>);
+struct StopOnDrop(Arc<Live>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.send_replace(Some(StopReason::Cancelled));
+        self.0.stop(StopReason::Cancelled);
     }
 }
 
@@ -176,13 +176,9 @@ impl Executor {
         let call = Call::new(tool_name, input);
         let (id, config) = (ExecutionId::new(), self.config());
         let execution = self.execution(&call, Caller::this_process(), id, &config);
-        let stop = StopOnDrop(watch::Sender::new(None));
-        let signal = stop.0.subscribe();
+        let _stop = StopOnDrop(Arc::clone(execution.live()));
         let this = self.clone();
-        let task =
-            tokio::spawn(
-                async move { this.inner.perform(&execution, &call, config, signal).await },
-            );
+        let task = tokio::spawn(async move { this.inner.perform(&execution, &call, config).await });
         let result = task.await;
         result.unwrap_or_else(|error| {
             Err(ExecutorError::Internal {
@@ -203,8 +199,7 @@ impl Executor {
         self.inner.running.send_modify(|running| *running += 1);
         let (inner, begun) = (Arc::clone(&self.inner), Arc::clone(&execution));
         tokio::spawn(async move {
-            let signal = begun.stop_signal();
-            let result = inner.perform(&begun, &call, config, signal).await;
+            let result = inner.perform(&begun, &call, config).await;
             inner.close(&begun, result).await;
         });
         execution
@@ -324,7 +319,6 @@ impl Inner {
         execution: &Execution,
         call: &Call,
         config: Arc<ExecutorConfig>,
-        stop: StopSignal,
     ) -> Result<ToolOutput, ExecutorError> {
         let tool = self.registry.find(&call.tool);
         let subject = tool.map_or_else(|| call.input.to_string(), |tool| tool.subject(&call.input));
@@ -336,7 +330,6 @@ impl Inner {
                     config,
                     runner: &self.runner,
                     live: Arc::clone(execution.live()),
-                    stop,
                     summary: summary.clone(),
                 };
                 run_guarded(tool, call, context).await
@@ -354,16 +347,15 @@ impl Inner {
     /// Closes the record, and moves what is large of it out of memory.
     async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
         let finished = Arc::new(Finished::new(result));
+        let text = finished.text();
         execution.finish(Arc::clone(&finished));
-        let mut text_bytes = finished.text_in_memory().map_or(0, str::len);
+        let mut text_bytes = text.len();
         if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
             let (spool, id) = (Arc::clone(spool), execution.id);
-            let whole = Arc::clone(&finished);
-            let stored = tokio::task::spawn_blocking(move || {
-                spool.store(id, "content", whole.text_in_memory()?.as_bytes())
-            });
+            let stored =
+                tokio::task::spawn_blocking(move || spool.store(id, "content", text.as_bytes()));
             if let Ok(Some(file)) = stored.await {
-                execution.finish(Arc::new(finished.with_text_in(file)));
+                finished.move_text_to(file);
                 text_bytes = 0;
             }
         }

@@ -22,7 +22,6 @@ pub use capture::{Capture, Captured, Follower};
 pub use environment::INSTANCE_VARIABLE;
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
-pub use run::StopSignal;
 pub use spool::{Kept, Spool, SpoolFile};
 
 use crate::config::{CgroupChoice, ExecutorConfig, SpoolConfig};

@@ -16,7 +16,6 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Runner;
@@ -30,9 +29,6 @@ use super::tree::{self, Tree};
 use crate::domain::{
     Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
 };
-
-/// Tells a run to stop, with the reason.
-pub type StopSignal = watch::Receiver<Option<StopReason>>;
 
 /// Where a private script lies while its execution lasts.
 struct ScriptFile(PathBuf);
@@ -67,22 +63,17 @@ struct Waited {
 }
 
 impl Runner {
-    /// Runs `plan`, its output going into `live`, until it is over or `stop` says so.
+    /// Runs `plan`, its output going into `live`, until it is over or `live` says to stop.
     ///
     /// Must be driven to its end: dropping the future leaves the process alone. Give it a task of
-    /// its own and use `stop`.
+    /// its own and use [`Live::stop`].
     ///
     /// # Errors
     /// When no process ran: it could not be started, or could not execute its program.
-    pub async fn run(
-        &self,
-        plan: Plan,
-        live: &Arc<Live>,
-        stop: StopSignal,
-    ) -> Result<Outcome, RunError> {
+    pub async fn run(&self, plan: Plan, live: &Arc<Live>) -> Result<Outcome, RunError> {
         let mut run = self.start(plan, live)?;
         live.mark_started();
-        let waited = run.wait(stop).await;
+        let waited = run.wait(live).await;
         if let Some(failure) = run.leader.birth_failure().filter(|_| waited.leader_ended) {
             let step = run.describe(failure.step);
             let _ = run.leader.reap();
@@ -230,7 +221,7 @@ impl Runner {
 
 impl Run {
     /// The one wait loop. Being stopped is a state of it, not another loop.
-    async fn wait(&mut self, mut stop: StopSignal) -> Waited {
+    async fn wait(&mut self, live: &Live) -> Waited {
         let limit = self.started + self.plan.limit;
         let mut ended_at: Option<Instant> = None;
         let mut stopping: Option<Stopping> = None;
@@ -250,7 +241,7 @@ impl Run {
                 () = self.stderr.step(), if self.stderr.is_open() => {}
                 _ = self.ended.readable(), if ended_at.is_none() => ended_at = Some(Instant::now()),
                 () = self.tree.emptied(), if ended_at.is_some() && drained => break,
-                reason = stop_reason(&mut stop), if ended_at.is_none() && stopping.is_none() => {
+                reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => {
                     stopping = Some(self.begin_stop(reason));
                 }
                 () = tokio::time::sleep_until(deadline) => {
@@ -351,19 +342,6 @@ fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
             reason: StopReason::Cancelled,
             exit: None,
         },
-    }
-}
-
-/// Completes when a reason to stop is given; never when nobody is left who could give one.
-async fn stop_reason(stop: &mut StopSignal) -> StopReason {
-    let reason = stop
-        .wait_for(Option::is_some)
-        .await
-        .ok()
-        .and_then(|reason| *reason);
-    match reason {
-        Some(reason) => reason,
-        None => std::future::pending().await,
     }
 }
 
