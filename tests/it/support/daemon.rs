@@ -60,6 +60,11 @@ impl Daemon {
     /// A daemon with `toml` as its configuration, of which `[cgroup]` is filled in. Top-level keys
     /// only, or tables after them.
     pub fn start_with(mode: Mode, toml: &str) -> Self {
+        Self::start_adjusted(mode, toml, |_| {})
+    }
+
+    /// The same, after `adjust` has had its way with the command that starts it.
+    pub fn start_adjusted(mode: Mode, toml: &str, adjust: impl FnOnce(&mut Command)) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("shelly-it-{}-{number}", std::process::id());
@@ -81,7 +86,7 @@ impl Daemon {
             format!("{toml}\n[cgroup]\n{table}\n"),
         )
         .expect("written");
-        Self::launch(dir, cgroup, |_| {})
+        Self::launch(dir, cgroup, adjust)
     }
 
     /// Another daemon on the same directory, for when this one has been killed.
@@ -181,6 +186,49 @@ impl Daemon {
         self.post(&json!({"name": "bash", "input": {"command": command}}))
     }
 
+    /// The same with more members in the call, such as `timeout_secs`.
+    pub fn bash_with(&self, command: &str, members: &Value) -> Reply {
+        self.post(&bash_call(command, members))
+    }
+
+    /// Begins a command that nobody waits for, and returns its id.
+    pub fn begin(&self, command: &str, members: &Value) -> String {
+        let body = bash_call(command, members).to_string();
+        let prefer = [("Prefer", "respond-async")];
+        let reply = self
+            .connect()
+            .request("POST", "/execute", &prefer, body.as_bytes());
+        assert_eq!(
+            reply.status,
+            202,
+            "{}",
+            String::from_utf8_lossy(&reply.body)
+        );
+        reply.json()["execution_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
+    }
+
+    /// The record of an execution, once it has ended.
+    pub fn ended(&self, id: &str) -> Value {
+        let record = self.get(&format!("/executions/{id}?wait=60")).json();
+        assert_ne!(record["status"], "running", "{record}");
+        record
+    }
+
+    /// What is kept of an output stream.
+    pub fn output(&self, id: &str, stream: &str) -> Vec<u8> {
+        let reply = self.get(&format!("/executions/{id}/output?stream={stream}"));
+        assert_eq!(
+            reply.status,
+            200,
+            "{}",
+            String::from_utf8_lossy(&reply.body)
+        );
+        reply.body
+    }
+
     /// What of executions is still there: processes that carry a mark, by the daemon's instance.
     pub fn instance(&self) -> String {
         fs::read_to_string(self.dir.join("state/instance")).expect("an instance id")
@@ -232,6 +280,14 @@ impl Drop for Daemon {
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// A call of the bash tool with more members than its input.
+pub fn bash_call(command: &str, members: &Value) -> Value {
+    let mut call = json!({"name": "bash", "input": {"command": command}});
+    let members = members.as_object().expect("an object").clone();
+    call.as_object_mut().expect("an object").extend(members);
+    call
 }
 
 /// The living processes that have `assignment` in their environment.
