@@ -20,8 +20,8 @@ pub(in crate::runner) struct CgroupParent {
     made: AtomicU64,
     /// Whether leaves have the files of the memory controller.
     counts_memory: bool,
-    /// A leaf made while there was time for it.
-    spare: Mutex<Option<Leaf>>,
+    /// A directory for the next leaf, made while there was time for it.
+    spare: Mutex<Option<PathBuf>>,
     stale: Arc<Stale>,
 }
 
@@ -81,7 +81,13 @@ impl CgroupParent {
     /// An empty leaf of one's own.
     pub(in crate::runner) fn leaf(&self, limits: Limits) -> io::Result<Leaf> {
         let spare = lock(&self.spare).take();
-        let leaf = spare.map_or_else(|| self.new_leaf(), Ok)?;
+        let dir = spare.map_or_else(|| self.new_dir(), Ok)?;
+        let leaf = Leaf {
+            fd: File::open(&dir)?,
+            dir,
+            counts_memory: self.counts_memory,
+            stale: Arc::clone(&self.stale),
+        };
         for (file, limit) in [
             ("memory.max", limits.memory_max),
             ("pids.max", limits.pids_max),
@@ -107,13 +113,13 @@ impl CgroupParent {
         let mut spare = lock(&self.spare);
         if spare.is_none() {
             // The next execution will tell why there is none.
-            *spare = self.new_leaf().ok();
+            *spare = self.new_dir().ok();
         }
     }
 
     /// Removes every leaf that no execution uses. Call it now and then.
     pub(in crate::runner) fn tidy(&self) {
-        drop(lock(&self.spare).take());
+        lock(&self.stale.0).extend(lock(&self.spare).take());
         self.remove_stale();
     }
 
@@ -121,23 +127,17 @@ impl CgroupParent {
         lock(&self.stale.0).retain(|dir| !remove(dir));
     }
 
-    fn new_leaf(&self) -> io::Result<Leaf> {
-        let dir = loop {
+    fn new_dir(&self) -> io::Result<PathBuf> {
+        loop {
             let number = self.made.fetch_add(1, Ordering::Relaxed);
             let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
             match fs::create_dir(&dir) {
-                Ok(()) => break dir,
+                Ok(()) => return Ok(dir),
                 // One of an earlier process that could not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
-        };
-        Ok(Leaf {
-            fd: File::open(&dir)?,
-            dir,
-            counts_memory: self.counts_memory,
-            stale: Arc::clone(&self.stale),
-        })
+        }
     }
 }
 
