@@ -1,8 +1,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// Longer than the daemon may be asked to hold an answer back: there so that one that never answers
+/// fails its test instead of hanging it.
+const LONGEST_ANSWER: Duration = Duration::from_secs(120);
 
 /// One connection to the daemon, speaking HTTP/1.1 by hand: what a test wants to send is often
 /// what no client would.
@@ -21,6 +26,9 @@ pub struct Reply {
 impl Connection {
     pub fn open(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("the daemon listens");
+        stream
+            .set_read_timeout(Some(LONGEST_ANSWER))
+            .expect("a connected socket");
         Self {
             stream: BufReader::new(stream),
         }
