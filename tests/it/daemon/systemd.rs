@@ -99,6 +99,9 @@ fn it_is_ready_when_it_answers_and_says_what_it_does() {
 
     daemon.signal(Signal::SIGTERM);
     let stopping = manager.wait_for(ready, |line| line == "STOPPING=1");
+    manager.wait_for(stopping, |line| {
+        line.starts_with("STATUS=running 1; stopping")
+    });
     let gate = fifo.reached();
     assert_eq!(
         daemon.get(&format!("/executions/{id}")).json()["status"],
