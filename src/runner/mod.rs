@@ -111,9 +111,13 @@ impl Runner {
         }
     }
 
-    /// Reaps and kills what came back to this process as an orphan. Call it now and then.
+    /// Reaps and kills what came back to this process as an orphan, and removes cgroups that could
+    /// not be removed before. Call it now and then.
     pub fn tidy(&self) {
         self.leaders.tidy();
+        if let Some(cgroups) = &self.cgroups {
+            cgroups.tidy();
+        }
     }
 
     /// Kills everything that `background: keep` has left alive, and waits for it.

@@ -11,10 +11,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::capture::Capture;
 use super::ready::watch;
+use super::spool::SpoolFile;
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
@@ -42,6 +44,8 @@ enum State {
 struct Bulk {
     thread: JoinHandle<()>,
     stop: Arc<EventFd>,
+    /// Completes once the stream's spool file is begun, or cannot be.
+    begun: oneshot::Receiver<()>,
 }
 
 /// What reading an inline stream came to.
@@ -120,8 +124,28 @@ impl Reader {
     }
 
     /// Leaves the stream to a thread that reads it into the spool until everybody has closed it.
-    pub(super) fn keep_reading(mut self) {
+    /// Returns when the spool has what was read so far, so that the memory may be let go of.
+    pub(super) async fn keep_reading(mut self) {
         self.hand_over();
+        if let State::Bulk(bulk) = self.state {
+            // The other end only goes without a word when the thread panics.
+            let _ = bulk.begun.await;
+        }
+    }
+
+    /// Whether somebody has the other end open, as far as that can be told.
+    pub(super) fn is_held(&self) -> bool {
+        match &self.state {
+            State::Inline(pipe) => {
+                let mut fds = [PollFd::new(pipe.get_ref().as_fd(), PollFlags::empty())];
+                let _ = poll(&mut fds, PollTimeout::ZERO);
+                !fds[0]
+                    .revents()
+                    .is_some_and(|found| found.contains(PollFlags::POLLHUP))
+            }
+            State::Bulk(_) => true,
+            State::Ended => false,
+        }
     }
 
     /// Moves an inline stream to a thread of its own.
@@ -134,8 +158,18 @@ impl Reader {
                 let stop = Arc::new(stop);
                 let (pipe, capture) = (pipe.into_inner(), Arc::clone(&self.capture));
                 let told = Arc::clone(&stop);
-                let thread = tokio::task::spawn_blocking(move || read_bulk(&pipe, &told, &capture));
-                self.state = State::Bulk(Bulk { thread, stop });
+                let (begin, begun) = oneshot::channel();
+                let thread = tokio::task::spawn_blocking(move || {
+                    let spooled = capture.begin_file();
+                    // Nobody listens unless the stream is kept.
+                    let _ = begin.send(());
+                    read_bulk(&pipe, &told, &capture, spooled.as_deref());
+                });
+                self.state = State::Bulk(Bulk {
+                    thread,
+                    stop,
+                    begun,
+                });
             }
             Err(error) => self.capture.fail(error.into()),
         }
@@ -162,10 +196,9 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     }
 }
 
-fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture) {
+fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
     // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
     let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
-    let spooled = capture.begin_file();
     let mut buffer = vec![0; BULK_BYTES];
     let mut stopping = false;
     let mut last_bytes = 0;
@@ -173,7 +206,7 @@ fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture) {
         match pipe.read(&mut buffer) {
             Ok(0) => return,
             Ok(read) => {
-                if let Some(file) = &spooled {
+                if let Some(file) = spooled {
                     file.append(&buffer[..read]);
                 }
                 capture.absorb(&buffer[..read]);

@@ -30,6 +30,11 @@ use crate::domain::{
     Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
 };
 
+/// How long a process that held the output when the leader ended, and has let go of it since, is
+/// given to end: programs close their output last, as `tee` does in `> >(tee file)`, and are not
+/// left behind. Never beyond the drain. A busy machine may take this long to let one run.
+const PARTING: Duration = Duration::from_millis(50);
+
 /// Where a private script lies while its execution lasts.
 struct ScriptFile(PathBuf);
 
@@ -182,8 +187,8 @@ impl Runner {
         } = run;
         let keep = keep && !left.is_empty();
         if keep {
-            stdout.keep_reading();
-            stderr.keep_reading();
+            stdout.keep_reading().await;
+            stderr.keep_reading().await;
         } else {
             stdout.finish().await;
             stderr.finish().await;
@@ -225,21 +230,30 @@ impl Run {
         let limit = self.started + self.plan.limit;
         let mut ended_at: Option<Instant> = None;
         let mut stopping: Option<Stopping> = None;
+        // Whether anybody held the output when the leader ended, and until when whoever let go of
+        // it since is given to end.
+        let (mut held, mut parting) = (false, None);
         loop {
             let drained = !self.stdout.is_open() && !self.stderr.is_open();
             if ended_at.is_some() && drained && stopping.is_none() {
-                break;
+                if !held {
+                    break;
+                }
+                parting.get_or_insert_with(|| Instant::now() + PARTING);
             }
             let deadline = match (stopping, ended_at) {
                 (Some(stopping), _) => stopping.until,
                 // It ended by itself: the time limit has no more to say, the drain has.
-                (None, Some(at)) => at + self.plan.drain,
+                (None, Some(at)) => parting.into_iter().fold(at + self.plan.drain, Instant::min),
                 (None, None) => limit,
             };
             tokio::select! {
                 () = self.stdout.step(), if self.stdout.is_open() => {}
                 () = self.stderr.step(), if self.stderr.is_open() => {}
-                _ = self.ended.readable(), if ended_at.is_none() => ended_at = Some(Instant::now()),
+                _ = self.ended.readable(), if ended_at.is_none() => {
+                    ended_at = Some(Instant::now());
+                    held = self.stdout.is_held() || self.stderr.is_held();
+                }
                 () = self.tree.emptied(), if ended_at.is_some() && drained => break,
                 reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => {
                     stopping = Some(self.begin_stop(reason));

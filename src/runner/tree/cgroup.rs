@@ -1,13 +1,15 @@
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::Remains;
+use super::{Remains, procfs};
 use crate::config::Limits;
 
 /// A cgroup v2 directory in which this process may make leaves, one for each execution.
@@ -16,7 +18,17 @@ use crate::config::Limits;
 pub(in crate::runner) struct CgroupParent {
     dir: PathBuf,
     made: AtomicU64,
+    stale: Arc<Stale>,
 }
+
+/// Leaves that could not be removed when their execution ended: somebody in them could not be
+/// killed at once (uninterruptible sleep).
+#[derive(Debug, Default)]
+struct Stale(Mutex<Vec<PathBuf>>);
+
+/// How long the leaves of an earlier process are given to become empty. Killing takes the kernel
+/// milliseconds; a leaf that is not empty then is in nobody's way.
+const SWEEP_WAIT: Duration = Duration::from_secs(1);
 
 /// The leaves' names. What begins with it in the parent is ours to sweep.
 const LEAF_PREFIX: &str = "execution-";
@@ -37,6 +49,7 @@ impl CgroupParent {
         let parent = Self {
             dir,
             made: AtomicU64::new(0),
+            stale: Arc::default(),
         };
         // Found out now rather than at the first call: may leaves be made, and killed as one?
         let probe = parent.leaf(Limits::default())?;
@@ -58,12 +71,20 @@ impl CgroupParent {
 
     /// A new, empty leaf.
     pub(in crate::runner) fn leaf(&self, limits: Limits) -> io::Result<Leaf> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
-        fs::create_dir(&dir)?;
+        let dir = loop {
+            let number = self.made.fetch_add(1, Ordering::Relaxed);
+            let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
+            match fs::create_dir(&dir) {
+                Ok(()) => break dir,
+                // One of an earlier process that could not be removed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        };
         let leaf = Leaf {
             fd: File::open(&dir)?,
             dir,
+            stale: Arc::clone(&self.stale),
         };
         for (file, limit) in [
             ("memory.max", limits.memory_max),
@@ -80,6 +101,17 @@ impl CgroupParent {
             }
         }
         Ok(leaf)
+    }
+
+    /// Removes leaves that could not be removed before. Call it now and then.
+    pub(in crate::runner) fn tidy(&self) {
+        self.stale.lock().retain(|dir| !remove(dir));
+    }
+}
+
+impl Stale {
+    fn lock(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,13 +171,22 @@ fn xattr_is_one(path: &Path, name: &str) -> bool {
 /// Kills and removes the leaves that an earlier process has left in `dir`.
 fn sweep(dir: &Path) -> io::Result<usize> {
     let mut swept = 0;
+    let mut leaves = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with(LEAF_PREFIX) {
             let populated = is_populated(&entry.path());
             swept += usize::from(populated);
-            remove(&entry.path());
+            leaves.push(entry.path());
         }
+    }
+    let deadline = Instant::now() + SWEEP_WAIT;
+    loop {
+        leaves.retain(|dir| !remove(dir));
+        if leaves.is_empty() || Instant::now() >= deadline {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     Ok(swept)
 }
@@ -155,6 +196,7 @@ fn sweep(dir: &Path) -> io::Result<usize> {
 pub(in crate::runner) struct Leaf {
     dir: PathBuf,
     fd: File,
+    stale: Arc<Stale>,
 }
 
 impl Leaf {
@@ -168,27 +210,12 @@ impl Leaf {
 
     /// Every living process in it and below it (a command may make cgroups of its own).
     pub(super) fn members(&self) -> Vec<Pid> {
-        let mut pids = Vec::new();
-        let mut dirs = vec![self.dir.clone()];
-        while let Some(dir) = dirs.pop() {
-            let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-            pids.extend(
-                procs
-                    .lines()
-                    .filter_map(|pid| pid.parse().ok())
-                    .map(Pid::from_raw),
-            );
-            dirs.extend(child_dirs(&dir));
-        }
-        pids
+        members(&self.dir)
     }
 
     /// Sends SIGKILL to everything in it, and says what is left.
     pub(super) fn kill(&self) -> Remains {
-        let killed = fs::write(self.dir.join("cgroup.kill"), "1");
-        if let Err(error) = killed {
-            tracing::error!(%error, cgroup = %self.dir.display(), "cannot kill a cgroup");
-        }
+        kill(&self.dir);
         let known = if self.is_populated() {
             self.members().len().max(1)
         } else {
@@ -222,7 +249,9 @@ impl Leaf {
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        remove(&self.dir);
+        if !remove(&self.dir) {
+            self.stale.lock().push(self.dir.clone());
+        }
     }
 }
 
@@ -249,20 +278,62 @@ fn child_dirs(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes `dir` and what is below it, killing what is in the way. What the kernel cannot kill at
-/// once (uninterruptible sleep) is left to the sweep at the next start.
-fn remove(dir: &Path) {
-    // The common case first, in one system call.
-    if fs::remove_dir(dir).is_ok() {
+/// Every living process in `dir` and below it.
+fn members(dir: &Path) -> Vec<Pid> {
+    let mut pids = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        pids.extend(
+            procs
+                .lines()
+                .filter_map(|pid| pid.parse().ok())
+                .map(Pid::from_raw),
+        );
+        dirs.extend(child_dirs(&dir));
+    }
+    pids
+}
+
+/// Sends SIGKILL to everything in `dir` and below it.
+fn kill(dir: &Path) {
+    if let Err(error) = fs::write(dir.join("cgroup.kill"), "1") {
+        tracing::error!(%error, cgroup = %dir.display(), "cannot kill a cgroup");
+    }
+    // The kernel signals main threads. Where that has ended before the others, nobody minds
+    // (complete_signal in kernel/signal.c), so such a process gets a signal as a whole.
+    let is_headless = |pid: &Pid| procfs::stat(*pid).is_some_and(|stat| stat.is_headless);
+    let headless: Vec<(Pid, OwnedFd)> = members(dir)
+        .into_iter()
+        .filter(is_headless)
+        .filter_map(|pid| Some((pid, procfs::pidfd_open(pid).ok()?)))
+        .collect();
+    if headless.is_empty() {
         return;
     }
-    let _ = fs::write(dir.join("cgroup.kill"), "1");
+    // Whoever is in here now, and was when its pidfd was opened, is whom the pidfd names.
+    let still = members(dir);
+    for (pid, pidfd) in headless {
+        if still.contains(&pid) {
+            let _ = procfs::pidfd_send_signal(&pidfd, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Removes `dir` and what is below it, killing what is in the way. Returns whether it is gone.
+fn remove(dir: &Path) -> bool {
+    // The common case first, in one system call.
+    if fs::remove_dir(dir).is_ok() {
+        return true;
+    }
+    if is_populated(dir) {
+        kill(dir);
+    }
     for child in child_dirs(dir) {
         remove(&child);
     }
-    if let Err(error) = fs::remove_dir(dir)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::debug!(%error, cgroup = %dir.display(), "a cgroup stays for now");
+    match fs::remove_dir(dir) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }

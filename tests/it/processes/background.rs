@@ -116,7 +116,9 @@ fn who_holds_no_pipe_is_not_waited_for() {
 fn a_chatty_holder_does_not_hold_up_the_answer_either() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
-        let (reply, took) = timed(|| daemon.bash("yes & echo hi >&2"));
+        let (reply, took) = timed(|| {
+            daemon.bash("yes & echo hi >&2; until grep -q ^yes /proc/$!/comm; do :; done")
+        });
         assert!(took.within(Duration::from_secs(1)), "{mode:?} {took:?}");
         let body = reply.json();
         assert_eq!(commands(&body), ["yes"], "{mode:?}");
