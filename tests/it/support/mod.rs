@@ -2,6 +2,7 @@
 
 mod daemon;
 mod http;
+pub mod openapi;
 mod wait;
 
 pub use daemon::{Daemon, Mode};
