@@ -26,9 +26,12 @@ pub(super) async fn keep(api: Api) {
     }
 }
 
-/// How many executions run, and what does not work as it should.
+/// How many executions run, whether more are taken, and what does not work as it should.
 pub(super) fn status_line(api: &Api) -> String {
     let mut line = format!("running {}", api.executor.running());
+    if api.health.is_stopping() {
+        line.push_str("; stopping");
+    }
     for degradation in api.degradations() {
         // One line: systemd cuts at the first newline.
         line.push_str(&format!(
