@@ -1,5 +1,6 @@
 //! The real programs on real sockets. One binary, so that it is linked once.
 
+mod api;
 mod cli;
 mod daemon;
 mod processes;
