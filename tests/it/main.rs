@@ -1,8 +1,12 @@
 //! The real programs on real sockets. One binary, so that it is linked once.
 
 mod api;
+mod card;
 mod cli;
 mod daemon;
+mod layering;
+mod library;
 mod processes;
 mod smoke;
+mod socket;
 mod support;

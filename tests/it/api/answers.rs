@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{call, call_with};
-use crate::support::{Daemon, Mode, wait_until};
+use super::call;
+use crate::support::{Daemon, Mode, bash_call, wait_until};
 
 /// The members of an answer; `kill` comes on top when a signal was sent.
 const MEMBERS: [&str; 13] = [
@@ -37,7 +37,7 @@ fn members(body: &Value) -> Vec<&str> {
 fn an_answer_has_all_its_members_whatever_is_known() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
-        let reply = daemon.post(&call_with("echo hello", json!({"id": "toolu_01A"})));
+        let reply = daemon.post(&bash_call("echo hello", &json!({"id": "toolu_01A"})));
         assert_eq!(reply.header("content-type"), Some("application/json"));
         let mut body = reply.json();
         assert_eq!(members(&body), MEMBERS);
@@ -194,15 +194,15 @@ fn the_content_type_is_not_looked_at() {
 #[test]
 fn a_call_may_ask_for_more() {
     let daemon = Daemon::start();
-    let reply = daemon.post(&call_with(
+    let reply = daemon.post(&bash_call(
         "pwd; echo $GREETING; cat",
-        json!({"working_dir": "/usr", "env": {"GREETING": "hällo=x"}, "stdin": "from stdin"}),
+        &json!({"working_dir": "/usr", "env": {"GREETING": "hällo=x"}, "stdin": "from stdin"}),
     ));
     assert_eq!(reply.stdout(), "/usr\nhällo=x\nfrom stdin");
     // Null is as good as nothing.
-    let reply = daemon.post(&call_with(
+    let reply = daemon.post(&bash_call(
         "cat; echo end",
-        json!({"working_dir": null, "env": null, "stdin": null, "timeout_secs": null,
+        &json!({"working_dir": null, "env": null, "stdin": null, "timeout_secs": null,
                "background": null, "id": null, "type": null, "caller": null, "cache_control": null}),
     ));
     assert_eq!(reply.stdout(), "end");
@@ -214,7 +214,7 @@ fn what_is_left_behind_is_listed_and_killed_unless_kept() {
     let script = "sleep 1000 & echo $!";
     let killed = daemon.post(&call(script)).json();
     let kept = daemon
-        .post(&call_with(script, json!({"background": "keep"})))
+        .post(&bash_call(script, &json!({"background": "keep"})))
         .json();
     for (body, was_killed) in [(&killed, true), (&kept, false)] {
         let left = &body["background"][0];

@@ -17,9 +17,12 @@ fn operations() -> impl Iterator<Item = (&'static String, &'static String, &'sta
 /// All schemas, wherever in the document.
 fn schemas<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     if let Value::Object(object) = value {
-        if ["type", "$ref", "anyOf", "oneOf", "allOf"]
-            .iter()
-            .any(|k| object.contains_key(*k))
+        // A member may be called `type` too; its schema is no word and no list of words.
+        let typed = object.get("type").is_some_and(|kind| !kind.is_object());
+        if typed
+            || ["$ref", "anyOf", "allOf"]
+                .iter()
+                .any(|k| object.contains_key(*k))
         {
             found.push(value);
         }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{blocked, call, call_with, ended};
+use super::{blocked, call, release};
 use crate::support::openapi::check_schema;
-use crate::support::{Daemon, Events, Mode, wait_for};
+use crate::support::{Daemon, Events, Mode, bash_call, wait_for};
 
 /// What one stream's events come to, each checked to begin where the last ended (in raw bytes,
 /// which for valid text are those of the text).
@@ -25,9 +25,9 @@ fn joined(events: &[crate::support::Event], name: &str) -> String {
 fn a_stream_tells_a_call_from_start_to_end() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
-        let call = call_with(
+        let call = bash_call(
             "echo out; echo err >&2; echo öut; exit 3",
-            json!({"id": "toolu_01A"}),
+            &json!({"id": "toolu_01A"}),
         );
         let (head, events) = Events::open(&daemon, &call);
         assert_eq!(head.status, 200);
@@ -57,7 +57,7 @@ fn a_stream_tells_a_call_from_start_to_end() {
         );
         let id = result["execution_id"].as_str().expect("an id");
         assert_eq!(events[0].data["execution_id"], id);
-        assert_eq!(ended(&daemon, id)["result"], result);
+        assert_eq!(daemon.ended(id)["result"], result);
     }
 }
 
@@ -71,7 +71,7 @@ fn what_is_written_is_sent_while_the_command_runs() {
         events.next().expect("a piece").data,
         json!({"text": "begun\n", "offset": 0})
     );
-    std::fs::write(&fifo, "on\n").expect("it reads");
+    release(&fifo, "on");
     assert_eq!(
         events.next().expect("a piece").data,
         json!({"text": "on\n", "offset": 6})
@@ -94,7 +94,7 @@ fn a_character_is_sent_whole() {
         events.next().expect("a piece").data,
         json!({"text": "a", "offset": 0})
     );
-    std::fs::write(&fifo, "on\n").expect("it reads");
+    release(&fifo, "on");
     let rest: Vec<Value> = events
         .filter(|event| event.name == "stdout")
         .map(|event| event.data)
@@ -136,7 +136,7 @@ fn a_problem_after_the_start_is_a_result_with_its_status() {
     let daemon = Daemon::start();
     let (_, events) = Events::open(
         &daemon,
-        &call_with("echo out; sleep 1000", json!({"timeout_secs": 0.3})),
+        &bash_call("echo out; sleep 1000", &json!({"timeout_secs": 0.3})),
     );
     let events = events.rest();
     assert_eq!(joined(&events, "stdout"), "out\n");
@@ -155,11 +155,7 @@ fn what_is_refused_before_the_start_is_no_stream() {
     for (body, status) in [
         (json!({"name": "bsh", "input": {}}), 404),
         (json!({"name": "bash", "input": {}}), 422),
-        (call_with("true", json!({"no_such": 1})), 400),
-        (
-            call_with("true", json!({"working_dir": "/nonexistent"})),
-            500,
-        ),
+        (bash_call("true", &json!({"no_such": 1})), 400),
     ] {
         let reply = daemon.connect().request(
             "POST",
@@ -173,6 +169,36 @@ fn what_is_refused_before_the_start_is_no_stream() {
             Some("application/problem+json")
         );
     }
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_ends_the_stream() {
+    let daemon = Daemon::start();
+    let lost = bash_call("true", &json!({"working_dir": "/nonexistent"}));
+    let headers = [("Accept", "text/event-stream")];
+    let body = lost.to_string();
+    let reply = daemon
+        .connect()
+        .request("POST", "/execute", &headers, body.as_bytes());
+    // Whether that is seen before or after the process began is a race that nobody waits for.
+    let problem = match reply.status {
+        200 => {
+            let text = String::from_utf8(reply.body).expect("UTF-8");
+            let (_, last) = text.trim_end().rsplit_once("data: ").expect("a result");
+            serde_json::from_str(last).expect("JSON")
+        }
+        _ => reply.json(),
+    };
+    check_schema("#/components/schemas/Problem", &problem);
+    assert_eq!(
+        (&problem["status"], &problem["code"]),
+        (&json!(500), &json!("spawn_failed"))
+    );
+    let record = daemon.ended(problem["execution_id"].as_str().expect("an id"));
+    assert_eq!(
+        (&record["status"], &record["started_at"]),
+        (&json!("failed"), &Value::Null)
+    );
 }
 
 #[test]
@@ -211,10 +237,7 @@ fn a_reader_that_hangs_up_ends_the_command() {
         let process = Path::new("/proc").join(pid.expect("a pid"));
         assert!(process.exists());
         drop(events);
-        let record = ended(
-            &daemon,
-            started.data["execution_id"].as_str().expect("an id"),
-        );
+        let record = daemon.ended(started.data["execution_id"].as_str().expect("an id"));
         assert_eq!(record["result"]["kill"]["reason"], "disconnect", "{script}");
         assert!(!process.exists());
     }

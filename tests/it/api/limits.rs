@@ -1,4 +1,4 @@
-//! Sizes and numbers: request bodies, connections; and what of a request is logged.
+//! How large a request may be, and how many connections there may be.
 
 use serde_json::{Value, json};
 
@@ -99,10 +99,13 @@ fn who_asks_before_sending_is_told_before_sending() {
 #[test]
 fn one_connection_too_many_is_told_so() {
     let daemon = Daemon::start_with(Mode::Group, "max_connections = 3");
-    let mut held: Vec<_> = (0..3).map(|_| daemon.connect()).collect();
-    for connection in &mut held {
-        assert_eq!(connection.request("GET", "/health", &[], b"").status, 200);
-    }
+    // The connection that saw the daemon start may still have a place.
+    let take = || {
+        let mut connection = daemon.connect();
+        let reply = connection.request("GET", "/health", &[], b"");
+        (reply.status == 200).then_some(connection)
+    };
+    let mut held: Vec<_> = (0..3).map(|_| wait_for("a place", take)).collect();
     for (method, path, body) in [
         ("GET", "/health", Value::Null),
         ("POST", "/execute", call("true")),
@@ -120,63 +123,5 @@ fn one_connection_too_many_is_told_so() {
     // Those that have a place keep it, and one that is given up is taken.
     assert_eq!(held[0].request("GET", "/health", &[], b"").status, 200);
     held.pop();
-    wait_for("a place", || {
-        let reply = daemon.connect().request("GET", "/health", &[], b"");
-        (reply.status == 200).then_some(())
-    });
-}
-
-#[test]
-fn the_trace_of_a_call_is_logged() {
-    let daemon = Daemon::start_with(Mode::Group, "[log]\nformat = \"json\"");
-    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-    let parent = format!("00-{trace}-00f067aa0ba902b7-01");
-    let body =
-        json!({"name": "bash", "input": {"command": "PGPASSWORD=hunter2 exit 3"}}).to_string();
-    for header in [Some(parent.as_str()), Some("00-nonsense-01"), None] {
-        let headers: Vec<_> = header
-            .map(|value| ("traceparent", value))
-            .into_iter()
-            .collect();
-        let reply = daemon
-            .connect()
-            .request("POST", "/execute", &headers, body.as_bytes());
-        let reply = reply.json();
-        let id = reply["execution_id"].as_str().expect("an id");
-        let line = wait_for("its log record", || {
-            let log = daemon.log();
-            let line = log
-                .lines()
-                .find(|line| line.contains(id) && line.contains("TOOL_NAME"));
-            line.map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
-        });
-        let fields = line.get("fields").unwrap_or(&line);
-        let expected = (header == Some(&parent)).then_some(trace);
-        assert_eq!(
-            fields.get("TRACE_ID").and_then(Value::as_str),
-            expected,
-            "{line}"
-        );
-        for (field, value) in [
-            ("EXECUTION_ID", json!(id)),
-            ("TOOL_NAME", json!("bash")),
-            ("COMMAND_SUMMARY", json!("PGPASSWORD=*** exit 3")),
-            ("STATUS", json!("error")),
-            ("EXIT_CODE", reply["exit_code"].clone()),
-            ("DURATION_MS", reply["duration_ms"].clone()),
-            (
-                "OUTPUT_BYTES",
-                json!(
-                    reply["stdout_bytes"]
-                        .as_u64()
-                        .zip(reply["stderr_bytes"].as_u64())
-                        .map(|(a, b)| a + b)
-                ),
-            ),
-            ("CALLER_UID", json!(nix::unistd::geteuid().as_raw())),
-        ] {
-            assert_eq!(fields[field], value, "{field}: {line}");
-        }
-    }
-    assert!(!daemon.log().contains("hunter2"));
+    wait_for("a place again", take);
 }

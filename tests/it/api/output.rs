@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{begin, blocked, call, ended};
+use super::{begin, blocked, release};
 use crate::support::{Daemon, Mode, Reply, wait_for};
 
 fn range(daemon: &Daemon, id: &str, spec: &str) -> Reply {
@@ -29,13 +29,13 @@ fn both_streams_are_there_to_the_byte() {
     let daemon = Daemon::start();
     let id = begin(
         &daemon,
-        &call("printf 'a\\377\\0b\\n\\n'; printf '\\342\\202' >&2"),
+        "printf 'a\\377\\0b\\n\\n'; printf '\\342\\202' >&2",
     );
-    ended(&daemon, &id);
+    daemon.ended(&id);
     assert_eq!(whole(&daemon, &id, "stdout"), b"a\xFF\0b\n\n");
     assert_eq!(whole(&daemon, &id, "stderr"), b"\xE2\x82");
-    let id = begin(&daemon, &call("true"));
-    ended(&daemon, &id);
+    let id = begin(&daemon, "true");
+    daemon.ended(&id);
     assert_eq!(whole(&daemon, &id, "stdout"), b"");
 }
 
@@ -74,8 +74,8 @@ fn the_spool_keeps_up_to_its_bounds() {
         "max_output_bytes = 10\nspool_max_bytes = 600000\nspool_total_bytes = 1000000",
     );
     let run = || {
-        let id = begin(&daemon, &call("yes | head -c 1000000"));
-        assert_eq!(ended(&daemon, &id)["result"]["stdout_bytes"], 1_000_000);
+        let id = begin(&daemon, "yes | head -c 1000000");
+        assert_eq!(daemon.ended(&id)["result"]["stdout_bytes"], 1_000_000);
         id
     };
     let first = run();
@@ -88,15 +88,15 @@ fn the_spool_keeps_up_to_its_bounds() {
         (gone.status, &gone.json()["code"]),
         (404, &json!("not_found"))
     );
-    assert_eq!(ended(&daemon, &first)["status"], "success");
+    assert_eq!(daemon.ended(&first)["status"], "success");
     assert_eq!(whole(&daemon, &first, "stderr"), b"");
 }
 
 #[test]
 fn a_range_is_served_as_the_standard_says() {
     let daemon = Daemon::start();
-    let id = begin(&daemon, &call("printf 0123456789"));
-    ended(&daemon, &id);
+    let id = begin(&daemon, "printf 0123456789");
+    daemon.ended(&id);
     for (spec, body, content_range) in [
         ("bytes=0-3", "0123", "bytes 0-3/10"),
         ("bytes=4-", "456789", "bytes 4-9/10"),
@@ -145,7 +145,7 @@ fn a_range_is_served_as_the_standard_says() {
 #[test]
 fn the_stream_must_be_named() {
     let daemon = Daemon::start();
-    let id = begin(&daemon, &call("true"));
+    let id = begin(&daemon, "true");
     for query in [
         "",
         "?stream=",
@@ -166,22 +166,22 @@ fn the_stream_must_be_named() {
 fn a_running_command_shows_what_there_is() {
     let daemon = Daemon::start();
     let (script, fifo) = blocked(&daemon, "go");
-    let id = begin(&daemon, &call(&script));
+    let id = begin(&daemon, &script);
     wait_for("it begins", || {
         (whole(&daemon, &id, "stdout") == b"begun\n").then_some(())
     });
     assert_eq!(range(&daemon, &id, "bytes=2-").body, b"gun\n");
     assert_eq!(range(&daemon, &id, "bytes=6-").status, 416);
-    std::fs::write(&fifo, "on\n").expect("it reads");
-    ended(&daemon, &id);
+    release(&fifo, "on");
+    daemon.ended(&id);
     assert_eq!(range(&daemon, &id, "bytes=6-").body, b"on\n");
     // So much of it that it has gone to disk.
     let (script, fifo) = blocked(&daemon, "again");
-    let id = begin(&daemon, &call(&format!("yes | head -c 500000; {script}")));
+    let id = begin(&daemon, &format!("yes | head -c 500000; {script}"));
     wait_for("half a megabyte", || {
         (whole(&daemon, &id, "stdout").len() == 500_006).then_some(())
     });
-    std::fs::write(&fifo, "on\n").expect("it reads");
-    ended(&daemon, &id);
+    release(&fifo, "on");
+    daemon.ended(&id);
     assert_eq!(range(&daemon, &id, "bytes=-3").body, b"on\n");
 }

@@ -3,8 +3,8 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{begin, blocked, call, call_with, ended};
-use crate::support::{Daemon, Mode, Reply};
+use super::{begin, blocked, call, release};
+use crate::support::{Daemon, Mode, Reply, bash_call};
 
 /// Checks what every problem has, and gives its body.
 #[track_caller]
@@ -54,7 +54,7 @@ fn a_malformed_request_is_told_what_is_wrong() {
         (json!({"stdin": 7}), "expected a string"),
         (json!({"background": "detach"}), "`kill` or `keep`"),
     ] {
-        let mut call = call_with("true", members.clone());
+        let mut call = bash_call("true", &members);
         call["id"] = json!("toolu_01A");
         let body = problem(&daemon.post(&call), 400, "malformed_request", None);
         let detail = body["detail"].as_str().expect("a text");
@@ -93,9 +93,9 @@ fn a_malformed_request_is_told_what_is_wrong() {
         Mode::Group,
         "default_timeout_secs = 1\nmax_timeout_secs = 2",
     );
-    let over = daemon.post(&call_with("true", json!({"timeout_secs": 2.5})));
+    let over = daemon.post(&bash_call("true", &json!({"timeout_secs": 2.5})));
     problem(&over, 400, "malformed_request", None);
-    let at = daemon.post(&call_with("true", json!({"timeout_secs": 2})));
+    let at = daemon.post(&bash_call("true", &json!({"timeout_secs": 2})));
     assert_eq!(at.status, 200);
 }
 
@@ -103,9 +103,9 @@ fn a_malformed_request_is_told_what_is_wrong() {
 fn idempotency_keys_are_refused_rather_than_ignored() {
     let daemon = Daemon::start();
     let marker = daemon.dir().join("ran");
-    let call = call_with(
+    let call = bash_call(
         &format!("touch {}", marker.display()),
-        json!({"id": "toolu_01A"}),
+        &json!({"id": "toolu_01A"}),
     );
     let headers = [("Idempotency-Key", "7e8f3c9a")];
     let body = call.to_string();
@@ -136,7 +136,7 @@ fn an_unknown_tool_is_told_its_nearest() {
         assert!(detail.contains(name) && detail.contains(hint), "{detail}");
         assert_eq!(body["tool_use_id"], "toolu_01A");
         // An execution was opened, and its record says the same.
-        let record = ended(&daemon, body["execution_id"].as_str().expect("an id"));
+        let record = daemon.ended(body["execution_id"].as_str().expect("an id"));
         assert_eq!(record["status"], "failed");
         assert_eq!(
             (&record["result"], &record["http_status"]),
@@ -202,9 +202,9 @@ fn has_run(body: &Value) {
 fn a_timeout_carries_what_there_was() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
-        let call = call_with(
+        let call = bash_call(
             "echo out; echo err >&2; sleep 1000",
-            json!({"timeout_secs": 0.25, "id": "toolu_01A"}),
+            &json!({"timeout_secs": 0.25, "id": "toolu_01A"}),
         );
         let body = problem(&daemon.post(&call), 504, "timeout", Some("execution"));
         has_run(&body);
@@ -219,7 +219,7 @@ fn a_timeout_carries_what_there_was() {
         if mode == Mode::Cgroup {
             assert_eq!(body["kill"]["survivors"], 0);
         }
-        let record = ended(&daemon, body["execution_id"].as_str().expect("an id"));
+        let record = daemon.ended(body["execution_id"].as_str().expect("an id"));
         assert_eq!(
             (&record["status"], &record["result"]),
             (&json!("timeout"), &body)
@@ -281,9 +281,9 @@ fn what_cannot_be_started_says_why() {
     );
     assert!(body.get("exit_code").is_none(), "no process ran: {body}");
     let daemon = Daemon::start();
-    let lost = daemon.post(&call_with(
+    let lost = daemon.post(&bash_call(
         "true",
-        json!({"working_dir": "/nonexistent/dir"}),
+        &json!({"working_dir": "/nonexistent/dir"}),
     ));
     let body = problem(&lost, 500, "spawn_failed", Some("execution"));
     assert!(
@@ -318,7 +318,7 @@ fn what_is_not_there_is_told() {
 #[test]
 fn a_wrong_method_is_told_the_right_ones() {
     let daemon = Daemon::start();
-    let id = begin(&daemon, &call("true"));
+    let id = begin(&daemon, "true");
     for (method, path, allow) in [
         ("GET", "/execute".to_owned(), "POST"),
         ("OPTIONS", "/execute".to_owned(), "POST"),
@@ -355,7 +355,7 @@ fn a_stopping_daemon_says_so() {
     });
     daemon.signal(Signal::SIGTERM);
     // The connection is there already; new calls on it are refused, and told when to come again.
-    let late_call = call_with("true", json!({"id": "toolu_01A"})).to_string();
+    let late_call = bash_call("true", &json!({"id": "toolu_01A"})).to_string();
     let refused = crate::support::wait_for("a refusal", || {
         let reply = late.request("POST", "/execute", &[], late_call.as_bytes());
         (reply.status != 200).then_some(reply)
@@ -364,27 +364,7 @@ fn a_stopping_daemon_says_so() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(body["tool_use_id"], "toolu_01A");
     // What runs has its time.
-    std::fs::write(&fifo, "finished\n").expect("it reads");
+    release(&fifo, "finished");
     assert_eq!(waiting.reply().stdout(), "begun\nfinished");
-    assert!(daemon.wait().success());
-}
-
-#[test]
-fn a_call_that_the_stop_ends_is_told_so() {
-    let mut daemon = Daemon::start_with(Mode::Group, "shutdown_grace_secs = 0");
-    let (script, _fifo) = blocked(&daemon, "never");
-    let mut waiting = daemon.connect();
-    waiting.send(
-        "POST",
-        "/execute",
-        &[],
-        call(&script).to_string().as_bytes(),
-    );
-    daemon.wait_until("it runs", || daemon.get("/health").json()["running"] == 1);
-    daemon.wait_until("its process runs", || !daemon.processes().is_empty());
-    daemon.signal(Signal::SIGTERM);
-    let body = problem(&waiting.reply(), 503, "shutting_down", Some("execution"));
-    has_run(&body);
-    assert_eq!(body["kill"]["reason"], "shutdown");
     assert!(daemon.wait().success());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{begin, blocked, ended};
+use super::{begin, blocked, release};
 use crate::support::Daemon;
 
 #[test]
@@ -31,37 +31,6 @@ fn the_tools_can_be_pasted_into_a_messages_request() {
             .as_str()
             .is_some_and(|text| text.contains("/bin/bash"))
     );
-}
-
-#[test]
-fn descriptions_come_from_their_file_at_each_reading() {
-    let daemon = Daemon::start();
-    let described = || daemon.get("/tools").json()[0]["description"].clone();
-    let built_in = described();
-    let file = daemon.dir().join("tools.toml");
-    std::fs::write(&file, "[bash]\ndescription = \"Mine.\"\n").expect("writable");
-    assert_eq!(described(), "Mine.");
-    assert_eq!(daemon.get("/tools/bash").json()["description"], "Mine.");
-    // Broken: the built-in text, and /health says so.
-    std::fs::write(&file, "[bash]\ndescription = \n").expect("writable");
-    assert_eq!(described(), built_in);
-    let health = daemon.get("/health").json();
-    assert_eq!(health["status"], "degraded");
-    let problem = &health["problems"][0];
-    assert_eq!(problem["code"], "tools_file_invalid", "{health}");
-    assert!(
-        problem["detail"]
-            .as_str()
-            .is_some_and(|text| text.contains("tools.toml:2"))
-    );
-    assert!(
-        problem["source"]
-            .as_str()
-            .is_some_and(|text| text.ends_with("tools.toml"))
-    );
-    std::fs::remove_file(&file).expect("there");
-    assert_eq!(daemon.get("/health").json()["problems"], json!([]));
-    assert_eq!(described(), built_in);
 }
 
 #[test]
@@ -94,10 +63,10 @@ fn health_counts_what_runs() {
     );
     assert!(health["uptime_secs"].as_u64() < Some(60));
     let (script, fifo) = blocked(&daemon, "go");
-    let id = begin(&daemon, &super::call(&script));
+    let id = begin(&daemon, &script);
     assert_eq!(daemon.get("/health").json()["running"], 1);
-    std::fs::write(&fifo, "on\n").expect("it reads");
-    assert_eq!(ended(&daemon, &id)["status"], "success");
+    release(&fifo, "on");
+    assert_eq!(daemon.ended(&id)["status"], "success");
     daemon.wait_until("nothing runs", || {
         daemon.get("/health").json()["running"] == 0
     });

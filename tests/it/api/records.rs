@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{begin, blocked, call, call_with, ended};
-use crate::support::{Daemon, Mode, wait_for};
+use super::{begin, blocked, call, release};
+use crate::support::{Daemon, Mode, Process, bash_call, wait_for};
 
 /// RFC 3339, UTC, milliseconds.
 fn is_timestamp(value: &Value) -> bool {
@@ -18,7 +18,7 @@ fn is_timestamp(value: &Value) -> bool {
 fn a_call_may_be_answered_at_once() {
     let daemon = Daemon::start();
     let (script, fifo) = blocked(&daemon, "go");
-    let body = call_with(&script, json!({"id": "toolu_01A"})).to_string();
+    let body = bash_call(&script, &json!({"id": "toolu_01A"})).to_string();
     let headers = [("Prefer", "wait=5, Respond-Async; x=1")];
     let reply = daemon
         .connect()
@@ -45,8 +45,8 @@ fn a_call_may_be_answered_at_once() {
         (&running["status"], &running["result"]),
         (&json!("running"), &Value::Null)
     );
-    std::fs::write(&fifo, "on\n").expect("it reads");
-    let record = ended(&daemon, id);
+    release(&fifo, "on");
+    let record = daemon.ended(id);
     assert_eq!(
         (&record["status"], &record["http_status"]),
         (&json!("success"), &json!(200))
@@ -78,7 +78,7 @@ fn a_record_holds_exactly_what_the_call_was_answered() {
         ("seq 1 20000", "success", 200),
         ("seq 1 1500; sleep 1000", "timeout", 504),
     ] {
-        let reply = daemon.post(&call_with(script, json!({"timeout_secs": 1})));
+        let reply = daemon.post(&bash_call(script, &json!({"timeout_secs": 1})));
         assert_eq!(reply.status, code, "{script}");
         let id = reply.json()["execution_id"]
             .as_str()
@@ -104,7 +104,7 @@ fn a_record_holds_exactly_what_the_call_was_answered() {
 fn waiting_is_bounded_and_its_bounds_are_told() {
     let daemon = Daemon::start();
     let (script, fifo) = blocked(&daemon, "go");
-    let id = begin(&daemon, &call(&script));
+    let id = begin(&daemon, &script);
     for wait in ["0", "0.01"] {
         let record = daemon.get(&format!("/executions/{id}?wait={wait}")).json();
         assert_eq!(record["status"], "running", "{wait}");
@@ -125,7 +125,7 @@ fn waiting_is_bounded_and_its_bounds_are_told() {
     // Whoever waits is answered at the end, not after the wait.
     let mut waiting = daemon.connect();
     waiting.send("GET", &format!("/executions/{id}?wait=60"), &[], b"");
-    std::fs::write(&fifo, "on\n").expect("it reads");
+    release(&fifo, "on");
     let begun = std::time::Instant::now();
     assert_eq!(waiting.reply().json()["status"], "success");
     assert!(begun.elapsed().as_secs() < 30);
@@ -138,7 +138,7 @@ fn cancelling_answers_when_the_tree_is_dead() {
         // It ignores the polite request, and so does its child.
         let id = begin(
             &daemon,
-            &call("trap '' TERM; sleep 1000 & echo $$ $!; wait; sleep 1000"),
+            "trap '' TERM; sleep 1000 & echo $$ $!; wait; sleep 1000",
         );
         let output = format!("/executions/{id}/output?stream=stdout");
         let pids = wait_for("both run", || {
@@ -148,7 +148,7 @@ fn cancelling_answers_when_the_tree_is_dead() {
         let path = format!("/executions/{id}");
         let cancelled = daemon.connect().request("DELETE", &path, &[], b"");
         for pid in pids.split_whitespace() {
-            assert!(!std::path::Path::new("/proc").join(pid).exists(), "{pid}");
+            assert!(!Process::lives(pid.parse().expect("a pid")), "{pid}");
         }
         let record = cancelled.json();
         assert_eq!(record["status"], "cancelled", "{record}");
@@ -162,8 +162,8 @@ fn cancelling_answers_when_the_tree_is_dead() {
         let again = daemon.connect().request("DELETE", &path, &[], b"");
         assert_eq!(again.json(), record);
         assert_eq!(daemon.get(&path).json(), record);
-        let id = begin(&daemon, &call("exit 3"));
-        let record = ended(&daemon, &id);
+        let id = begin(&daemon, "exit 3");
+        let record = daemon.ended(&id);
         let late = daemon
             .connect()
             .request("DELETE", &format!("/executions/{id}"), &[], b"");
@@ -193,7 +193,7 @@ fn a_client_that_hangs_up_cancels_and_leaves_a_record() {
                 .filter(|id| id.ends_with('\n'))
         });
         drop(client);
-        let record = ended(&daemon, id.trim());
+        let record = daemon.ended(id.trim());
         assert_eq!(record["status"], "cancelled");
         assert_eq!(record["result"]["kill"]["reason"], "disconnect");
     }
@@ -204,11 +204,11 @@ fn an_asynchronous_call_outlives_its_client() {
     let daemon = Daemon::start();
     let (script, fifo) = blocked(&daemon, "go");
     // `begin` drops its connection.
-    let id = begin(&daemon, &call(&script));
+    let id = begin(&daemon, &script);
     // The hang-up is seen before anything that comes later on this one thread.
     assert_eq!(daemon.bash("true").status, 200);
-    std::fs::write(&fifo, "on\n").expect("it reads");
-    assert_eq!(ended(&daemon, &id)["status"], "success");
+    release(&fifo, "on");
+    assert_eq!(daemon.ended(&id)["status"], "success");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_half_close_is_no_hang_up() {
     client.half_close();
     daemon.wait_until("it runs", || !daemon.processes().is_empty());
     assert_eq!(daemon.bash("true").status, 200);
-    std::fs::write(&fifo, "on\n").expect("it reads");
+    release(&fifo, "on");
     assert_eq!(client.reply().stdout(), "begun\non");
 }
 
@@ -246,7 +246,7 @@ fn the_last_thousand_are_remembered() {
             .to_owned()
     };
     let (script, fifo) = blocked(&daemon, "go");
-    let running = begin(&daemon, &call(&script));
+    let running = begin(&daemon, &script);
     let forgotten = run("true");
     let oldest = run("true");
     // An unknown tool is an execution too, and no process.
@@ -264,7 +264,7 @@ fn the_last_thousand_are_remembered() {
     assert_eq!(status(&oldest), 200);
     // Only what has finished is counted and forgotten.
     assert_eq!(status(&running), 200);
-    std::fs::write(&fifo, "on\n").expect("it reads");
-    assert_eq!(ended(&daemon, &running)["status"], "success");
+    release(&fifo, "on");
+    assert_eq!(daemon.ended(&running)["status"], "success");
     daemon.wait_until("the next oldest is forgotten", || status(&oldest) == 404);
 }
