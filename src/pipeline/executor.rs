@@ -360,7 +360,7 @@ impl Inner {
                 text_bytes = 0;
             }
         }
-        execution.release();
+        execution.live().settle().await;
         self.records.close(execution.id, text_bytes);
         self.running.send_modify(|running| *running -= 1);
     }
