@@ -3,5 +3,6 @@
 mod cli;
 mod daemon;
 mod processes;
+mod readme;
 mod smoke;
 mod support;
