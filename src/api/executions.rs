@@ -42,15 +42,7 @@ pub(super) async fn show(
 ) -> Result<Response, Refusal> {
     let execution = find(&api, &peer, &id)?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
-    if let Some(secs) = wait {
-        if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
-            let detail = format!(
-                "`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}"
-            );
-            return Err(Refusal::new(Code::MalformedRequest, detail));
-        }
-        let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
-    }
+    hold(&execution, wait).await?;
     Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
 }
 
@@ -71,6 +63,18 @@ pub(super) async fn cancel(
     execution.stop(StopReason::Cancelled);
     execution.wait().await;
     Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
+}
+
+/// Waits for the end of an execution, as long as the caller asked for.
+pub(super) async fn hold(execution: &Execution, wait: Option<f64>) -> Result<(), Refusal> {
+    let Some(secs) = wait else { return Ok(()) };
+    if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
+        let detail =
+            format!("`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}");
+        return Err(Refusal::new(Code::MalformedRequest, detail));
+    }
+    let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
+    Ok(())
 }
 
 /// The execution of that id, if it is `peer`'s to see: its own uid's, or anybody's for an admin.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::executions::{bad_query, find};
+use super::executions::{bad_query, find, hold};
 use super::openapi::RawBytes;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
@@ -27,6 +27,9 @@ const PIECE: usize = 256 * 1024;
 pub(super) struct OutputQuery {
     /// Which of the two streams.
     stream: StreamName,
+    /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
+    #[param(minimum = 0, maximum = 60, nullable = false)]
+    wait: Option<f64>,
 }
 
 /// A range of bytes, both ends included.
@@ -68,7 +71,8 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let execution = find(&api, &peer, &id)?;
-    let Query(OutputQuery { stream: name }) = query.map_err(bad_query)?;
+    let Query(OutputQuery { stream: name, wait }) = query.map_err(bad_query)?;
+    hold(&execution, wait).await?;
     let kept = execution.kept(name);
     let length = match &kept {
         Kept::Memory(bytes) => bytes.len() as u64,

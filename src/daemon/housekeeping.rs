@@ -11,8 +11,12 @@ pub(super) async fn keep(api: Api) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = String::new();
+    let mut running = api.executor.watch_running();
     loop {
         ticks.tick().await;
+        if running.has_changed().unwrap_or(false) && *running.borrow_and_update() == 0 {
+            super::process::return_memory();
+        }
         api.executor.tidy();
         let line = status_line(&api);
         if line != last {
