@@ -2,6 +2,8 @@
 
 mod cli;
 mod daemon;
+mod layering;
+mod manifest;
 mod processes;
 mod readme;
 mod smoke;
