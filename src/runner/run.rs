@@ -150,7 +150,7 @@ impl Runner {
         waited: Waited,
         live: &Arc<Live>,
     ) -> Result<Outcome, RunError> {
-        let left = run.left_behind(&waited);
+        let left = run.left_behind(&waited).await;
         let keep = run.plan.background == Background::Keep && waited.stopping.is_none();
         let kill = if keep {
             None
@@ -256,7 +256,7 @@ impl Run {
 
     /// Asks the group to end, and notes what there was to end.
     fn begin_stop(&self, reason: StopReason) -> Stopping {
-        let signalled = count(self.tree.members().len());
+        let signalled = count(self.tree.members().pids.len());
         if let Err(error) = tree::signal_group(self.leader.pid, Signal::SIGTERM) {
             tracing::error!(%error, pid = %self.leader.pid, "cannot send SIGTERM to a process group");
         }
@@ -284,7 +284,7 @@ impl Run {
     }
 
     /// What outlived a leader that ended by itself.
-    fn left_behind(&self, waited: &Waited) -> Vec<LeftBehind> {
+    async fn left_behind(&self, waited: &Waited) -> Vec<LeftBehind> {
         if waited.stopping.is_some() || !self.tree.may_have_others() {
             return Vec::new();
         }
@@ -297,11 +297,8 @@ impl Run {
             .into_iter()
             .filter_map(|(name, reader)| Some((name, reader.inode()?)))
             .collect();
-        let others = self
-            .tree
-            .members()
-            .into_iter()
-            .filter(|pid| *pid != self.leader.pid);
+        let members = self.tree.settled_members(self.plan.kill_wait).await;
+        let others = members.into_iter().filter(|pid| *pid != self.leader.pid);
         others
             .map(|pid| LeftBehind {
                 pid: pid.as_raw().unsigned_abs(),

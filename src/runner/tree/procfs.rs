@@ -83,17 +83,44 @@ fn read_of_any_thread(pid: Pid, file: &str) -> Option<Vec<u8>> {
         return Some(of_main);
     }
     let others = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    others
-        .filter_map(|task| fs::read(task.path().join(file)).ok())
-        .find(|text| !text.is_empty())
+    let texts = others.filter_map(|task| fs::read(task.path().join(file)).ok());
+    Some(
+        texts
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or_default(),
+    )
 }
 
-/// The value of a variable in the environment a process was given at its execve.
-pub(super) fn environment_value(pid: Pid, name: &str) -> Option<String> {
-    let environment = read_of_any_thread(pid, "environ")?;
-    environment.split(|byte| *byte == 0).find_map(|entry| {
-        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        String::from_utf8(value.to_vec()).ok()
+/// What the environment that a process was given at its execve says of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Variable {
+    /// This.
+    Value(String),
+    /// Nothing.
+    Unset,
+    /// It cannot be told: the process is in the middle of an execve, or of its end, and has
+    /// neither environment nor arguments.
+    Unreadable,
+}
+
+pub(super) fn variable(pid: Pid, name: &str) -> Variable {
+    let read = |file| read_of_any_thread(pid, file).unwrap_or_default();
+    let mut environment = read("environ");
+    if environment.is_empty() {
+        // An environment may be empty; together with the arguments it is not.
+        let has_arguments = !read("cmdline").is_empty();
+        // The execve may have been over by then.
+        environment = read("environ");
+        if environment.is_empty() && !has_arguments {
+            return Variable::Unreadable;
+        }
+    }
+    let value = environment
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    value.map_or(Variable::Unset, |value| {
+        Variable::Value(String::from_utf8_lossy(value).into_owned())
     })
 }
 
@@ -147,7 +174,7 @@ pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
         let marked: Vec<(Pid, Stat)> = all()
             .into_iter()
             .filter(|pid| *pid != Pid::this())
-            .filter(|pid| environment_value(*pid, name).as_deref() == Some(value))
+            .filter(|pid| variable(*pid, name) == Variable::Value(value.to_owned()))
             .filter_map(|pid| Some((pid, stat(pid).filter(|stat| !stat.is_dead)?)))
             .collect();
         if marked.is_empty() {

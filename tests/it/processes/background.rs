@@ -252,3 +252,26 @@ fn of_what_is_kept_the_spool_has_all_from_the_first_byte() {
         assert_eq!(health["status"], "ok", "{mode:?}: {health}");
     }
 }
+
+/// Whoever looks at the tree meanwhile, between a fork and the end of the one that forked nobody
+/// gets lost.
+#[test]
+fn a_chain_of_forks_is_followed_to_its_end() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "drain_ms = 0");
+        for round in 0..150 {
+            let command = match round % 3 {
+                0 => "( ( sleep 60 & ) & ); echo hi",
+                1 => "( setsid sleep 60 & ); echo hi",
+                _ => "( setsid sh -c 'setsid sleep 60 &' & ); echo hi",
+            };
+            let reply = daemon.bash(command);
+            let left = daemon.processes();
+            assert!(
+                left.is_empty(),
+                "{mode:?} {command}: {left:?}, {}",
+                reply.json()
+            );
+        }
+    }
+}
