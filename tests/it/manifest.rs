@@ -39,6 +39,11 @@ fn the_packages_of_the_design_card_are_direct_dependencies() {
     ] {
         assert!(dependencies.contains_key(package), "{package}");
     }
+    let any = dependencies.iter().find(|(_, spec)| {
+        let version = spec.get("version").unwrap_or(spec);
+        version.as_str() == Some("*")
+    });
+    assert_eq!(any, None, "deny.toml denies wildcards");
 }
 
 /// The crates that can end up in a build for one of deny.toml's targets.
