@@ -54,13 +54,13 @@ pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) ->
         () = execution.started() => {}
         finished = execution.wait() => {
             if execution.started_at().is_none() {
-                return response(&execution, &finished);
+                return response(&execution, finished);
             }
         }
         () = peer.hung_up() => {
             execution.stop(StopReason::Disconnect);
             let finished = execution.wait().await;
-            return response(&execution, &finished);
+            return response(&execution, finished);
         }
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
@@ -131,7 +131,7 @@ async fn send(
         }
     }
     let finished = execution.wait().await;
-    let (status, body) = result(execution, &finished);
+    let (status, body) = result(execution, finished);
     let body = with_status(body, status.as_u16());
     events.send(event("result", body)).await.ok()
 }

@@ -2,6 +2,9 @@
 
 mod cli;
 mod daemon;
+mod layering;
+mod manifest;
 mod processes;
+mod readme;
 mod smoke;
 mod support;

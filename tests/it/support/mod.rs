@@ -6,6 +6,7 @@ mod fifo;
 mod http;
 pub mod openapi;
 mod proc;
+mod provider;
 mod skip;
 mod wait;
 
@@ -14,5 +15,6 @@ pub use daemon::{Daemon, Mode, bash_call, scratch};
 pub use fifo::Fifo;
 pub use http::{Connection, Reply};
 pub use proc::Process;
+pub use provider::Provider;
 pub use skip::skip;
 pub use wait::{wait_for, wait_to_equal, wait_until};
