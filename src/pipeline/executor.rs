@@ -280,6 +280,7 @@ impl Executor {
             let _ = running.wait_for(|running| *running == 0).await;
         }
         self.inner.runner.end_kept().await;
+        self.tidy();
     }
 
     fn execution(

@@ -157,6 +157,20 @@ impl Capture {
         }
     }
 
+    /// Whether the bytes themselves are still of use, and not only how many they are.
+    pub(super) fn wants_bytes(&self) -> bool {
+        let inner = self.lock();
+        match &inner.head {
+            Head::Growing(head) => head.len() < inner.head_cap || inner.tail_cap > 0,
+            Head::Sealed(_) => false,
+        }
+    }
+
+    /// Counts bytes that nobody wants to see here.
+    pub(super) fn count(&self, bytes: usize) {
+        self.lock().total += bytes as u64;
+    }
+
     pub(super) fn fail(&self, error: io::Error) {
         self.lock().error.get_or_insert(error);
     }

@@ -14,6 +14,7 @@ mod spawn;
 mod spool;
 mod tree;
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -35,10 +36,12 @@ use tree::{CgroupParent, Leaders, Tree};
 #[derive(Debug)]
 pub struct Runner {
     environment: BaseEnvironment,
-    corrections: OnceLock<Corrections>,
+    corrections: OnceLock<Arc<Corrections>>,
     cgroups: Option<CgroupParent>,
     leaders: Arc<Leaders>,
     keepers: Keepers,
+    /// `/dev/null`, once somebody needed it.
+    null: OnceLock<File>,
     /// Where scripts too long for an argument are put.
     scripts: PathBuf,
 }
@@ -61,6 +64,7 @@ impl Runner {
             cgroups: None,
             leaders: Arc::new(Leaders::new(config.subreaper)),
             keepers: Keepers::default(),
+            null: OnceLock::new(),
             scripts: match &config.spool {
                 Some(SpoolConfig { dir, .. }) => dir.clone(),
                 None => std::env::temp_dir(),

@@ -1,7 +1,7 @@
 //! Reads one pipe into its capture: on the event loop while it is small, on a thread of its own
 //! when it is not, so that no command's output keeps the daemon from its timers or its callers.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::stat::fstat;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
@@ -17,6 +18,7 @@ use tokio::task::JoinHandle;
 use super::capture::Capture;
 use super::ready::watch;
 use super::spool::SpoolFile;
+use super::spool::splice_to;
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
@@ -46,6 +48,7 @@ struct Bulk {
     stop: Arc<EventFd>,
     /// Completes once the stream's spool file is begun, or cannot be.
     begun: oneshot::Receiver<()>,
+    inode: Option<u64>,
 }
 
 /// What reading an inline stream came to.
@@ -148,6 +151,15 @@ impl Reader {
         }
     }
 
+    /// The pipe by its inode, while it is being read.
+    pub(super) fn inode(&self) -> Option<u64> {
+        match &self.state {
+            State::Inline(pipe) => inode(pipe.get_ref()),
+            State::Bulk(bulk) => bulk.inode,
+            State::Ended => None,
+        }
+    }
+
     /// Moves an inline stream to a thread of its own.
     fn hand_over(&mut self) {
         let State::Inline(pipe) = std::mem::replace(&mut self.state, State::Ended) else {
@@ -157,6 +169,7 @@ impl Reader {
             Ok(stop) => {
                 let stop = Arc::new(stop);
                 let (pipe, capture) = (pipe.into_inner(), Arc::clone(&self.capture));
+                let inode = inode(&pipe);
                 let told = Arc::clone(&stop);
                 let (begin, begun) = oneshot::channel();
                 let thread = tokio::task::spawn_blocking(move || {
@@ -169,6 +182,7 @@ impl Reader {
                     thread,
                     stop,
                     begun,
+                    inode,
                 });
             }
             Err(error) => self.capture.fail(error.into()),
@@ -196,22 +210,21 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     }
 }
 
-fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
+fn inode(pipe: &File) -> Option<u64> {
+    fstat(pipe).ok().map(|stat| stat.st_ino)
+}
+
+/// Reads until everybody has closed the pipe, or until told to stop and nothing is left in it.
+fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
     // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
     let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
-    let mut buffer = vec![0; BULK_BYTES];
+    let mut sink = Sink::new(capture, spooled);
     let mut stopping = false;
     let mut last_bytes = 0;
     loop {
-        match pipe.read(&mut buffer) {
+        match sink.take(pipe) {
             Ok(0) => return,
-            Ok(read) => {
-                if let Some(file) = spooled {
-                    file.append(&buffer[..read]);
-                }
-                capture.absorb(&buffer[..read]);
-                last_bytes += if stopping { read } else { 0 };
-            }
+            Ok(taken) => last_bytes += if stopping { taken } else { 0 },
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if stopping {
@@ -230,5 +243,57 @@ fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option
         if last_bytes > LAST_BYTES {
             return;
         }
+    }
+}
+
+/// Where a bulk stream goes: through a buffer while the capture wants the bytes, from pipe to file
+/// inside the kernel when only the spool does, nowhere when that has its fill.
+struct Sink<'a> {
+    capture: &'a Capture,
+    spooled: Option<&'a SpoolFile>,
+    buffer: Vec<u8>,
+    /// `/dev/null` takes pages without looking at them, where reading would copy them.
+    null: Option<File>,
+}
+
+impl<'a> Sink<'a> {
+    fn new(capture: &'a Capture, spooled: Option<&'a SpoolFile>) -> Self {
+        Self {
+            capture,
+            spooled,
+            buffer: Vec::new(),
+            null: OpenOptions::new().write(true).open("/dev/null").ok(),
+        }
+    }
+
+    /// Takes in what is in the pipe, or a part of it; 0 at the end of the stream.
+    fn take(&mut self, pipe: &File) -> io::Result<usize> {
+        if self.capture.wants_bytes() {
+            return self.read(pipe);
+        }
+        let moved = match (self.spooled, &self.null) {
+            (Some(file), _) if file.has_room() => file.splice_from(pipe, BULK_BYTES),
+            (_, Some(null)) => splice_to(pipe, null, None, BULK_BYTES),
+            (_, None) => return self.read(pipe),
+        };
+        match moved {
+            Ok(moved) => {
+                self.capture.count(moved);
+                Ok(moved)
+            }
+            // A file system whose files cannot be spliced to.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.read(pipe),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&mut self, mut pipe: &File) -> io::Result<usize> {
+        self.buffer.resize(BULK_BYTES, 0);
+        let read = pipe.read(&mut self.buffer)?;
+        if let Some(file) = self.spooled {
+            file.append(&self.buffer[..read]);
+        }
+        self.capture.absorb(&self.buffer[..read]);
+        Ok(read)
     }
 }

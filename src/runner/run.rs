@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,6 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::Runner;
@@ -23,7 +21,6 @@ use super::capture::Capture;
 use super::inherited::Corrections;
 use super::plan::{Live, Outcome, Plan, RunError};
 use super::reader::Reader;
-use super::ready::watch;
 use super::spawn::{self, BirthStep, Leader, Program};
 use super::tree::{self, Tree};
 use crate::domain::{
@@ -44,12 +41,8 @@ struct Run {
     tree: Tree,
     leader: Leader,
     started: Instant,
-    /// The pipes by inode, to tell who holds them.
-    pipes: [(StreamName, u64); 2],
     stdout: Reader,
     stderr: Reader,
-    /// Watches the leader's pidfd, which is readable once it has ended.
-    ended: AsyncFd<OwnedFd>,
     _script: Option<ScriptFile>,
 }
 
@@ -104,23 +97,26 @@ impl Runner {
         let working_dir = working_dir
             .transpose()
             .map_err(|error| RunError::new("the working directory holds NUL", error))?;
-        let stdin = stdin(plan.stdin.as_deref())?;
+        let text = plan.stdin.as_deref().map(file_in_memory).transpose();
+        let text = text.map_err(|error| RunError::new("cannot prepare standard input", error))?;
+        let stdin = match &text {
+            Some(text) => text.as_fd(),
+            None => self.null()?,
+        };
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
-        let pipes = [
-            (StreamName::Stdout, inode(&stdout)?),
-            (StreamName::Stderr, inode(&stderr)?),
-        ];
         let stdout = reader(stdout, &live.stdout)?;
         let stderr = reader(stderr, &live.stderr)?;
 
         let mut tree = self
             .tree(plan.id, &plan)
             .map_err(|error| RunError::new("cannot make a cgroup for the execution", error))?;
-        let corrections = self.corrections.get_or_init(Corrections::of_this_process);
+        let corrections = self
+            .corrections
+            .get_or_init(|| Arc::new(Corrections::of_this_process()));
         let leader = tree
             .bear(|cgroup| {
-                let stdio = [stdin.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()];
+                let stdio = [stdin, stdout_end.as_fd(), stderr_end.as_fd()];
                 let program = Program {
                     path: program,
                     args,
@@ -132,29 +128,16 @@ impl Runner {
                 spawn::start(program, corrections)
             })
             .map_err(|failure| RunError::new("cannot start a process (clone3)", failure.error))?;
-        let started = Instant::now();
-        let ended = leader
-            .pidfd
-            .try_clone()
-            .and_then(|pidfd| watch(pidfd, Interest::READABLE));
-        let ended = match ended {
-            Ok(ended) => ended,
-            Err(error) => {
-                // Out of descriptors or memory: nobody could watch this process, so it must go.
-                let _ = tree::signal_group(leader.pid, Signal::SIGKILL);
-                let _ = leader.reap();
-                return Err(RunError::new("cannot watch the process", error));
-            }
-        };
+        if let Some(cgroups) = &self.cgroups {
+            cgroups.prepare_next();
+        }
         Ok(Run {
             plan,
             tree,
             leader,
-            started,
-            pipes,
+            started: Instant::now(),
             stdout,
             stderr,
-            ended,
             _script: script,
         })
     }
@@ -198,17 +181,16 @@ impl Runner {
         let (stdout, stdout_error) = live.stdout.seal();
         let (stderr, stderr_error) = live.stderr.seal();
 
-        let ended = leader_ended
-            .then(|| leader.observe())
-            .transpose()
-            .map_err(cannot_wait)?;
+        // Reaping comes last of all: until then pid and group are the leader's own.
+        let (ended, unreaped) = match (leader_ended, keep) {
+            (true, false) => (Some(leader.reap().map_err(cannot_wait)?), None),
+            (true, true) => (Some(leader.observe().map_err(cannot_wait)?), Some(leader)),
+            (false, _) => (None, Some(leader)),
+        };
         let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
         let oom_killed = tree.oom_killed();
-        if keep || !leader_ended {
+        if let Some(leader) = unreaped {
             self.keepers.keep(tree, leader, plan.kill_wait);
-        } else {
-            // Last of all: until here pid and group were the leader's own.
-            leader.reap().map_err(cannot_wait)?;
         }
         Ok(Outcome {
             ending: ending(&waited, ended.map(|ended| ended.exit)),
@@ -250,7 +232,7 @@ impl Run {
             tokio::select! {
                 () = self.stdout.step(), if self.stdout.is_open() => {}
                 () = self.stderr.step(), if self.stderr.is_open() => {}
-                _ = self.ended.readable(), if ended_at.is_none() => {
+                _ = self.leader.pidfd.readable(), if ended_at.is_none() => {
                     ended_at = Some(Instant::now());
                     held = self.stdout.is_held() || self.stderr.is_held();
                 }
@@ -307,13 +289,21 @@ impl Run {
             return Vec::new();
         }
         let killed = self.plan.background == Background::Kill;
+        let readers = [
+            (StreamName::Stdout, &self.stdout),
+            (StreamName::Stderr, &self.stderr),
+        ];
+        let pipes: Vec<(StreamName, u64)> = readers
+            .into_iter()
+            .filter_map(|(name, reader)| Some((name, reader.inode()?)))
+            .collect();
         let members = self.tree.settled_members(self.plan.kill_wait).await;
         let others = members.into_iter().filter(|pid| *pid != self.leader.pid);
         others
             .map(|pid| LeftBehind {
                 pid: pid.as_raw().unsigned_abs(),
                 command: summarize(&tree::command_line(pid)),
-                held: tree::held_streams(pid, &self.pipes),
+                held: tree::held_streams(pid, &pipes),
                 killed,
             })
             .collect()
@@ -322,7 +312,7 @@ impl Run {
     /// Whether the leader ends within `wait`, which after SIGKILL it does unless it is in an
     /// uninterruptible sleep.
     async fn leader_ended_within(&self, wait: Duration) -> bool {
-        tokio::time::timeout(wait, self.ended.readable())
+        tokio::time::timeout(wait, self.leader.pidfd.readable())
             .await
             .is_ok()
     }
@@ -382,28 +372,13 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {
     nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|error| RunError::new("cannot make a pipe", error))
 }
 
-fn inode(pipe: &OwnedFd) -> Result<u64, RunError> {
-    let stat = nix::sys::stat::fstat(pipe);
-    stat.map(|stat| stat.st_ino)
-        .map_err(|error| RunError::new("cannot look at a pipe", error))
-}
-
-/// Standard input: nothing, or a file in memory that holds `text` as a whole, so that nobody has
-/// to feed it and nobody can hang on it.
-fn stdin(text: Option<&str>) -> Result<OwnedFd, RunError> {
-    let Some(text) = text else {
-        let null = File::open("/dev/null");
-        return null
-            .map(OwnedFd::from)
-            .map_err(|error| RunError::new("cannot open `/dev/null`", error));
-    };
-    let make = || -> io::Result<OwnedFd> {
-        let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
-        file.write_all(text.as_bytes())?;
-        file.rewind()?;
-        Ok(file.into())
-    };
-    make().map_err(|error| RunError::new("cannot prepare standard input", error))
+/// A file in memory that holds `text` as a whole, so that nobody has to feed it and nobody can
+/// hang on it.
+fn file_in_memory(text: &str) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// The program's own name and its arguments; a script is the last of them, or its file.
@@ -424,6 +399,18 @@ fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, Run
 }
 
 impl Runner {
+    /// `/dev/null`, opened once: its descriptor has no state that executions could share.
+    fn null(&self) -> Result<BorrowedFd<'_>, RunError> {
+        if self.null.get().is_none() {
+            let null = File::open("/dev/null")
+                .map_err(|error| RunError::new("cannot open `/dev/null`", error))?;
+            // Somebody else was faster: theirs is as good.
+            let _ = self.null.set(null);
+        }
+        let null = self.null.get().map(AsFd::as_fd);
+        null.ok_or_else(|| RunError::new("cannot open `/dev/null`", io::ErrorKind::NotFound))
+    }
+
     /// A private file for a script that does not fit into one argument.
     fn script_file(&self, plan: &Plan) -> Result<Option<ScriptFile>, RunError> {
         let Some(script) = plan

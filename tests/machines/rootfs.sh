@@ -34,12 +34,13 @@ build_rootfs() {
         [[ ! -e $target ]] || exit 0
         rm -rf "$cache/rootfs-$architecture"-* # of other inputs, or half done
         echo "building a Debian $suite root file system for $architecture" >&2
-        # Documentation and translations are left out to keep the machines small. The options must not stay behind in
-        # the machine: there they would drop the man pages of the package under test.
-        mmdebstrap --quiet --variant=minbase --architectures="$architecture" --format=directory --include="$packages" \
+        # Documentation and translations are left out to keep the machines small. These options must not stay behind
+        # in the machine, where they would drop the man pages of the package under test, nor must the host's names.
+        # In a mount namespace of its own: were it killed, its /proc and /dev would otherwise stay mounted in there.
+        unshare --mount mmdebstrap --quiet --variant=minbase --architectures="$architecture" --format=directory --include="$packages" \
             --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
-            --dpkgopt='path-exclude=/usr/share/locale/*' \
-            --customize-hook='rm "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"' \
+            --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt=force-unsafe-io \
+            --customize-hook='rm "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap" "$1/etc/hostname" "$1/etc/resolv.conf"' \
             "$@" "$suite" "$target.partial" >&2
         mv "$target.partial" "$target"
     ) 9>"$cache/rootfs-$architecture.lock"

@@ -18,11 +18,15 @@ use crate::config::Limits;
 pub(in crate::runner) struct CgroupParent {
     dir: PathBuf,
     made: AtomicU64,
+    /// Whether leaves have the files of the memory controller.
+    counts_memory: bool,
+    /// A directory for the next leaf, made while there was time for it.
+    spare: Mutex<Option<PathBuf>>,
     stale: Arc<Stale>,
 }
 
-/// Leaves that could not be removed when their execution ended: somebody in them could not be
-/// killed at once (uninterruptible sleep).
+/// Leaves whose executions have ended, to be removed when there is time for it; or whenever it
+/// can be done, for somebody in them may be in an uninterruptible sleep.
 #[derive(Debug, Default)]
 struct Stale(Mutex<Vec<PathBuf>>);
 
@@ -46,9 +50,11 @@ impl CgroupParent {
         for controller in ["memory", "pids", "cpu"] {
             let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
         }
-        let parent = Self {
+        let mut parent = Self {
             dir,
             made: AtomicU64::new(0),
+            counts_memory: false,
+            spare: Mutex::default(),
             stale: Arc::default(),
         };
         // Found out now rather than at the first call: may leaves be made, and killed as one?
@@ -57,6 +63,9 @@ impl CgroupParent {
             let error = "there is no `cgroup.kill`: Linux 5.14 or newer is needed";
             return Err(io::Error::new(io::ErrorKind::Unsupported, error));
         }
+        parent.counts_memory = probe.dir.join("memory.events").exists();
+        drop(probe);
+        parent.tidy();
         Ok((parent, swept))
     }
 
@@ -69,21 +78,14 @@ impl CgroupParent {
         }
     }
 
-    /// A new, empty leaf.
+    /// An empty leaf of one's own.
     pub(in crate::runner) fn leaf(&self, limits: Limits) -> io::Result<Leaf> {
-        let dir = loop {
-            let number = self.made.fetch_add(1, Ordering::Relaxed);
-            let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
-            match fs::create_dir(&dir) {
-                Ok(()) => break dir,
-                // One of an earlier process that could not be removed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        };
+        let spare = lock(&self.spare).take();
+        let dir = spare.map_or_else(|| self.new_dir(), Ok)?;
         let leaf = Leaf {
             fd: File::open(&dir)?,
             dir,
+            counts_memory: self.counts_memory,
             stale: Arc::clone(&self.stale),
         };
         for (file, limit) in [
@@ -103,16 +105,44 @@ impl CgroupParent {
         Ok(leaf)
     }
 
-    /// Removes leaves that could not be removed before. Call it now and then.
+    /// Removes the leaves of executions that have ended, and makes one for the next. Meant for
+    /// the moment after a process was started, when there is nothing to do but wait for it: making
+    /// and removing a cgroup costs a tenth of what a short command takes.
+    pub(in crate::runner) fn prepare_next(&self) {
+        self.remove_stale();
+        let mut spare = lock(&self.spare);
+        if spare.is_none() {
+            // The next execution will tell why there is none.
+            *spare = self.new_dir().ok();
+        }
+    }
+
+    /// Removes every leaf that no execution uses. Call it now and then.
     pub(in crate::runner) fn tidy(&self) {
-        self.stale.lock().retain(|dir| !remove(dir));
+        lock(&self.stale.0).extend(lock(&self.spare).take());
+        self.remove_stale();
+    }
+
+    fn remove_stale(&self) {
+        lock(&self.stale.0).retain(|dir| !remove(dir));
+    }
+
+    fn new_dir(&self) -> io::Result<PathBuf> {
+        loop {
+            let number = self.made.fetch_add(1, Ordering::Relaxed);
+            let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
+            match fs::create_dir(&dir) {
+                Ok(()) => return Ok(dir),
+                // One of an earlier process that could not be removed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
-impl Stale {
-    fn lock(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The directory above the daemon's own leaf that carries systemd's mark of delegation.
@@ -191,11 +221,12 @@ fn sweep(dir: &Path) -> io::Result<usize> {
     Ok(swept)
 }
 
-/// The cgroup of one execution. Killed and removed when dropped.
+/// The cgroup of one execution. What is dropped is killed and removed by its parent, later.
 #[derive(Debug)]
 pub(in crate::runner) struct Leaf {
     dir: PathBuf,
     fd: File,
+    counts_memory: bool,
     stale: Arc<Stale>,
 }
 
@@ -234,24 +265,23 @@ impl Leaf {
 
     /// `memory.peak` (Linux 5.19), in bytes.
     pub(super) fn memory_peak(&self) -> Option<u64> {
-        fs::read_to_string(self.dir.join("memory.peak"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        if !self.counts_memory {
+            return None;
+        }
+        let peak = fs::read_to_string(self.dir.join("memory.peak")).ok()?;
+        peak.trim().parse().ok()
     }
 
     /// `oom_kill` of `memory.events`.
     pub(super) fn oom_killed(&self) -> bool {
-        keyed(&self.dir, "memory.events", "oom_kill").is_some_and(|count| count > 0)
+        self.counts_memory
+            && keyed(&self.dir, "memory.events", "oom_kill").is_some_and(|count| count > 0)
     }
 }
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        if !remove(&self.dir) {
-            self.stale.lock().push(self.dir.clone());
-        }
+        lock(&self.stale.0).push(std::mem::take(&mut self.dir));
     }
 }
 

@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::http::{Connection, Reply};
-use super::wait::wait_until;
+use super::skip;
+use super::wait::{wait_for, wait_until};
 
 /// How the daemon under test holds process trees together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +26,7 @@ impl Mode {
         match cgroup_mount() {
             Some(_) => vec![Self::Group, Self::Cgroup],
             None => {
-                eprintln!(
-                    "SKIPPED: cgroup mode, for no cgroup v2 can be written to (are you root?)"
-                );
+                skip("cgroup mode, for no cgroup v2 can be written to (are you root?)");
                 vec![Self::Group]
             }
         }
@@ -77,14 +76,13 @@ impl Daemon {
 
     /// The same, after `adjust` has had its way with the command that starts it.
     pub fn start_adjusted(mode: Mode, toml: &str, adjust: impl FnOnce(&mut Command)) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("shelly-it-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(&name);
-        fs::create_dir_all(&dir).expect("a scratch directory");
+        let dir = scratch();
         let cgroup = match mode {
             Mode::Group => None,
-            Mode::Cgroup => Some(cgroup_mount().expect("cgroup v2").join(&name)),
+            Mode::Cgroup => {
+                let name = dir.file_name().expect("a name");
+                Some(cgroup_mount().expect("cgroup v2").join(name))
+            }
         };
         let table = match &cgroup {
             None => "mode = \"group\"".to_owned(),
@@ -103,8 +101,14 @@ impl Daemon {
 
     /// Another daemon on the same directory, for when this one has been killed.
     pub fn restart(&mut self) -> Self {
+        let (dir, cgroup) = (self.dir.clone(), self.cgroup.clone());
+        self.restart_with(|| Self::launch(dir, cgroup, |_| {}))
+    }
+
+    /// The same, started in some way of its own.
+    pub fn restart_with(&mut self, start: impl FnOnce() -> Self) -> Self {
         self.owner = false;
-        Self::launch(self.dir.clone(), self.cgroup.clone(), |_| {})
+        start()
     }
 
     /// Starts the program on a prepared directory, after `adjust` has had its way with the command.
@@ -113,10 +117,6 @@ impl Daemon {
         cgroup: Option<PathBuf>,
         adjust: impl FnOnce(&mut Command),
     ) -> Self {
-        let log = fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(dir.join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_shelly-executord"));
         command
             .args([
@@ -127,14 +127,30 @@ impl Daemon {
                 "--state",
                 "state",
             ])
-            .current_dir(&dir)
             .env("RUST_LOG", "debug")
-            .stdin(Stdio::null())
+            .stdin(Stdio::null());
+        adjust(&mut command);
+        let socket = dir.join("executor.sock");
+        Self::spawn(dir, cgroup, socket, command)
+    }
+
+    /// Starts a command that is the daemon or becomes it, in `dir`, where it also logs, and waits
+    /// until `socket` is listened on.
+    pub fn spawn(
+        dir: PathBuf,
+        cgroup: Option<PathBuf>,
+        socket: PathBuf,
+        mut command: Command,
+    ) -> Self {
+        let log = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(dir.join("log"));
+        command
+            .current_dir(&dir)
             .stdout(Stdio::null())
             .stderr(log.expect("a log"));
-        adjust(&mut command);
         let child = command.spawn().expect("the daemon starts");
-        let socket = dir.join("executor.sock");
         let mut daemon = Self {
             child,
             dir,
@@ -174,8 +190,11 @@ impl Daemon {
     }
 
     /// Waits until the daemon has ended.
+    #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("waitable")
+        wait_for("the daemon has ended", || {
+            self.child.try_wait().expect("waitable")
+        })
     }
 
     pub fn connect(&self) -> Connection {
@@ -292,6 +311,16 @@ impl Drop for Daemon {
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// A new directory for a daemon to live in, which goes with the daemon.
+pub fn scratch() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("shelly-it-{}-{number}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    fs::create_dir_all(&dir).expect("a scratch directory");
+    dir
 }
 
 /// A call of the bash tool with more members than its input.
