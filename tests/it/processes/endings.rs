@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Mode};
+use crate::support::{Daemon, Mode, skip};
 
 #[test]
 fn codes_are_codes_and_signals_are_signals() {
@@ -70,7 +70,7 @@ fn codes_are_codes_and_signals_are_signals() {
 #[test]
 fn out_of_memory_is_told_apart_from_a_kill() {
     if !Mode::Cgroup.is_available() || !Mode::has_controller("memory") {
-        eprintln!("SKIPPED: out of memory, for want of the memory controller in a cgroup v2");
+        skip("out of memory, for want of the memory controller in a cgroup v2");
         return;
     }
     let daemon = Daemon::start_with(Mode::Cgroup, "[limits]\nmemory_max = 33554432");

@@ -67,7 +67,8 @@ fn one_line_of_a_gibibyte_is_taken_in_stride() {
         let command = format!("head -c {length} /dev/zero | tr '\\0' x");
         let reply = daemon.bash_with(&command, &json!({"timeout_secs": 120}));
         let grown = daemon.memory("VmHWM").saturating_sub(before);
-        eprintln!("{mode:?} {grown}"); assert!(grown <= CAP + GROWTH, "{mode:?}: grew by {grown} bytes");
+        eprintln!("{mode:?} {grown}");
+        assert!(grown <= CAP + GROWTH, "{mode:?}: grew by {grown} bytes");
         let body = reply.json();
         assert_eq!(body["stdout_bytes"], length, "{mode:?}");
         let expected = format!(
@@ -103,7 +104,8 @@ fn a_reader_that_is_slow_costs_no_memory_and_holds_nothing_up() {
         let record = daemon.ended(&id);
         assert_eq!(record["status"], "timeout", "{mode:?}");
         let grown = daemon.memory("VmHWM").saturating_sub(before);
-        eprintln!("{mode:?} {grown}"); assert!(grown <= CAP + GROWTH, "{mode:?}: grew by {grown} bytes");
+        eprintln!("{mode:?} {grown}");
+        assert!(grown <= CAP + GROWTH, "{mode:?}: grew by {grown} bytes");
         let mut rest = Vec::new();
         while let Some(chunk) = slow.chunk() {
             rest.extend(chunk);
