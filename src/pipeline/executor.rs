@@ -349,6 +349,8 @@ impl Inner {
     async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
         let finished = Arc::new(Finished::new(result));
         let text = finished.text();
+        // First, so that whoever writes the answer now has the output in memory once, not twice.
+        execution.release();
         execution.finish(Arc::clone(&finished));
         let mut text_bytes = text.len();
         if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
@@ -360,7 +362,6 @@ impl Inner {
                 text_bytes = 0;
             }
         }
-        execution.release();
         self.records.close(execution.id, text_bytes);
         self.running.send_modify(|running| *running -= 1);
     }
