@@ -209,7 +209,7 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
             let status = problem.status();
             let body = match run {
                 Some(run) => to_json(&problem.with_run(run)),
-                None => to_json(&problem),
+                None => to_json_of(&problem, text.len()),
             };
             (status, body)
         }
@@ -221,7 +221,7 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
                 execution_id: execution.id.to_string(),
                 run: RunBody::new(run, false),
             };
-            (StatusCode::OK, to_json(&answer))
+            (StatusCode::OK, to_json_of(&answer, text.len()))
         }
         // An output always has a run.
         (None, None) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
@@ -272,10 +272,18 @@ pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
 
 /// JSON of one of our own bodies, none of which has anything that JSON cannot hold.
 pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_else(|error| {
+    to_json_of(value, 0)
+}
+
+/// The same for a body with a text of that many bytes in it, which it makes room for: most
+/// characters stand for themselves.
+fn to_json_of(value: &impl Serialize, text_bytes: usize) -> Vec<u8> {
+    let mut json = Vec::with_capacity(text_bytes + text_bytes / 16 + 512);
+    if let Err(error) = serde_json::to_writer(&mut json, value) {
         tracing::error!(%error, "cannot write an answer as JSON");
-        b"{}".to_vec()
-    })
+        return b"{}".to_vec();
+    }
+    json
 }
 
 /// RFC 3339, UTC, with milliseconds.

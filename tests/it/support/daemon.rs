@@ -32,6 +32,18 @@ impl Mode {
         }
     }
 
+    pub fn is_available(self) -> bool {
+        self == Self::Group || cgroup_mount().is_some()
+    }
+
+    /// Whether a cgroup v2 of ours can have a controller, such as `memory`. On a hybrid host they
+    /// are with cgroup v1.
+    pub fn has_controller(name: &str) -> bool {
+        let controllers = cgroup_mount().map(|mount| mount.join("cgroup.controllers"));
+        let text = controllers.and_then(|file| fs::read_to_string(file).ok());
+        text.is_some_and(|text| text.split_whitespace().any(|controller| controller == name))
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Group => "group",
