@@ -25,7 +25,7 @@ check-docs:
 
 # Which room may name which, and what dependencies may bring in. They are among the tests as well.
 check-rules:
-	cargo test --locked --quiet --test it -- layering:: manifest::
+	cargo test --locked --quiet --test it -- card:: layering:: manifest::
 
 check-scripts:
 	tests/scripts

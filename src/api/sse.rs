@@ -112,13 +112,19 @@ async fn send(
         mut stdout,
         mut stderr,
     } = followers;
-    let (mut stdout_open, mut stderr_open) = (true, true);
+    let (mut stdout_open, mut stderr_open, mut over) = (true, true, false);
     while stdout_open || stderr_open {
         let (name, piece, open) = tokio::select! {
             piece = stdout.next(), if stdout_open => ("stdout", piece, &mut stdout_open),
             piece = stderr.next(), if stderr_open => ("stderr", piece, &mut stderr_open),
-            // Closes the streams of an execution that failed before it could.
-            _ = execution.wait(), if execution.started_at().is_none() => break,
+            // Nobody closes the streams of what could not execute its program.
+            finished = execution.wait(), if !over => {
+                over = true;
+                if finished.run().is_none() {
+                    break;
+                }
+                continue;
+            }
         };
         match piece {
             Some((text, offset)) => {

@@ -1,222 +1,230 @@
-//! A room only names rooms below it, and knows only what is its business.
+//! A request only moves forward, and a room only names rooms below it. The rooms are the
+//! directories of `src/`; `src/bin/` stands apart, above all of them.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One row of the house: what a room may name, and which crates it has not heard of.
-struct Room {
-    name: &'static str,
-    below: &'static [&'static str],
-    unheard_of: &'static [&'static str],
-}
-
-/// From the bottom up. A row may name rows above it in this table only.
+/// Each room, top down, with the rooms it may name.
 #[rustfmt::skip]
-const HOUSE: &[Room] = &[
-    Room { name: "domain",   below: &[], unheard_of: &["axum", "hyper", "hyperlocal", "libc", "notify", "sd_notify", "tokio", "toml"] },
-    Room { name: "config",   below: &["domain"], unheard_of: &["axum", "hyper", "hyperlocal", "libc", "sd_notify", "serde_json"] },
-    Room { name: "runner",   below: &["config", "domain"], unheard_of: &["axum", "hyper", "hyperlocal", "sd_notify", "serde", "serde_json", "toml"] },
-    Room { name: "tools",    below: &["runner", "config", "domain"], unheard_of: &["axum", "hyper", "hyperlocal", "libc", "nix", "sd_notify"] },
-    Room { name: "pipeline", below: &["tools", "runner", "config", "domain"], unheard_of: &["axum", "hyper", "hyperlocal", "libc", "nix", "sd_notify"] },
-    Room { name: "client",   below: &["config"], unheard_of: &["axum", "notify", "sd_notify", "toml"] },
-    Room { name: "api",      below: &["pipeline", "runner", "config", "domain"], unheard_of: &["hyperlocal", "notify", "sd_notify", "toml"] },
-    Room { name: "daemon",   below: &["api", "client", "pipeline", "config", "domain"], unheard_of: &["axum", "hyper", "hyperlocal", "serde_json"] },
+const ROOMS: &[(&str, &[&str])] = &[
+    ("daemon",   &["api", "pipeline", "client", "config", "domain"]),
+    ("api",      &["pipeline", "runner", "config", "domain"]),
+    ("pipeline", &["tools", "runner", "config", "domain"]),
+    ("tools",    &["runner", "config", "domain"]),
+    ("client",   &["config", "domain"]),
+    ("runner",   &["config", "domain"]),
+    ("config",   &["domain"]),
+    ("domain",   &[]),
 ];
 
-/// What the programs use of the library.
+/// What a room must not even have heard of, as crates: reasons stand in docs/ARCHITECTURE.md.
 #[rustfmt::skip]
-const PROGRAMS: &[Room] = &[
-    Room { name: "shelly-executord", below: &["daemon"], unheard_of: &["axum", "hyper", "hyperlocal", "tokio"] },
-    Room { name: "shellyctl",        below: &["client"], unheard_of: &["axum", "hyper", "hyperlocal", "nix", "toml"] },
-];
-
-/// Where lib.rs has the names from that it hands on.
-const FACE: [(&str, &str); 5] = [
-    ("Executor", "pipeline"),
-    ("ExecutorConfig", "config"),
-    ("ExecutorError", "domain"),
-    ("ToolDefinition", "domain"),
-    ("ToolOutput", "domain"),
+const UNHEARD_OF: &[(&str, &[&str])] = &[
+    ("runner",   &["axum", "http", "hyper", "serde", "serde_json", "utoipa", "toml"]),
+    ("domain",   &["tokio", "axum", "http", "hyper", "tracing", "toml"]),
+    ("config",   &["axum", "http", "hyper", "serde_json", "utoipa"]),
+    ("pipeline", &["axum", "http", "hyper", "utoipa"]),
+    ("tools",    &["axum", "http", "hyper", "utoipa"]),
 ];
 
 fn src() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// All Rust files of a room, with their code.
-fn files(dir: &Path) -> Vec<(PathBuf, String)> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).expect("a room") {
-        let path = entry.expect("an entry").path();
+/// The Rust files below a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
         if path.is_dir() {
-            files.extend(self::files(&path));
+            found.extend(files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("UTF-8");
-            files.push((path, code(&text)));
+            found.push(path);
         }
     }
-    files
+    found
 }
 
-/// The text without its comments, whose links may point anywhere.
-fn code(text: &str) -> String {
-    let lines = text
-        .lines()
-        .map(|line| match line.trim_start().starts_with("//") {
-            true => "",
-            false => line.split(" // ").next().unwrap_or(line),
-        });
+/// The source without comments, which may speak of anything (and link to it).
+fn code(path: &Path) -> String {
+    let source = fs::read_to_string(path).expect("readable");
+    let lines = source.lines().map(|line| match line.find("//") {
+        Some(at) if line[..at].matches('"').count() % 2 == 0 => &line[..at],
+        _ => line,
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The first names of the paths that begin with `root::`, those of a group included.
-fn named<'a>(code: &'a str, root: &str) -> BTreeSet<&'a str> {
-    let mut names = BTreeSet::new();
-    for (at, _) in code.match_indices(root) {
-        let is_path = !code[..at].ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
-        let Some(rest) = code[at + root.len()..]
-            .strip_prefix("::")
-            .filter(|_| is_path)
-        else {
+/// The first segment of every path that begins with `root::`, groups opened.
+fn first_segments(code: &str, root: &str) -> BTreeSet<String> {
+    let start = format!("{root}::");
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices(&start) {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
             continue;
-        };
+        }
+        let rest = &code[at + start.len()..];
         match rest.strip_prefix('{') {
-            Some(group) => names.extend(members(group)),
-            None => names.extend([word(rest)]),
+            Some(group) => found.extend(group_heads(group)),
+            None => found.extend(identifier(rest)),
         }
     }
-    names
+    found
 }
 
-fn word(text: &str) -> &str {
-    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_'));
-    &text[..end.unwrap_or(text.len())]
-}
-
-/// The first name of each member of `a::b, c::{d, e}, …}`.
-fn members(group: &str) -> Vec<&str> {
-    let mut names = Vec::new();
-    let mut depth = 0;
-    let mut start = Some(0);
-    for (at, c) in group.char_indices() {
+/// The first identifier of each branch of a `{…}` whose opening brace is gone.
+fn group_heads(group: &str) -> Vec<String> {
+    let (mut depth, mut branch, mut heads) = (0, String::new(), Vec::new());
+    for c in group.chars() {
         match c {
             '{' => depth += 1,
             '}' if depth == 0 => break,
             '}' => depth -= 1,
-            ',' if depth == 0 => start = Some(at + 1),
-            c if !c.is_whitespace() && depth == 0 && start.take().is_some() => {
-                names.push(word(&group[at..]))
-            }
+            ',' if depth == 0 => heads.extend(identifier(&std::mem::take(&mut branch))),
+            _ if depth == 0 => branch.push(c),
             _ => {}
         }
     }
-    names
+    heads.extend(identifier(&branch));
+    heads
 }
 
-/// How many `super::` it takes from a file's top to leave its room.
-fn depth(path: &Path, room: &Path) -> usize {
-    let inside = path
-        .strip_prefix(room)
-        .expect("in the room")
-        .components()
-        .count();
-    let is_mod = path.file_name().is_some_and(|name| name == "mod.rs");
-    if is_mod { inside } else { inside + 1 }
+fn identifier(text: &str) -> Option<String> {
+    let text = text.trim_start();
+    let end = text
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
+    (end > 0).then(|| text[..end].to_owned())
 }
 
-/// What breaks the law in one room.
-fn offences(dir: &Path, root: &str, room: &Room) -> Vec<String> {
-    let mut offences = Vec::new();
-    for (path, code) in files(dir) {
-        let mut offend = |text: String| offences.push(format!("{}: {text}", path.display()));
-        for name in named(&code, root) {
-            let target = FACE
-                .iter()
-                .find(|(face, _)| *face == name)
-                .map_or(name, |(_, room)| room);
-            if target != room.name && !room.below.contains(&target) {
-                offend(format!(
-                    "names {root}::{name}, which is not below {}",
-                    room.name
-                ));
-            }
-        }
-        for stranger in room.unheard_of {
-            if !named(&code, stranger).is_empty() {
-                offend(format!(
-                    "names {stranger}, which {} has not heard of",
-                    room.name
-                ));
-            }
-        }
-        // Inside `mod tests { … }` it takes one more.
-        let (body, tests) = code.split_once("mod tests {").unwrap_or((&code, ""));
-        let out = depth(&path, dir);
-        for (part, out) in [(body, out), (tests, out + 1)] {
-            if part.contains(&"super::".repeat(out)) {
-                offend(format!("leaves {} through super::", room.name));
-            }
-        }
+/// The room that a name at the crate's root stands for: a room itself, or what `lib.rs` exports
+/// from one.
+fn room_of(name: &str) -> String {
+    if ROOMS.iter().any(|(room, _)| *room == name) {
+        return name.to_owned();
     }
-    offences
+    let lib = code(&src().join("lib.rs"));
+    let export = lib.lines().find_map(|line| {
+        let path = line.strip_prefix("pub use ")?;
+        let (room, exported) = path.split_once("::")?;
+        let exported = exported
+            .trim_end_matches(';')
+            .trim_start_matches('{')
+            .trim_end_matches('}');
+        exported
+            .split(',')
+            .any(|item| item.trim() == name)
+            .then(|| room.to_owned())
+    });
+    export.unwrap_or_else(|| panic!("`crate::{name}` is neither a room nor exported by lib.rs"))
+}
+
+/// Every arrow that `code`, which stands in `room`, draws to where it may not.
+fn forbidden(room: &str, allowed: &[&str], code: &str) -> Vec<String> {
+    let named = first_segments(code, "crate")
+        .into_iter()
+        .map(|name| room_of(&name));
+    named
+        .filter(|named| named != room && !allowed.contains(&named.as_str()))
+        .collect()
 }
 
 #[test]
-fn rooms_name_only_rooms_below_them() {
-    let mut offences = Vec::new();
-    for room in HOUSE {
-        offences.extend(self::offences(&src().join(room.name), "crate", room));
-    }
-    for program in PROGRAMS {
-        let dir = src().join("bin").join(program.name);
-        offences.extend(self::offences(&dir, "shelly_executor", program));
-    }
-    assert!(offences.is_empty(), "{offences:#?}");
-}
-
-#[test]
-fn every_room_has_a_row_and_no_row_leads_back_up() {
-    let mut rooms = BTreeSet::new();
-    let mut programs = BTreeSet::new();
-    for (dir, found) in [(src(), &mut rooms), (src().join("bin"), &mut programs)] {
-        for entry in fs::read_dir(dir).expect("a directory") {
-            let name = entry.expect("an entry").file_name();
-            found.insert(name.to_string_lossy().trim_end_matches(".rs").to_owned());
-        }
-    }
-    rooms.remove("lib");
-    rooms.remove("bin");
-    let rows = |table: &[Room]| {
-        table
-            .iter()
-            .map(|room| room.name.to_owned())
-            .collect::<BTreeSet<_>>()
-    };
-    assert_eq!(rooms, rows(HOUSE));
-    assert_eq!(programs, rows(PROGRAMS));
-    for (at, room) in HOUSE.iter().enumerate() {
-        for name in room.below {
+fn every_room_has_a_row_and_stands_below_those_that_name_it() {
+    let mut rooms: Vec<String> = fs::read_dir(src())
+        .expect("src")
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().into_string().expect("UTF-8"))
+        .filter(|name| name != "bin")
+        .collect();
+    rooms.sort();
+    let mut rows: Vec<&str> = ROOMS.iter().map(|(room, _)| *room).collect();
+    for (row, (room, allowed)) in ROOMS.iter().enumerate() {
+        for below in *allowed {
+            let at = rows.iter().position(|room| room == below);
             assert!(
-                HOUSE[..at].iter().any(|other| other.name == *name),
-                "{} names {name}",
-                room.name
+                at.is_some_and(|at| at > row),
+                "`{room}` may not name `{below}`, which is not below it"
             );
         }
     }
+    rows.sort_unstable();
+    assert_eq!(
+        rooms, rows,
+        "each directory of src/ has a row in this test, and no other has"
+    );
 }
 
 #[test]
-fn paths_are_found_in_code() {
-    let code = code(
-        "use crate::{api::{x, y}, daemon};\n/// [`crate::client`]\nfn f() { crate::tools::g() } // crate::domain::X\nmycrate::nope::x",
+fn no_room_names_one_above_it() {
+    let mut arrows = 0;
+    for (room, allowed) in ROOMS {
+        for path in files(&src().join(room)) {
+            let code = code(&path);
+            arrows += first_segments(&code, "crate").len();
+            let forbidden = forbidden(room, allowed, &code);
+            assert!(
+                forbidden.is_empty(),
+                "{} names {forbidden:?}, which `{room}` may not",
+                path.display()
+            );
+        }
+    }
+    assert!(
+        arrows > 50,
+        "only {arrows} found: is this looking at the right thing?"
     );
+}
+
+#[test]
+fn rooms_have_not_heard_of_what_is_not_theirs() {
+    for (room, crates) in UNHEARD_OF {
+        for path in files(&src().join(room)) {
+            let code = code(&path);
+            for name in *crates {
+                let named = !first_segments(&code, name).is_empty();
+                assert!(
+                    !named,
+                    "{} names the crate `{name}`, of which `{room}` has not heard",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_arrow_up_is_seen_however_it_is_written() {
+    for code in [
+        "use crate::api::Api;",
+        "use crate::{config::Access, api::{self, Api}};",
+        "fn f() { crate::api::serve(); }",
+        "use crate::Executor;",
+        "pub(crate) use crate::pipeline;",
+    ] {
+        assert_eq!(
+            forbidden("runner", &["config", "domain"], code).len(),
+            1,
+            "{code}"
+        );
+    }
+    for code in [
+        "use crate::config::Access;",
+        "use crate::runner::Live;",
+        "use other_crate::api::Api;",
+        "super::api()",
+    ] {
+        assert!(
+            forbidden("runner", &["config", "domain"], code).is_empty(),
+            "{code}"
+        );
+    }
     assert_eq!(
-        named(&code, "crate"),
-        BTreeSet::from(["api", "daemon", "tools"])
+        first_segments("use tokio::net::UnixStream;", "tokio").len(),
+        1
     );
-    assert_eq!(
-        named("let x = hyper::Body; hyper_util::y()", "hyper"),
-        BTreeSet::from(["Body"])
-    );
+    assert!(first_segments("sd_tokio::x", "tokio").is_empty());
 }

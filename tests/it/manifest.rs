@@ -1,4 +1,4 @@
-//! What Cargo.toml promises, and what deny.toml demands of the dependencies.
+//! What deny.toml demands of the dependencies, as far as that can be said without a network.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,23 +22,9 @@ fn strings(value: &toml::Value) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_packages_of_the_design_card_are_direct_dependencies() {
+fn every_dependency_says_which_version_it_wants() {
     let manifest = read("Cargo.toml");
     let dependencies = manifest["dependencies"].as_table().expect("a table");
-    for package in [
-        "axum",
-        "hyperlocal",
-        "nix",
-        "notify",
-        "sd-notify",
-        "serde_json",
-        "thiserror",
-        "tokio",
-        "toml",
-        "tracing-journald",
-    ] {
-        assert!(dependencies.contains_key(package), "{package}");
-    }
     let any = dependencies.iter().find(|(_, spec)| {
         let version = spec.get("version").unwrap_or(spec);
         version.as_str() == Some("*")

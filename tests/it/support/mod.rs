@@ -2,6 +2,7 @@
 
 mod clock;
 mod daemon;
+mod events;
 mod fifo;
 mod http;
 pub mod openapi;
@@ -12,6 +13,7 @@ mod wait;
 
 pub use clock::timed;
 pub use daemon::{Daemon, Mode, bash_call, scratch};
+pub use events::{Event, Events};
 pub use fifo::Fifo;
 pub use http::{Connection, Reply};
 pub use proc::Process;
