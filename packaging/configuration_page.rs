@@ -1,9 +1,11 @@
-//! The default configuration as a man page: its comments are the text, everything else is shown as it stands.
+//! The default configuration as a man page: its comments are the text, everything else is shown as
+//! it stands.
 
 use crate::roff::{Page, references};
 
-/// The man page of a commented TOML file. A block of lines without a blank one between them stays together: first its
-/// comment, then the settings that it is about. A block that opens a table begins a section.
+/// The man page of a commented TOML file. A block of lines without a blank one between them stays
+/// together: first its comment, then the settings that it is about. A block that opens a table
+/// begins a section.
 pub fn configuration_page(toml: &str, date: &str) -> String {
     let mut page = Page::new("executor.toml", "5", date);
     page.section("NAME");

@@ -1,9 +1,9 @@
-//! Writes what the package holds beside the programs: man pages and shell completions, from the programs' own argument
-//! definitions and the commented default configuration, so that they cannot say anything else than the programs do;
-//! and the licences of the crates in them.
+//! Writes what the package holds beside the programs: man pages and shell completions, from the
+//! programs' own argument definitions and the commented default configuration, so that they cannot
+//! say anything else than the programs do; and the licences of the crates in them.
 //!
-//! `cargo run --example generate -- OUTDIR` fills `OUTDIR/man`, `OUTDIR/completions/{bash,zsh,fish}`, `OUTDIR/doc`.
-//! The pages carry the date of `SOURCE_DATE_EPOCH`, else today's.
+//! `cargo run --example generate -- OUTDIR` fills `OUTDIR/man`, `OUTDIR/doc` and
+//! `OUTDIR/completions/{bash,zsh,fish}`. Pages are dated by `SOURCE_DATE_EPOCH`, else today.
 
 use std::error::Error;
 use std::fs;
@@ -167,7 +167,8 @@ fn write_man_pages(program: &Program, date: &str, dir: &Path) -> Result<(), Box<
     Ok(())
 }
 
-/// What clap's definitions say, from NAME on. The title before that is ours: clap's goes wrong where the date is missing.
+/// What clap's definitions say, from NAME on. The title before that is ours, because clap's loses
+/// an empty date and with it the order of its arguments.
 fn clap_sections(command: Command, section: &str) -> Result<String, Box<dyn Error>> {
     let mut page = Vec::new();
     Man::new(command).section(section).render(&mut page)?;

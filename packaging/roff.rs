@@ -71,7 +71,8 @@ pub fn references(pages: &[&str]) -> String {
     pages.iter().map(set).collect::<Vec<_>>().join(",\n")
 }
 
-/// Text as troff input: no escapes, no hyphens where minus signs are meant, and no line that starts like a request.
+/// Text as troff input: no escapes, no hyphens where minus signs are meant, and no line that starts
+/// like a request.
 fn escape(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     match escaped.starts_with(['.', '\'']) {

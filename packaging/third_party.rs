@@ -12,14 +12,15 @@ use serde_json::Value;
 /// What packages are made for; crates for other systems are not in them.
 const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
-/// Names every crate that is linked into the programs, then gives each licence text once, with the crates it belongs to.
+/// Names every crate that is linked into the programs, then gives each licence text once, with the
+/// crates that it belongs to.
 pub fn notices() -> Result<String, Box<dyn Error>> {
     let metadata = metadata()?;
     let packages: BTreeMap<&str, &Value> = list(&metadata["packages"])
         .map(|p| (text(&p["id"]), p))
         .collect();
     let mut out = String::from(
-        "The programs of this package contain the Rust standard library (MIT or Apache-2.0) and these crates:\n\n",
+        "The programs contain the Rust standard library (MIT or Apache-2.0) and these crates:\n\n",
     );
     let mut crates_by_licence: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for id in linked(&metadata, &packages) {
@@ -64,7 +65,8 @@ fn metadata() -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The ids of the crates that end up in the programs: reached over normal dependencies, and not compiler plugins.
+/// The ids of the crates that end up in the programs: reached over normal dependencies, and not
+/// compiler plugins.
 fn linked<'a>(metadata: &'a Value, packages: &BTreeMap<&str, &Value>) -> BTreeSet<&'a str> {
     let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"])
         .map(|n| (text(&n["id"]), n))
@@ -86,7 +88,7 @@ fn linked<'a>(metadata: &'a Value, packages: &BTreeMap<&str, &Value>) -> BTreeSe
     found
 }
 
-/// The texts that come with a crate; where there is a choice, those of the MIT licence, which is the shortest.
+/// The texts that come with a crate; where there is a choice, the MIT licence's, the shortest.
 fn licence_texts(dir: &Path, expression: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {

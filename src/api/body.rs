@@ -9,8 +9,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::openapi::ResultSchema;
 use super::problem::{Problem, problem_response};
-use crate::domain::{Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport, Status};
+use crate::domain::{
+    Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport, Status, StreamName,
+};
 use crate::pipeline::{Execution, Finished};
 
 /// The answer for a command that started and ended by itself.
@@ -21,8 +24,10 @@ pub(super) struct Answer<'a> {
     /// Whether the command failed.
     is_error: bool,
     /// The id of the model's call, handed back.
+    #[schema(required)]
     tool_use_id: Option<&'a str>,
     /// The execution's name.
+    #[schema(format = "uuid")]
     execution_id: String,
     /// The facts of the run.
     #[serde(flatten)]
@@ -31,10 +36,13 @@ pub(super) struct Answer<'a> {
 
 /// The facts of a run.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Run)]
 pub(super) struct RunBody {
     /// The exit code; null when a signal ended it, or the executor did.
+    #[schema(required, minimum = 0, maximum = 255)]
     exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended it, if one did.
+    #[schema(required)]
     signal: Option<SignalBody>,
     /// Whether the kernel killed something of it for want of memory.
     oom_killed: bool,
@@ -52,70 +60,89 @@ pub(super) struct RunBody {
     usage: UsageBody,
     /// The proof of the kill; there exactly when a signal was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     kill: Option<KillBody>,
 }
 
+/// A signal.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Signal)]
 struct SignalBody {
     /// Its number on this machine.
+    #[schema(minimum = 1)]
     number: i32,
     /// Its name, such as `SIGKILL`.
     name: String,
 }
 
+/// A process that outlived its command.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Background)]
 struct BackgroundBody {
     /// The process id.
     pid: u32,
     /// The command line.
     command: String,
     /// The output streams it held open.
-    held: Vec<&'static str>,
+    held: Vec<StreamName>,
     /// Whether it was killed before the answer.
     killed: bool,
 }
 
+/// What a run used up.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Usage)]
 struct UsageBody {
     /// User and system time, in milliseconds.
     cpu_ms: u64,
-    /// The most memory the tree held at once, in bytes.
+    /// The most memory the tree held at once, in bytes; null where no cgroup counts it.
+    #[schema(required)]
     memory_peak_bytes: Option<u64>,
 }
 
+/// The proof of a kill.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Kill)]
 struct KillBody {
-    /// By what the tree was found: `cgroup` or `group`.
-    by: &'static str,
-    /// `timeout`, `cancelled`, `disconnect`, `shutdown` or `background`.
-    reason: &'static str,
+    /// By what the tree was found.
+    by: KillMode,
+    /// Why.
+    reason: KillReason,
     /// Processes in the tree at the first signal.
     signalled: u32,
     /// Processes left at the end; null where the mode cannot prove it.
+    #[schema(required)]
     survivors: Option<u32>,
 }
 
 /// An execution as it stands.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Record)]
 pub(super) struct RecordBody {
     /// Its name.
+    #[schema(format = "uuid")]
     execution_id: String,
-    /// `running`, `success`, `error`, `timeout`, `cancelled` or `failed`.
-    status: &'static str,
+    /// Where it stands or how it ended.
+    status: Status,
     /// The tool that was called.
     tool: String,
     /// Who called it.
+    #[schema(format = "int64")]
     caller_uid: u32,
     /// When the call came in (RFC 3339, UTC, milliseconds).
+    #[schema(format = "date-time")]
     created_at: String,
-    /// When its process was started.
+    /// When its process was started; null when none was, or not yet.
+    #[schema(required, format = "date-time")]
     started_at: Option<String>,
-    /// When it ended.
+    /// When it ended; null until then.
+    #[schema(required, format = "date-time")]
     ended_at: Option<String>,
-    /// The status that `POST /execute` answers it with.
+    /// The status that `POST /execute` answers it with; null until the end.
+    #[schema(required, minimum = 200, maximum = 599)]
     http_status: Option<u16>,
-    /// The body that `POST /execute` answers it with.
-    #[schema(value_type = Option<Object>)]
+    /// The body that `POST /execute` answers it with; null until the end.
+    #[schema(value_type = ResultSchema, required)]
     result: Option<Box<RawValue>>,
 }
 
@@ -155,7 +182,7 @@ impl From<&LeftBehind> for BackgroundBody {
         Self {
             pid: left.pid,
             command: left.command.clone(),
-            held: left.held.iter().map(|stream| stream.as_str()).collect(),
+            held: left.held.clone(),
             killed: left.killed,
         }
     }
@@ -164,17 +191,8 @@ impl From<&LeftBehind> for BackgroundBody {
 impl From<&KillReport> for KillBody {
     fn from(kill: &KillReport) -> Self {
         Self {
-            by: match kill.by {
-                KillMode::Cgroup => "cgroup",
-                KillMode::Group => "group",
-            },
-            reason: match kill.reason {
-                KillReason::Timeout => "timeout",
-                KillReason::Cancelled => "cancelled",
-                KillReason::Disconnect => "disconnect",
-                KillReason::Shutdown => "shutdown",
-                KillReason::Background => "background",
-            },
+            by: kill.by,
+            reason: kill.reason,
             signalled: kill.signalled,
             survivors: kill.survivors,
         }
@@ -186,13 +204,14 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
     let text = finished.text();
     let tool_use_id = execution.tool_use_id.as_deref();
     match (finished.error(), finished.run()) {
-        (Some(error), _) => {
+        (Some(error), run) => {
             let problem = Problem::of_execution(error, execution.id, tool_use_id, &text);
-            let status = StatusCode::from_u16(problem.status());
-            (
-                status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-                to_json(&problem),
-            )
+            let status = problem.status();
+            let body = match run {
+                Some(run) => to_json(&problem.with_run(run)),
+                None => to_json_of(&problem, text.len()),
+            };
+            (status, body)
         }
         (None, Some(run)) => {
             let answer = Answer {
@@ -202,7 +221,7 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
                 execution_id: execution.id.to_string(),
                 run: RunBody::new(run, false),
             };
-            (StatusCode::OK, to_json(&answer))
+            (StatusCode::OK, to_json_of(&answer, text.len()))
         }
         // An output always has a run.
         (None, None) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
@@ -228,7 +247,7 @@ pub(super) fn record(execution: &Execution) -> RecordBody {
         .map_or(Status::Running, |finished| finished.status);
     RecordBody {
         execution_id: execution.id.to_string(),
-        status: status.as_str(),
+        status,
         tool: execution.tool.clone(),
         caller_uid: execution.caller.uid,
         created_at: timestamp(execution.created_at),
@@ -253,10 +272,18 @@ pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
 
 /// JSON of one of our own bodies, none of which has anything that JSON cannot hold.
 pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_else(|error| {
+    to_json_of(value, 0)
+}
+
+/// The same for a body with a text of that many bytes in it, which it makes room for: most
+/// characters stand for themselves.
+fn to_json_of(value: &impl Serialize, text_bytes: usize) -> Vec<u8> {
+    let mut json = Vec::with_capacity(text_bytes + text_bytes / 16 + 512);
+    if let Err(error) = serde_json::to_writer(&mut json, value) {
         tracing::error!(%error, "cannot write an answer as JSON");
-        b"{}".to_vec()
-    })
+        return b"{}".to_vec();
+    }
+    json
 }
 
 /// RFC 3339, UTC, with milliseconds.

@@ -10,8 +10,8 @@ use http_body_util::BodyExt;
 
 use super::body::{json_response, record, response, to_json};
 use super::peer::Peer;
-use super::problem::{Code, Problem, Refusal};
-use super::wire::{CallBody, parse_call};
+use super::problem::{Code, Refusal};
+use super::wire::{CallBody, parse_call, tool_use_id};
 use super::{Api, body, sse};
 use crate::domain::{Call, StopReason, TraceId};
 use crate::pipeline::Execution;
@@ -29,13 +29,20 @@ const DISCARD_LIMITS: usize = 4;
 /// Answers 200 when a process started and ended by itself, whatever its exit code. With
 /// `Prefer: respond-async` it answers 202 at once; with `Accept: text/event-stream` it streams.
 #[utoipa::path(
-    post, path = "/execute", operation_id = "execute",
+    post, path = "/execute", tag = "executions", operation_id = "execute",
     request_body = CallBody,
+    params(
+        ("prefer" = Option<String>, Header, nullable = false, description = "`respond-async` asks for 202 at once (RFC 7240).", example = "respond-async"),
+        ("traceparent" = Option<String>, Header, nullable = false, description = "W3C Trace Context; its trace id goes into the log."),
+    ),
     responses(
-        (status = 200, description = "The command started and ended by itself.", body = body::Answer<'static>),
-        (status = 202, description = "Begun; `Location` names the execution.", body = body::RecordBody),
-        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
-        (status = "5XX", description = "Could not be done.", body = Problem<'static>, content_type = "application/problem+json"),
+        (status = 200, description = "The command started and ended by itself. As events: `started` (`StartedEvent`), `stdout` and `stderr` (`OutputEvent`), and last `result`, whose data is the final body with its HTTP status as `status`, whatever that is.",
+            content((body::Answer<'static> = "application/json"), (String = "text/event-stream"))),
+        (status = 202, description = "Begun.", body = body::RecordBody,
+            headers(
+                ("location" = String, description = "The path of the execution's record."),
+                ("preference-applied" = String, description = "`respond-async`."),
+            )),
     )
 )]
 pub(super) async fn execute(
@@ -44,20 +51,20 @@ pub(super) async fn execute(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    if headers.contains_key("idempotency-key") {
-        let detail = "`Idempotency-Key` is not supported: nothing is kept yet that could replay an answer; send the call without it";
-        return Err(Refusal::new(Code::MalformedRequest, detail));
-    }
     let bytes = read(body, &headers, api.edge.settings().max_request_bytes).await?;
     let mut call = parse(bytes, &api).await?;
     call.options.trace_id = headers
         .get("traceparent")
         .and_then(|value| value.to_str().ok())
         .and_then(TraceId::from_traceparent);
+    if headers.contains_key("idempotency-key") {
+        let detail = "`Idempotency-Key` is not supported: nothing is kept yet that could replay an answer; send the call without it";
+        let refusal = Refusal::new(Code::MalformedRequest, detail);
+        return Err(refusal.of_call(call.tool_use_id));
+    }
     if api.health.is_stopping() {
-        let mut refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
-        refusal.tool_use_id = call.tool_use_id;
-        return Err(refusal);
+        let refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
+        return Err(refusal.of_call(call.tool_use_id));
     }
 
     let execution = api.executor.begin(call, peer.caller.clone());
@@ -80,7 +87,7 @@ async fn wait(execution: &Arc<Execution>, peer: &Peer) -> Response {
             execution.wait().await
         }
     };
-    response(execution, &finished)
+    response(execution, finished)
 }
 
 fn accepted(execution: &Execution) -> Response {
@@ -145,14 +152,18 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
 
 async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
     let config = api.executor.config();
-    let parsed = if bytes.len() <= PARSE_INLINE_BYTES {
-        parse_call(&bytes, &config)
-    } else {
-        tokio::task::spawn_blocking(move || parse_call(&bytes, &config))
-            .await
-            .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?
+    let inline = bytes.len() <= PARSE_INLINE_BYTES;
+    let parse = move || {
+        parse_call(&bytes, &config).map_err(|detail| {
+            Refusal::new(Code::MalformedRequest, detail).of_call(tool_use_id(&bytes))
+        })
     };
-    parsed.map_err(|detail| Refusal::new(Code::MalformedRequest, detail))
+    if inline {
+        return parse();
+    }
+    tokio::task::spawn_blocking(parse)
+        .await
+        .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?
 }
 
 /// `Prefer: respond-async` (RFC 7240), among other preferences maybe, which are ignored.

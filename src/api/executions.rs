@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::body::{self, json_response, record, to_json};
 use super::peer::Peer;
-use super::problem::{Code, Problem, Refusal};
+use super::problem::{Code, Refusal};
 use crate::config::Access;
 use crate::domain::StopReason;
 use crate::pipeline::Execution;
@@ -20,20 +20,19 @@ use crate::pipeline::Execution;
 const MAX_WAIT_SECS: f64 = 60.0;
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WaitQuery {
     /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
+    #[param(minimum = 0, maximum = 60, nullable = false)]
     wait: Option<f64>,
 }
 
 /// An execution's record.
 #[utoipa::path(
-    get, path = "/executions/{id}", operation_id = "showExecution",
-    params(("id" = String, Path, description = "The execution's id."), WaitQuery),
-    responses(
-        (status = 200, description = "The record as it stands.", body = body::RecordBody),
-        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
-    )
+    get, path = "/executions/{id}", tag = "executions", operation_id = "showExecution",
+    params(("id" = String, Path, format = "uuid", description = "The execution's id."), WaitQuery),
+    responses((status = 200, description = "The record as it stands.", body = body::RecordBody))
 )]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -43,15 +42,7 @@ pub(super) async fn show(
 ) -> Result<Response, Refusal> {
     let execution = find(&api, &peer, &id)?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
-    if let Some(secs) = wait {
-        if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
-            let detail = format!(
-                "`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}"
-            );
-            return Err(Refusal::new(Code::MalformedRequest, detail));
-        }
-        let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
-    }
+    hold(&execution, wait).await?;
     Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
 }
 
@@ -59,12 +50,9 @@ pub(super) async fn show(
 ///
 /// Answers once its process tree is dead. One that has ended already is left as it is.
 #[utoipa::path(
-    delete, path = "/executions/{id}", operation_id = "cancelExecution",
-    params(("id" = String, Path, description = "The execution's id.")),
-    responses(
-        (status = 200, description = "The final record.", body = body::RecordBody),
-        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
-    )
+    delete, path = "/executions/{id}", tag = "executions", operation_id = "cancelExecution",
+    params(("id" = String, Path, format = "uuid", description = "The execution's id.")),
+    responses((status = 200, description = "The final record.", body = body::RecordBody))
 )]
 pub(super) async fn cancel(
     State(api): State<Api>,
@@ -75,6 +63,18 @@ pub(super) async fn cancel(
     execution.stop(StopReason::Cancelled);
     execution.wait().await;
     Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
+}
+
+/// Waits for the end of an execution, as long as the caller asked for.
+pub(super) async fn hold(execution: &Execution, wait: Option<f64>) -> Result<(), Refusal> {
+    let Some(secs) = wait else { return Ok(()) };
+    if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
+        let detail =
+            format!("`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}");
+        return Err(Refusal::new(Code::MalformedRequest, detail));
+    }
+    let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
+    Ok(())
 }
 
 /// The execution of that id, if it is `peer`'s to see: its own uid's, or anybody's for an admin.

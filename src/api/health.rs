@@ -65,11 +65,20 @@ impl Api {
     }
 }
 
+/// How well the daemon is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum HealthStatus {
+    Ok,
+    Degraded,
+}
+
 /// The daemon's own account of itself.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Health)]
 pub(super) struct HealthBody {
-    /// `ok`, or `degraded` when there are problems.
-    status: &'static str,
+    /// `degraded` exactly when there are problems.
+    status: HealthStatus,
     /// The daemon's version.
     version: &'static str,
     /// For how long it has run, in seconds.
@@ -77,12 +86,13 @@ pub(super) struct HealthBody {
     /// How many executions run.
     running: usize,
     /// What does not work as it should.
-    problems: Vec<ProblemBody>,
+    problems: Vec<DegradationBody>,
 }
 
 /// Something that does not work as it should.
 #[derive(Serialize, ToSchema)]
-struct ProblemBody {
+#[schema(as = Degradation)]
+struct DegradationBody {
     /// A stable word for it.
     code: &'static str,
     /// What is wrong and what to do.
@@ -93,11 +103,11 @@ struct ProblemBody {
 
 /// How the daemon is.
 #[utoipa::path(
-    get, path = "/health", operation_id = "health",
+    get, path = "/health", tag = "daemon", operation_id = "health",
     responses((status = 200, description = "It answers; `status` says how well it is.", body = HealthBody))
 )]
 pub(super) async fn show(State(api): State<Api>) -> Response {
-    let problems: Vec<ProblemBody> = api
+    let problems: Vec<DegradationBody> = api
         .degradations()
         .into_iter()
         .map(
@@ -105,7 +115,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
                  code,
                  detail,
                  source,
-             }| ProblemBody {
+             }| DegradationBody {
                 code,
                 detail,
                 source,
@@ -114,9 +124,9 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         .collect();
     let body = HealthBody {
         status: if problems.is_empty() {
-            "ok"
+            HealthStatus::Ok
         } else {
-            "degraded"
+            HealthStatus::Degraded
         },
         version: env!("CARGO_PKG_VERSION"),
         uptime_secs: api.health.started.elapsed().as_secs(),

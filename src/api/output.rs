@@ -8,12 +8,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::Api;
-use super::executions::{bad_query, find};
+use super::executions::{bad_query, find, hold};
+use super::openapi::RawBytes;
 use super::peer::Peer;
-use super::problem::{Code, Problem, Refusal};
+use super::problem::{Code, Refusal};
 use crate::domain::StreamName;
 use crate::runner::{Kept, SpoolFile};
 
@@ -21,17 +22,14 @@ use crate::runner::{Kept, SpoolFile};
 const PIECE: usize = 256 * 1024;
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OutputQuery {
     /// Which of the two streams.
-    stream: StreamWord,
-}
-
-#[derive(Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum StreamWord {
-    Stdout,
-    Stderr,
+    stream: StreamName,
+    /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
+    #[param(minimum = 0, maximum = 60, nullable = false)]
+    wait: Option<f64>,
 }
 
 /// A range of bytes, both ends included.
@@ -53,12 +51,16 @@ enum Wanted {
 ///
 /// Of an execution that still runs: what there is by now. Takes one `Range` of bytes.
 #[utoipa::path(
-    get, path = "/executions/{id}/output", operation_id = "showOutput",
-    params(("id" = String, Path, description = "The execution's id."), OutputQuery),
+    get, path = "/executions/{id}/output", tag = "executions", operation_id = "showOutput",
+    params(
+        ("id" = String, Path, format = "uuid", description = "The execution's id."),
+        OutputQuery,
+        ("range" = Option<String>, Header, nullable = false, description = "One range of bytes (RFC 9110, section 14); what is not one is ignored.", example = "bytes=0-1023"),
+    ),
     responses(
-        (status = 200, description = "The stream.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "The range that was asked for.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
+        (status = 200, description = "The stream.", body = RawBytes, content_type = "application/octet-stream"),
+        (status = 206, description = "The range that was asked for.", body = RawBytes, content_type = "application/octet-stream",
+            headers(("content-range" = String, description = "Which bytes these are, of how many."))),
     )
 )]
 pub(super) async fn show(
@@ -69,11 +71,8 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let execution = find(&api, &peer, &id)?;
-    let Query(OutputQuery { stream }) = query.map_err(bad_query)?;
-    let name = match stream {
-        StreamWord::Stdout => StreamName::Stdout,
-        StreamWord::Stderr => StreamName::Stderr,
-    };
+    let Query(OutputQuery { stream: name, wait }) = query.map_err(bad_query)?;
+    hold(&execution, wait).await?;
     let kept = execution.kept(name);
     let length = match &kept {
         Kept::Memory(bytes) => bytes.len() as u64,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::body::RunBody;
-use crate::domain::{ExecutionId, ExecutorError, StopReason, Violation};
+use crate::domain::{ExecutionId, ExecutorError, RunReport, StopReason, Violation};
 
 /// The stable words for what can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -60,6 +60,27 @@ impl Code {
         }
     }
 
+    /// Whether a process may have run before it came to this.
+    pub(super) fn may_follow_a_start(self) -> bool {
+        match self {
+            Self::Cancelled | Self::ShuttingDown | Self::OutputCaptureFailed | Self::Timeout => {
+                true
+            }
+            Self::MalformedRequest
+            | Self::AccessDenied
+            | Self::UnknownTool
+            | Self::UnknownExecution
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::RangeNotSatisfiable
+            | Self::PayloadTooLarge
+            | Self::InvalidInput
+            | Self::TooManyConnections
+            | Self::SpawnFailed
+            | Self::Internal => false,
+        }
+    }
+
     /// The code and the stage of what the executor could not do.
     pub(super) fn of(error: &ExecutorError) -> (Self, Stage) {
         match error {
@@ -83,6 +104,7 @@ impl Code {
 
 /// A problem (RFC 9457) that can at the same time be turned into a `tool_result`.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
 pub(super) struct Problem<'a> {
     /// Always `about:blank`: `code` says more.
     #[serde(rename = "type")]
@@ -97,26 +119,37 @@ pub(super) struct Problem<'a> {
     detail: String,
     /// A stable word for the problem.
     code: Code,
-    /// The stage of the pipeline it arose in.
+    /// The stage of the pipeline it arose in; null outside of it.
+    #[schema(required)]
     stage: Option<Stage>,
     /// The text for the model.
     content: &'a str,
     /// Always true.
     is_error: bool,
-    /// The id of the model's call, handed back.
+    /// The id of the model's call, handed back; null when it could not be read.
+    #[schema(required)]
     tool_use_id: Option<&'a str>,
-    /// The execution, when one was opened.
+    /// The execution; null when none was opened.
+    #[schema(required, format = "uuid")]
     execution_id: Option<String>,
-    /// How an input breaks its schema.
+    /// How an input breaks its schema; there exactly when that is the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     errors: Option<Vec<ViolationBody>>,
-    /// The facts of the run, when a process ran.
+}
+
+/// A problem that arose after a process had been started, with the facts of the run.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RunProblem<'a> {
     #[serde(flatten)]
-    run: Option<RunBody>,
+    problem: Problem<'a>,
+    #[serde(flatten)]
+    run: RunBody,
 }
 
 /// One violation of a schema.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Violation)]
 struct ViolationBody {
     /// A JSON Pointer (RFC 6901) into the input.
     pointer: String,
@@ -134,11 +167,10 @@ impl<'a> Problem<'a> {
     ) -> Self {
         let (code, stage) = Code::of(error);
         let status = code.status();
-        let errors = match error {
-            ExecutorError::InvalidInput { violations, .. } => {
-                Some(violations.iter().map(ViolationBody::from).collect())
-            }
-            _ => None,
+        let errors = if let ExecutorError::InvalidInput { violations, .. } = error {
+            Some(violations.iter().map(ViolationBody::from).collect())
+        } else {
+            None
         };
         Self {
             kind: "about:blank",
@@ -152,14 +184,19 @@ impl<'a> Problem<'a> {
             tool_use_id,
             execution_id: Some(id.to_string()),
             errors,
-            run: error
-                .partial()
-                .map(|partial| RunBody::new(&partial.run, true)),
         }
     }
 
-    pub(super) fn status(&self) -> u16 {
-        self.status
+    /// The same with the facts of the run it broke off.
+    pub(super) fn with_run(self, run: &RunReport) -> RunProblem<'a> {
+        RunProblem {
+            problem: self,
+            run: RunBody::new(run, true),
+        }
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.code.status()
     }
 }
 
@@ -175,10 +212,10 @@ impl From<&Violation> for ViolationBody {
 /// A request that is refused before it becomes an execution.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    pub code: Code,
-    pub detail: String,
-    pub tool_use_id: Option<String>,
-    pub headers: Vec<(header::HeaderName, HeaderValue)>,
+    code: Code,
+    detail: String,
+    tool_use_id: Option<String>,
+    headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
 impl Refusal {
@@ -189,6 +226,12 @@ impl Refusal {
             tool_use_id: None,
             headers: Vec::new(),
         }
+    }
+
+    /// The same, naming the model's call.
+    pub(super) fn of_call(mut self, tool_use_id: Option<String>) -> Self {
+        self.tool_use_id = tool_use_id;
+        self
     }
 
     pub(super) fn with_header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
@@ -212,7 +255,6 @@ impl IntoResponse for Refusal {
             tool_use_id: self.tool_use_id.as_deref(),
             execution_id: None,
             errors: None,
-            run: None,
         };
         let mut response = problem_response(status, super::body::to_json(&problem));
         response.headers_mut().extend(self.headers);

@@ -100,7 +100,11 @@ async fn method_not_allowed(request: Request) -> Response {
     let allowed: Vec<&str> = ROUTES
         .iter()
         .filter(|route| matches(route.path, path))
-        .map(|route| route.method.as_str())
+        .map(|route| match route.method {
+            // The router answers HEAD wherever it answers GET.
+            Method::GET => "GET, HEAD",
+            ref method => method.as_str(),
+        })
         .collect();
     let allowed = allowed.join(", ");
     let detail = format!(

@@ -8,6 +8,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
 use super::body::{response, result};
 use super::peer::Peer;
@@ -22,13 +23,20 @@ const EVENTS_AHEAD: usize = 16;
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-#[derive(Serialize)]
-struct Started<'a> {
+/// The data of `started`.
+#[derive(Serialize, ToSchema)]
+#[schema(as = StartedEvent)]
+pub(super) struct Started<'a> {
+    /// The execution's name.
+    #[schema(format = "uuid")]
     execution_id: &'a str,
 }
 
-#[derive(Serialize)]
-struct Piece<'a> {
+/// The data of `stdout` and `stderr`: a piece of the stream.
+#[derive(Serialize, ToSchema)]
+#[schema(as = OutputEvent)]
+pub(super) struct Piece<'a> {
+    /// Whole characters; bytes that are not UTF-8 as U+FFFD.
     text: &'a str,
     /// Where the piece begins in the stream, in raw bytes.
     offset: u64,
@@ -38,21 +46,21 @@ struct Piece<'a> {
 /// like any other refused call. A client that hangs up ends it.
 pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) -> Response {
     let followers = Followers {
-        stdout: TextFollower::new(execution.stream(StreamName::Stdout).follow(cap)),
-        stderr: TextFollower::new(execution.stream(StreamName::Stderr).follow(cap)),
+        stdout: TextFollower::new(&execution, StreamName::Stdout, cap),
+        stderr: TextFollower::new(&execution, StreamName::Stderr, cap),
     };
     tokio::select! {
         biased;
         () = execution.started() => {}
         finished = execution.wait() => {
             if execution.started_at().is_none() {
-                return response(&execution, &finished);
+                return response(&execution, finished);
             }
         }
         () = peer.hung_up() => {
             execution.stop(StopReason::Disconnect);
             let finished = execution.wait().await;
-            return response(&execution, &finished);
+            return response(&execution, finished);
         }
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
@@ -123,7 +131,7 @@ async fn send(
         }
     }
     let finished = execution.wait().await;
-    let (status, body) = result(execution, &finished);
+    let (status, body) = result(execution, finished);
     let body = with_status(body, status.as_u16());
     events.send(event("result", body)).await.ok()
 }
@@ -148,13 +156,15 @@ struct TextFollower {
     /// The beginning of a character whose end has not come yet.
     held: Vec<u8>,
     offset: u64,
+    cap: usize,
     ended: bool,
 }
 
 impl TextFollower {
-    fn new(follower: Follower) -> Self {
+    fn new(execution: &Execution, stream: StreamName, cap: usize) -> Self {
         Self {
-            follower,
+            follower: execution.stream(stream).follow(cap),
+            cap,
             held: Vec::new(),
             offset: 0,
             ended: false,
@@ -176,7 +186,9 @@ impl TextFollower {
             }
         }
         let rest = self.held.len();
-        (rest > 0).then(|| self.take(rest))
+        // A character that the cap has cut is left out, as it is in an answer.
+        let cut = self.offset + rest as u64 >= self.cap as u64;
+        (rest > 0 && !cut).then(|| self.take(rest))
     }
 
     fn take(&mut self, length: usize) -> (String, u64) {

@@ -7,11 +7,12 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::body::{json_response, to_json};
-use super::problem::{Code, Problem, Refusal};
+use super::problem::{Code, Refusal};
 use crate::domain::{RiskLevel, ToolDetails};
 
 /// One element of a Messages request's `tools`.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Tool)]
 pub(super) struct ToolBody {
     /// The name a call uses.
     name: String,
@@ -24,18 +25,18 @@ pub(super) struct ToolBody {
 
 /// A tool with all there is to know of it.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ToolDetails)]
 pub(super) struct ToolDetailsBody {
     #[serde(flatten)]
     definition: ToolBody,
     /// The tool's own version.
     version: String,
-    /// `trusted`.
-    #[schema(value_type = String)]
+    /// How far it is trusted.
     risk_level: RiskLevel,
     /// JSON Schema of its structured output; null when it answers text only.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Object>, required)]
     output_schema: Option<Value>,
-    /// Where it comes from.
+    /// Where it comes from: `builtin`, or the file that defines it.
     source: String,
 }
 
@@ -57,7 +58,7 @@ impl From<ToolDetails> for ToolDetailsBody {
 
 /// All tools, fit to be pasted into a Messages request.
 #[utoipa::path(
-    get, path = "/tools", operation_id = "listTools",
+    get, path = "/tools", tag = "tools", operation_id = "listTools",
     responses((status = 200, description = "The tools.", body = Vec<ToolBody>))
 )]
 pub(super) async fn list(State(api): State<Api>) -> Response {
@@ -72,12 +73,9 @@ pub(super) async fn list(State(api): State<Api>) -> Response {
 
 /// One tool with its version, risk level, output schema and source.
 #[utoipa::path(
-    get, path = "/tools/{name}", operation_id = "showTool",
+    get, path = "/tools/{name}", tag = "tools", operation_id = "showTool",
     params(("name" = String, Path, description = "The tool's name.")),
-    responses(
-        (status = 200, description = "The tool.", body = ToolDetailsBody),
-        (status = "4XX", description = "Refused.", body = Problem<'static>, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The tool.", body = ToolDetailsBody))
 )]
 pub(super) async fn show(
     State(api): State<Api>,

@@ -14,6 +14,7 @@ use crate::domain::{Background, Call, CallOptions};
 /// A tool call in the shape a model emits it, with what a caller may ask for besides.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Call)]
 pub(super) struct CallBody {
     /// The tool's name.
     #[serde(alias = "tool", alias = "tool_name")]
@@ -29,16 +30,17 @@ pub(super) struct CallBody {
     kind: Option<BlockKind>,
     /// Accepted and ignored.
     #[serde(rename = "caller")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     _caller: Option<IgnoredAny>,
     /// Accepted and ignored.
     #[serde(rename = "cache_control")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     _cache_control: Option<IgnoredAny>,
     /// The time limit in seconds, above 0 and at most `max_timeout_secs`.
+    #[schema(exclusive_minimum = 0.0)]
     timeout_secs: Option<f64>,
     /// The absolute directory to run in.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, pattern = "^/")]
     working_dir: Option<PathBuf>,
     /// Variables added to the environment.
     env: Option<BTreeMap<String, String>>,
@@ -48,14 +50,17 @@ pub(super) struct CallBody {
     background: Option<BackgroundWord>,
 }
 
+/// The type of the block that a recorded call is.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum BlockKind {
     ToolUse,
 }
 
+/// Whether processes that outlive the command are killed, which is the rule, or kept.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = BackgroundPolicy)]
 enum BackgroundWord {
     Kill,
     Keep,
@@ -99,6 +104,15 @@ pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> 
     })
 }
 
+/// The id of a call that could not be read otherwise, so that its refusal can name it.
+pub(super) fn tool_use_id(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Id {
+        id: Option<String>,
+    }
+    serde_json::from_slice::<Id>(body).ok()?.id
+}
+
 fn describe(error: &serde_json::Error) -> String {
     if error.is_eof() && error.line() <= 1 && error.column() == 0 {
         return "the body is empty: expected a tool call such as {\"name\": \"bash\", \"input\": {\"command\": \"df -h\"}}".to_owned();
@@ -138,6 +152,21 @@ mod tests {
             call.expect("a call").tool_use_id.as_deref(),
             Some("toolu_01A")
         );
+    }
+
+    #[test]
+    fn a_refused_call_is_still_named() {
+        for (body, id) in [
+            (
+                r#"{"id":"toolu_01A","name":3,"no_such":[]}"#,
+                Some("toolu_01A"),
+            ),
+            (r#"{"id":7}"#, None),
+            (r#"{"id":"toolu_01A","name""#, None),
+            ("[]", None),
+        ] {
+            assert_eq!(tool_use_id(body.as_bytes()).as_deref(), id, "{body}");
+        }
     }
 
     #[test]

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 pub struct Call {
     /// The tool to call.
     pub name: String,
-    /// What the tool gets; its schema is in [`ToolDefinition::input_schema`].
+    /// What the tool gets; its schema is in [`ToolDefinition`](super::ToolDefinition).
     pub input: Value,
-    /// The caller's own id for this call; comes back as [`Outcome::tool_use_id`].
+    /// The caller's own id for this call; comes back in the [`Outcome`](super::Outcome).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The time limit, counted from the start of the process. The daemon's default when absent.

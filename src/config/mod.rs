@@ -16,4 +16,4 @@ pub use executor::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig, Truncate};
 pub use file::{DEFAULT_EXECUTOR_TOML, LogConfig, LogFormat, Settings};
 pub use places::{Places, default_socket};
 pub use tools_file::{DEFAULT_TOOLS_TOML, ToolDescriptions};
-pub use watch::watch_directory;
+pub use watch::watch_file;

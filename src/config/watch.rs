@@ -1,25 +1,44 @@
+use std::ffi::OsStr;
 use std::path::Path;
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
-/// Watches the directory that holds the configuration and says when something in it changed.
+/// Watches a file through the directory it is in, and says when it may have changed.
 ///
-/// The directory and not the files: editors and package managers replace a file by renaming
+/// The directory and not the file: editors and package managers replace a file by renaming
 /// another over it, after which a watch of the old one sees nothing. The watch ends when the
 /// returned watcher is dropped.
 ///
 /// # Errors
 /// When the directory cannot be watched: not there, or out of inotify watches.
-pub fn watch_directory(dir: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
-    // One place is enough: whoever reads the files reads all of them as they are then.
+pub fn watch_file(path: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
+    // One place is enough: whoever reads the file reads it as it is then.
     let (changed, changes) = mpsc::channel(1);
+    let name = path.file_name().unwrap_or_default().to_owned();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // An error (an overflow, say) may hide a change; reads are what our own loading causes.
-        if !matches!(event, Ok(ref event) if matches!(event.kind, EventKind::Access(_))) {
+        if concerns(&event, &name) {
+            // A full channel says it already.
             let _ = changed.try_send(());
         }
     })?;
-    watcher.watch(dir, RecursiveMode::NonRecursive)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    watcher.watch(dir.unwrap_or(Path::new(".")), RecursiveMode::NonRecursive)?;
     Ok((watcher, changes))
+}
+
+/// Whether an event may mean that the file called `name` is another now. An error (an overflow,
+/// say) may hide a change; reads are what our own loading causes.
+fn concerns(event: &notify::Result<notify::Event>, name: &OsStr) -> bool {
+    match event {
+        Err(_) => true,
+        Ok(event) if event.need_rescan() => true,
+        Ok(event) => {
+            !matches!(event.kind, EventKind::Access(_))
+                && event
+                    .paths
+                    .iter()
+                    .any(|path| path.file_name() == Some(name))
+        }
+    }
 }

@@ -202,21 +202,17 @@ impl Daemon {
         let closing = async { drop(closing.await) };
         let serving = tokio::spawn(api::serve(listener, api.clone(), limits, closing));
 
-        // Ready when a client would find it so, not before.
-        if let Err(error) = watchdog::probe(&probe).await {
-            tracing::error!(%error, "the daemon does not answer on its own socket");
-        }
-        service::ready();
         let background = [
-            tokio::spawn(watchdog::feed(probe)),
+            tokio::spawn(watchdog::keep(probe)),
             tokio::spawn(housekeeping::keep(api.clone())),
         ];
         configuration.follow(&api, &mut signals).await;
 
         let grace = configuration.settings().shutdown_grace;
-        service::stopping(grace + STOP_MARGIN);
-        tracing::info!(running = api.executor.running(), "stopping");
         api.health.set_stopping();
+        service::stopping(grace + STOP_MARGIN);
+        service::status(&housekeeping::status_line(&api));
+        tracing::info!(running = api.executor.running(), "stopping");
         tokio::select! {
             () = api.executor.shut_down(grace) => {}
             // A second signal means now.

@@ -1,4 +1,5 @@
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::signals::{Signals, Wish};
 use super::telemetry::LogFilter;
 use super::{edge_settings, service, spool_config};
 use crate::api::Api;
-use crate::config::{ExecutorConfig, Settings, watch_directory};
+use crate::config::{ConfigError, ExecutorConfig, Settings, watch_file};
 use crate::domain::Degradation;
 
 /// How long the directory must be quiet before it is read: editors and package managers write
@@ -21,6 +22,9 @@ pub(super) struct Configuration {
     /// What the process was started with: some of it cannot change while it runs.
     started_with: Settings,
     in_force: Mutex<Arc<Settings>>,
+    /// Whether a file has been read, as opposed to the built-in configuration. From then on there
+    /// has to be one: a file that is gone does not mean that everything in it is revoked.
+    has_file: AtomicBool,
     spool_dir: PathBuf,
     filter: LogFilter,
 }
@@ -34,6 +38,7 @@ impl Configuration {
     ) -> Self {
         tell_unknown(&path, &settings);
         Self {
+            has_file: AtomicBool::new(path.exists()),
             path,
             started_with: settings.clone(),
             in_force: Mutex::new(Arc::new(settings)),
@@ -59,8 +64,7 @@ impl Configuration {
 
     /// Takes up changes, on disk and by signal, until a signal asks for the stop.
     pub(super) async fn follow(&self, api: &Api, signals: &mut Signals) {
-        let watched = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let watch = watch_directory(watched.unwrap_or(Path::new(".")));
+        let watch = watch_file(&self.path);
         let (_watcher, mut changes) = match watch {
             Ok((watcher, changes)) => (Some(watcher), changes),
             Err(error) => {
@@ -68,6 +72,8 @@ impl Configuration {
                 (None, mpsc::channel(1).1)
             }
         };
+        // What was changed between the first reading and the watch.
+        self.reload(api);
         loop {
             tokio::select! {
                 wish = signals.reload_or_stop() => match wish {
@@ -87,9 +93,18 @@ impl Configuration {
         }
     }
 
+    fn read(&self) -> Result<Settings, ConfigError> {
+        if self.has_file.load(Ordering::Relaxed) {
+            return Settings::read(&self.path);
+        }
+        let settings = Settings::read_or_shipped(&self.path)?;
+        self.has_file.store(self.path.exists(), Ordering::Relaxed);
+        Ok(settings)
+    }
+
     /// Reads the file and takes up the whole of it, or nothing.
     fn reload(&self, api: &Api) {
-        let settings = match Settings::read_or_shipped(&self.path) {
+        let settings = match self.read() {
             Ok(settings) => settings,
             Err(error) => {
                 let detail = format!(

@@ -7,18 +7,27 @@ use crate::client::{Client, ClientError};
 /// watchdog's own limit decides how long that may go on.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long between two probes of a daemon that is not ready yet.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+
 /// What can be wrong with a probe.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ProbeError {
+enum ProbeError {
     #[error("no answer within {} s", PROBE_TIMEOUT.as_secs())]
     Late,
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// Feeds systemd's watchdog, if it has one on us, and only with proof: an answer that came through
-/// the whole of the daemon, from the socket to the handler and back, each time on a new connection.
-pub(super) async fn feed(socket: PathBuf) {
+/// Tells systemd that the daemon is ready and then, if it has a watchdog on us, that it lives.
+/// Never without proof: an answer that came through the whole of the daemon, from the socket to
+/// the handler and back, each time on a new connection.
+pub(super) async fn keep(socket: PathBuf) {
+    while let Err(error) = probe(&socket).await {
+        tracing::error!(%error, "not ready: the daemon does not answer on its own socket");
+        tokio::time::sleep(PROBE_PAUSE).await;
+    }
+    super::service::ready();
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
@@ -37,7 +46,7 @@ pub(super) async fn feed(socket: PathBuf) {
 }
 
 /// Asks the daemon on `socket` for its health.
-pub(super) async fn probe(socket: &Path) -> Result<(), ProbeError> {
+async fn probe(socket: &Path) -> Result<(), ProbeError> {
     let client = Client::new(socket);
     match tokio::time::timeout(PROBE_TIMEOUT, client.health()).await {
         Ok(answer) => Ok(answer.map(drop)?),

@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 /// How an execution's leader came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -65,7 +68,8 @@ pub enum StopReason {
 }
 
 /// What was used to find and kill a process tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum KillMode {
     /// The execution's own cgroup, `cgroup.kill`.
     Cgroup,
@@ -74,7 +78,8 @@ pub enum KillMode {
 }
 
 /// Why a signal was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum KillReason {
     /// See [`StopReason::Timeout`].
     Timeout,
@@ -126,7 +131,8 @@ pub struct LeftBehind {
 }
 
 /// One of the two output streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum StreamName {
     /// Standard output, descriptor 1.
     Stdout,

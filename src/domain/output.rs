@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::{Exit, KillReport, LeftBehind, Usage};
 
 /// What a tool answered.
@@ -49,7 +52,8 @@ pub struct RunReport {
 }
 
 /// Where an execution stands or how it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Runs.
     Running,

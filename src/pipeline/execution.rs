@@ -1,13 +1,12 @@
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use crate::domain::{
     Caller, ExecutionId, ExecutorError, RunReport, Status, StopReason, StreamName, ToolOutput,
 };
-use crate::runner::{Capture, Kept, Live, SpoolFile, StopSignal};
+use crate::runner::{Capture, Kept, Live, SpoolFile};
 
 /// One call's life under one id: what is known of it from its start until it is forgotten.
 #[derive(Debug)]
@@ -23,8 +22,7 @@ pub struct Execution {
     /// When the call came in.
     pub created_at: SystemTime,
     live: Arc<Live>,
-    stop: watch::Sender<Option<StopReason>>,
-    finished: watch::Sender<Option<Arc<Finished>>>,
+    finished: SetOnce<Arc<Finished>>,
 }
 
 /// How an execution ended.
@@ -35,14 +33,14 @@ pub struct Finished {
     /// When.
     pub ended_at: SystemTime,
     /// With its text taken out into `text`.
-    result: Arc<Result<ToolOutput, ExecutorError>>,
-    text: Text,
+    result: Result<ToolOutput, ExecutorError>,
+    text: Mutex<Text>,
 }
 
 /// The text of an answer, which is nearly all of its size.
 #[derive(Debug)]
 enum Text {
-    Memory(String),
+    Memory(Arc<String>),
     Spooled(Arc<SpoolFile>),
 }
 
@@ -61,8 +59,7 @@ impl Execution {
             tool_use_id,
             created_at: SystemTime::now(),
             live: Arc::new(live),
-            stop: watch::Sender::new(None),
-            finished: watch::Sender::new(None),
+            finished: SetOnce::new(),
         }
     }
 
@@ -78,36 +75,23 @@ impl Execution {
 
     /// Where it stands.
     pub fn status(&self) -> Status {
-        self.finished
-            .borrow()
-            .as_ref()
+        self.finished()
             .map_or(Status::Running, |finished| finished.status)
     }
 
     /// How it ended, if it has.
-    pub fn finished(&self) -> Option<Arc<Finished>> {
-        self.finished.borrow().clone()
+    pub fn finished(&self) -> Option<&Arc<Finished>> {
+        self.finished.get()
     }
 
     /// Waits until it has ended. Dropping the future changes nothing.
-    pub async fn wait(&self) -> Arc<Finished> {
-        let mut finished = self.finished.subscribe();
-        loop {
-            if let Some(finished) = finished.borrow_and_update().clone() {
-                return finished;
-            }
-            // The sender lives in `self`, so this never fails.
-            let _ = finished.changed().await;
-        }
+    pub async fn wait(&self) -> &Arc<Finished> {
+        self.finished.wait().await
     }
 
     /// Asks it to end, for the first reason that is given.
     pub fn stop(&self, reason: StopReason) {
-        self.stop.send_if_modified(|stop| {
-            let first = stop.is_none();
-            stop.get_or_insert(reason);
-            first
-        });
+        self.live.stop(reason);
     }
 
     /// One of its output streams, as far as it is still in memory: what an answer may hold.
@@ -124,19 +108,10 @@ impl Execution {
         &self.live
     }
 
-    pub(super) fn stop_signal(&self) -> StopSignal {
-        self.stop.subscribe()
-    }
-
     /// Closes the record.
     pub(super) fn finish(&self, finished: Arc<Finished>) {
-        self.finished.send_replace(Some(finished));
-    }
-
-    /// Lets go of memory that only whoever waited needed.
-    pub(super) fn release(&self) {
-        self.live.stdout.release();
-        self.live.stderr.release();
+        // Closed once, by the task that opened it.
+        let _ = self.finished.set(finished);
     }
 }
 
@@ -157,24 +132,19 @@ impl Finished {
         Self {
             status: status(&result),
             ended_at: SystemTime::now(),
-            result: Arc::new(result),
-            text: Text::Memory(text),
+            result,
+            text: Mutex::new(Text::Memory(Arc::new(text))),
         }
     }
 
-    /// The same with its text in a file.
-    pub(super) fn with_text_in(&self, file: Arc<SpoolFile>) -> Self {
-        Self {
-            status: self.status,
-            ended_at: self.ended_at,
-            result: Arc::clone(&self.result),
-            text: Text::Spooled(file),
-        }
+    /// Lets go of the text in memory, which `file` has.
+    pub(super) fn move_text_to(&self, file: Arc<SpoolFile>) {
+        *self.lock_text() = Text::Spooled(file);
     }
 
     /// The error, when the executor could not do it.
     pub fn error(&self) -> Option<&ExecutorError> {
-        self.result.as_ref().as_ref().err()
+        self.result.as_ref().err()
     }
 
     /// Whether the model is to be told of a failure.
@@ -187,7 +157,7 @@ impl Finished {
 
     /// The report of the run, when a process ran.
     pub fn run(&self) -> Option<&RunReport> {
-        match self.result.as_ref() {
+        match &self.result {
             Ok(output) => Some(&output.run),
             Err(error) => error.partial().map(|partial| &partial.run),
         }
@@ -195,26 +165,21 @@ impl Finished {
 
     /// The text for the model: the output of the process, else the error in words. May read from
     /// disk.
-    pub fn text(&self) -> Cow<'_, str> {
-        match &self.text {
-            Text::Memory(text) => Cow::Borrowed(text),
-            Text::Spooled(file) => {
-                let length = usize::try_from(file.len()).unwrap_or(usize::MAX);
-                let bytes = file.read_at(0, length).unwrap_or_else(|error| {
-                    tracing::error!(%error, "cannot read the text of an answer back from the spool");
-                    Vec::new()
-                });
-                Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
-            }
-        }
+    pub fn text(&self) -> Arc<String> {
+        let file = match &*self.lock_text() {
+            Text::Memory(text) => return Arc::clone(text),
+            Text::Spooled(file) => Arc::clone(file),
+        };
+        let length = usize::try_from(file.len()).unwrap_or(usize::MAX);
+        let bytes = file.read_at(0, length).unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot read the text of an answer back from the spool");
+            Vec::new()
+        });
+        Arc::new(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// How much memory the text takes.
-    pub(super) fn text_in_memory(&self) -> Option<&str> {
-        match &self.text {
-            Text::Memory(text) => Some(text),
-            Text::Spooled(_) => None,
-        }
+    fn lock_text(&self) -> MutexGuard<'_, Text> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

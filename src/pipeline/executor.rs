@@ -13,9 +13,9 @@ use super::records::Records;
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, StopReason, ToolDefinition,
-    ToolDetails, ToolOutput, summarize,
+    ToolDetails, ToolOutput, prepare_masking, summarize,
 };
-use crate::runner::{Live, Runner, Spool, StopSignal};
+use crate::runner::{Live, Runner, Spool};
 use crate::tools::{Context, Registry, ToolImpl};
 
 /// The longest text of a finished answer that stays in memory rather than in the spool, in bytes.
@@ -80,11 +80,11 @@ pub struct Started {
 }
 
 /// Asks an execution to stop when whoever waits for it does not any more.
-struct StopOnDrop(watch::Sender<Option<StopReason>>);
+struct StopOnDrop(Arc<Live>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.send_replace(Some(StopReason::Cancelled));
+        self.0.stop(StopReason::Cancelled);
     }
 }
 
@@ -107,6 +107,7 @@ impl Executor {
     /// # Errors
     /// When the spool's directory cannot be used, or cgroups are demanded and cannot be had.
     pub fn start(config: ExecutorConfig) -> io::Result<Started> {
+        prepare_masking();
         let mut runner = Runner::new(&config);
         let leftovers = runner.prepare(&config)?;
         let spool = config
@@ -176,13 +177,9 @@ impl Executor {
         let call = Call::new(tool_name, input);
         let (id, config) = (ExecutionId::new(), self.config());
         let execution = self.execution(&call, Caller::this_process(), id, &config);
-        let stop = StopOnDrop(watch::Sender::new(None));
-        let signal = stop.0.subscribe();
+        let _stop = StopOnDrop(Arc::clone(execution.live()));
         let this = self.clone();
-        let task =
-            tokio::spawn(
-                async move { this.inner.perform(&execution, &call, config, signal).await },
-            );
+        let task = tokio::spawn(async move { this.inner.perform(&execution, &call, config).await });
         let result = task.await;
         result.unwrap_or_else(|error| {
             Err(ExecutorError::Internal {
@@ -203,8 +200,7 @@ impl Executor {
         self.inner.running.send_modify(|running| *running += 1);
         let (inner, begun) = (Arc::clone(&self.inner), Arc::clone(&execution));
         tokio::spawn(async move {
-            let signal = begun.stop_signal();
-            let result = inner.perform(&begun, &call, config, signal).await;
+            let result = inner.perform(&begun, &call, config).await;
             inner.close(&begun, result).await;
         });
         execution
@@ -285,6 +281,7 @@ impl Executor {
             let _ = running.wait_for(|running| *running == 0).await;
         }
         self.inner.runner.end_kept().await;
+        self.tidy();
     }
 
     fn execution(
@@ -324,7 +321,6 @@ impl Inner {
         execution: &Execution,
         call: &Call,
         config: Arc<ExecutorConfig>,
-        stop: StopSignal,
     ) -> Result<ToolOutput, ExecutorError> {
         let tool = self.registry.find(&call.tool);
         let subject = tool.map_or_else(|| call.input.to_string(), |tool| tool.subject(&call.input));
@@ -336,7 +332,6 @@ impl Inner {
                     config,
                     runner: &self.runner,
                     live: Arc::clone(execution.live()),
-                    stop,
                     summary: summary.clone(),
                 };
                 run_guarded(tool, call, context).await
@@ -354,20 +349,19 @@ impl Inner {
     /// Closes the record, and moves what is large of it out of memory.
     async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
         let finished = Arc::new(Finished::new(result));
+        let text = finished.text();
         execution.finish(Arc::clone(&finished));
-        let mut text_bytes = finished.text_in_memory().map_or(0, str::len);
+        let mut text_bytes = text.len();
         if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
             let (spool, id) = (Arc::clone(spool), execution.id);
-            let whole = Arc::clone(&finished);
-            let stored = tokio::task::spawn_blocking(move || {
-                spool.store(id, "content", whole.text_in_memory()?.as_bytes())
-            });
+            let stored =
+                tokio::task::spawn_blocking(move || spool.store(id, "content", text.as_bytes()));
             if let Ok(Some(file)) = stored.await {
-                execution.finish(Arc::new(finished.with_text_in(file)));
+                finished.move_text_to(file);
                 text_bytes = 0;
             }
         }
-        execution.release();
+        execution.live().settle().await;
         self.records.close(execution.id, text_bytes);
         self.running.send_modify(|running| *running -= 1);
     }

@@ -1,7 +1,6 @@
-use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CString, NulError, c_char};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use nix::unistd::{Uid, User};
 
@@ -32,8 +31,22 @@ const FIXED: [(&str, &str); 9] = [
 /// this process's own variables is passed on.
 #[derive(Debug)]
 pub(super) struct BaseEnvironment {
-    variables: OnceLock<BTreeMap<String, String>>,
+    variables: OnceLock<Arc<[Variable]>>,
     instance: Option<String>,
+}
+
+/// `NAME=value` as execve(2) takes it.
+#[derive(Debug)]
+struct Variable {
+    name_bytes: usize,
+    assignment: CString,
+}
+
+/// The whole environment of one execution: what is the same for all, and what is its own.
+#[derive(Debug)]
+pub(super) struct Environment {
+    base: Arc<[Variable]>,
+    own: Vec<Variable>,
 }
 
 impl BaseEnvironment {
@@ -44,43 +57,80 @@ impl BaseEnvironment {
         }
     }
 
-    /// The whole environment of one execution: the base, its id, then `added` over both.
+    /// The base, the shell, `added` over both, and last the ids, for they are how the tree is
+    /// found again.
     pub(super) fn of(
         &self,
         id: ExecutionId,
         shell: &Path,
         added: &[(String, String)],
-    ) -> Result<Vec<CString>, std::ffi::NulError> {
-        let mut variables = self.variables.get_or_init(base).clone();
-        variables.insert("SHELL".to_owned(), shell.display().to_string());
-        for (name, value) in added {
-            variables.insert(name.clone(), value.clone());
+    ) -> Result<Environment, NulError> {
+        let base = self.variables.get_or_init(base);
+        let mut own = vec![Variable::new("SHELL", &shell.display().to_string())?];
+        let id = id.to_string();
+        let instance = self
+            .instance
+            .as_deref()
+            .map(|instance| (INSTANCE_VARIABLE, instance));
+        let given = added
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in given
+            .chain([(EXECUTION_VARIABLE, id.as_str())])
+            .chain(instance)
+        {
+            own.retain(|earlier: &Variable| earlier.name() != name.as_bytes());
+            own.push(Variable::new(name, value)?);
         }
-        // Last, for they are how the tree is found again.
-        variables.insert(EXECUTION_VARIABLE.to_owned(), id.to_string());
-        if let Some(instance) = &self.instance {
-            variables.insert(INSTANCE_VARIABLE.to_owned(), instance.clone());
-        }
-        variables
-            .into_iter()
-            .map(|(name, value)| CString::new(format!("{name}={value}")))
-            .collect()
+        Ok(Environment {
+            base: Arc::clone(base),
+            own,
+        })
     }
 }
 
-fn base() -> BTreeMap<String, String> {
-    let mut variables: BTreeMap<String, String> = FIXED
-        .iter()
-        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
+impl Environment {
+    /// The assignments, each name once. Valid as long as `self` is.
+    pub(super) fn pointers(&self) -> impl Iterator<Item = *const c_char> {
+        let is_own = |name: &[u8]| self.own.iter().any(|own| own.name() == name);
+        let base = self
+            .base
+            .iter()
+            .filter(move |variable| !is_own(variable.name()));
+        base.chain(&self.own)
+            .map(|variable| variable.assignment.as_ptr())
+    }
+}
+
+impl Variable {
+    fn new(name: &str, value: &str) -> Result<Self, NulError> {
+        let assignment = CString::new(format!("{name}={value}"))?;
+        Ok(Self {
+            name_bytes: name.len(),
+            assignment,
+        })
+    }
+
+    fn name(&self) -> &[u8] {
+        &self.assignment.as_bytes()[..self.name_bytes]
+    }
+}
+
+fn base() -> Arc<[Variable]> {
     let uid = Uid::effective();
     // A user without an entry in the database (a container, mostly) still gets all four.
     let (name, home) = match User::from_uid(uid) {
         Ok(Some(user)) => (user.name, user.dir.display().to_string()),
         Ok(None) | Err(_) => (uid.to_string(), "/".to_owned()),
     };
-    variables.insert("HOME".to_owned(), home);
-    variables.insert("USER".to_owned(), name.clone());
-    variables.insert("LOGNAME".to_owned(), name);
+    let who = [
+        ("HOME", home.as_str()),
+        ("USER", name.as_str()),
+        ("LOGNAME", name.as_str()),
+    ];
+    // The user database cannot hold NUL, and the rest is constant.
+    let variables = FIXED.into_iter().chain(who);
     variables
+        .filter_map(|(name, value)| Variable::new(name, value).ok())
+        .collect()
 }

@@ -44,14 +44,14 @@ impl Keepers {
                         break;
                     }
                     () = tokio::time::sleep(LOOK) => {
-                        if !tree.may_have_others() || tree.members().is_empty() {
+                        if !tree.has_others() {
                             break;
                         }
                     }
                 }
             }
             // A leader that even SIGKILL has not ended (uninterruptible sleep) must not be waited for.
-            if !tree.members().contains(&leader.pid) {
+            if !tree.members().pids.contains(&leader.pid) {
                 let _ = leader
                     .reap()
                     .inspect_err(|error| tracing::error!(%error, "cannot reap"));

@@ -14,6 +14,7 @@ mod spawn;
 mod spool;
 mod tree;
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,6 @@ pub use capture::{Capture, Captured, Follower};
 pub use environment::INSTANCE_VARIABLE;
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
-pub use run::StopSignal;
 pub use spool::{Kept, Spool, SpoolFile};
 
 use crate::config::{CgroupChoice, ExecutorConfig, SpoolConfig};
@@ -36,10 +36,12 @@ use tree::{CgroupParent, Leaders, Tree};
 #[derive(Debug)]
 pub struct Runner {
     environment: BaseEnvironment,
-    corrections: OnceLock<Corrections>,
+    corrections: OnceLock<Arc<Corrections>>,
     cgroups: Option<CgroupParent>,
     leaders: Arc<Leaders>,
     keepers: Keepers,
+    /// `/dev/null`, once somebody needed it.
+    null: OnceLock<File>,
     /// Where scripts too long for an argument are put.
     scripts: PathBuf,
 }
@@ -62,6 +64,7 @@ impl Runner {
             cgroups: None,
             leaders: Arc::new(Leaders::new(config.subreaper)),
             keepers: Keepers::default(),
+            null: OnceLock::new(),
             scripts: match &config.spool {
                 Some(SpoolConfig { dir, .. }) => dir.clone(),
                 None => std::env::temp_dir(),
@@ -112,9 +115,13 @@ impl Runner {
         }
     }
 
-    /// Reaps and kills what came back to this process as an orphan. Call it now and then.
+    /// Reaps and kills what came back to this process as an orphan, and removes cgroups that could
+    /// not be removed before. Call it now and then.
     pub fn tidy(&self) {
         self.leaders.tidy();
+        if let Some(cgroups) = &self.cgroups {
+            cgroups.tidy();
+        }
     }
 
     /// Kills everything that `background: keep` has left alive, and waits for it.

@@ -3,12 +3,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use super::capture::{Capture, Captured};
 use super::spool::Spool;
 use crate::config::{Limits, Truncate};
-use crate::domain::{Background, Ending, ExecutionId, KillReport, LeftBehind, StreamName, Usage};
+use crate::domain::{
+    Background, Ending, ExecutionId, KillReport, LeftBehind, StopReason, StreamName, Usage,
+};
 
 /// Exactly what will be run.
 #[derive(Clone, Debug)]
@@ -51,14 +53,16 @@ pub struct Script {
     pub text: String,
 }
 
-/// The two output streams of an execution, readable while it runs.
+/// The hold that others have on a run while it lasts: its output streams as they grow, its start,
+/// and the means to stop it.
 #[derive(Debug)]
 pub struct Live {
     /// Standard output.
     pub stdout: Arc<Capture>,
     /// Standard error.
     pub stderr: Arc<Capture>,
-    started: watch::Sender<Option<SystemTime>>,
+    started: SetOnce<SystemTime>,
+    stop: SetOnce<StopReason>,
 }
 
 impl Live {
@@ -74,23 +78,46 @@ impl Live {
         Self {
             stdout: capture(StreamName::Stdout),
             stderr: capture(StreamName::Stderr),
-            started: watch::Sender::new(None),
+            started: SetOnce::new(),
+            stop: SetOnce::new(),
         }
     }
 
     /// When the process was started, if it was.
     pub fn started_at(&self) -> Option<SystemTime> {
-        *self.started.borrow()
+        self.started.get().copied()
     }
 
     /// Waits until the process is started; for good if it never is.
     pub async fn started(&self) {
-        // The sender lives in `self`, so this does not fail.
-        let _ = self.started.subscribe().wait_for(Option::is_some).await;
+        self.started.wait().await;
+    }
+
+    /// Asks the run to end. The first reason counts.
+    pub fn stop(&self, reason: StopReason) {
+        // An error says that there is a reason already.
+        let _ = self.stop.set(reason);
+    }
+
+    pub(super) async fn stop_requested(&self) -> StopReason {
+        *self.stop.wait().await
+    }
+
+    /// Puts what a record cannot hold in memory to disk, off the event loop, and lets go of it
+    /// here. For when the run is over and its answer given.
+    pub async fn settle(&self) {
+        for capture in [&self.stdout, &self.stderr] {
+            if capture.wants_file() {
+                let capture = Arc::clone(capture);
+                // Only a panic makes this fail, and then the spool lacks what the answer had.
+                let _ = tokio::task::spawn_blocking(move || drop(capture.begin_file())).await;
+            }
+            capture.release();
+        }
     }
 
     pub(super) fn mark_started(&self) {
-        self.started.send_replace(Some(SystemTime::now()));
+        let _ = self.started.set(SystemTime::now());
     }
 
     /// The stream of that name.

@@ -1,7 +1,7 @@
 //! Reads one pipe into its capture: on the event loop while it is small, on a thread of its own
 //! when it is not, so that no command's output keeps the daemon from its timers or its callers.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,16 +9,23 @@ use std::sync::Arc;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::stat::fstat;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::capture::Capture;
 use super::ready::watch;
+use super::spool::SpoolFile;
+use super::spool::splice_to;
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
 const BULK_BYTES: usize = 1 << 20;
+
+/// What a pipe holds to begin with (pipe(7)).
+const PIPE_BYTES: usize = 64 * 1024;
 
 /// What a bulk reader still takes after it was told to stop: a full pipe and no more, should
 /// somebody whom no signal reached go on writing.
@@ -42,6 +49,9 @@ enum State {
 struct Bulk {
     thread: JoinHandle<()>,
     stop: Arc<EventFd>,
+    /// Completes once the stream's spool file is begun, or cannot be.
+    begun: oneshot::Receiver<()>,
+    inode: Option<u64>,
 }
 
 /// What reading an inline stream came to.
@@ -120,8 +130,37 @@ impl Reader {
     }
 
     /// Leaves the stream to a thread that reads it into the spool until everybody has closed it.
-    pub(super) fn keep_reading(mut self) {
+    /// Returns when the spool has what was read so far, so that the memory may be let go of.
+    pub(super) async fn keep_reading(mut self) {
         self.hand_over();
+        if let State::Bulk(bulk) = self.state {
+            // The other end only goes without a word when the thread panics.
+            let _ = bulk.begun.await;
+        }
+    }
+
+    /// Whether somebody has the other end open, as far as that can be told.
+    pub(super) fn is_held(&self) -> bool {
+        match &self.state {
+            State::Inline(pipe) => {
+                let mut fds = [PollFd::new(pipe.get_ref().as_fd(), PollFlags::empty())];
+                let _ = poll(&mut fds, PollTimeout::ZERO);
+                !fds[0]
+                    .revents()
+                    .is_some_and(|found| found.contains(PollFlags::POLLHUP))
+            }
+            State::Bulk(_) => true,
+            State::Ended => false,
+        }
+    }
+
+    /// The pipe by its inode, while it is being read.
+    pub(super) fn inode(&self) -> Option<u64> {
+        match &self.state {
+            State::Inline(pipe) => inode(pipe.get_ref()),
+            State::Bulk(bulk) => bulk.inode,
+            State::Ended => None,
+        }
     }
 
     /// Moves an inline stream to a thread of its own.
@@ -133,9 +172,21 @@ impl Reader {
             Ok(stop) => {
                 let stop = Arc::new(stop);
                 let (pipe, capture) = (pipe.into_inner(), Arc::clone(&self.capture));
+                let inode = inode(&pipe);
                 let told = Arc::clone(&stop);
-                let thread = tokio::task::spawn_blocking(move || read_bulk(&pipe, &told, &capture));
-                self.state = State::Bulk(Bulk { thread, stop });
+                let (begin, begun) = oneshot::channel();
+                let thread = tokio::task::spawn_blocking(move || {
+                    let spooled = capture.begin_file();
+                    // Nobody listens unless the stream is kept.
+                    let _ = begin.send(());
+                    read_bulk(&pipe, &told, &capture, spooled.as_deref());
+                });
+                self.state = State::Bulk(Bulk {
+                    thread,
+                    stop,
+                    begun,
+                    inode,
+                });
             }
             Err(error) => self.capture.fail(error.into()),
         }
@@ -145,6 +196,10 @@ impl Reader {
 fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     let read = capture.fill(|head, room| {
         let mut pipe = pipe;
+        if (PIPE_BYTES..2 * PIPE_BYTES).contains(&head.len()) {
+            // It has filled the pipe once: fewer, larger pieces from now on.
+            widen(pipe);
+        }
         // On an error, what was read before it is in `head` all the same.
         Read::by_ref(&mut pipe)
             .take(room as u64)
@@ -162,23 +217,25 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     }
 }
 
-fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture) {
-    // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
+/// Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
+fn widen(pipe: &File) {
     let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
-    let spooled = capture.begin_file();
-    let mut buffer = vec![0; BULK_BYTES];
+}
+
+fn inode(pipe: &File) -> Option<u64> {
+    fstat(pipe).ok().map(|stat| stat.st_ino)
+}
+
+/// Reads until everybody has closed the pipe, or until told to stop and nothing is left in it.
+fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
+    widen(pipe);
+    let mut sink = Sink::new(capture, spooled);
     let mut stopping = false;
     let mut last_bytes = 0;
     loop {
-        match pipe.read(&mut buffer) {
+        match sink.take(pipe) {
             Ok(0) => return,
-            Ok(read) => {
-                if let Some(file) = &spooled {
-                    file.append(&buffer[..read]);
-                }
-                capture.absorb(&buffer[..read]);
-                last_bytes += if stopping { read } else { 0 };
-            }
+            Ok(taken) => last_bytes += if stopping { taken } else { 0 },
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if stopping {
@@ -197,5 +254,57 @@ fn read_bulk(mut pipe: &File, stop: &EventFd, capture: &Capture) {
         if last_bytes > LAST_BYTES {
             return;
         }
+    }
+}
+
+/// Where a bulk stream goes: through a buffer while the capture wants the bytes, from pipe to file
+/// inside the kernel when only the spool does, nowhere when that has its fill.
+struct Sink<'a> {
+    capture: &'a Capture,
+    spooled: Option<&'a SpoolFile>,
+    buffer: Vec<u8>,
+    /// `/dev/null` takes pages without looking at them, where reading would copy them.
+    null: Option<File>,
+}
+
+impl<'a> Sink<'a> {
+    fn new(capture: &'a Capture, spooled: Option<&'a SpoolFile>) -> Self {
+        Self {
+            capture,
+            spooled,
+            buffer: Vec::new(),
+            null: OpenOptions::new().write(true).open("/dev/null").ok(),
+        }
+    }
+
+    /// Takes in what is in the pipe, or a part of it; 0 at the end of the stream.
+    fn take(&mut self, pipe: &File) -> io::Result<usize> {
+        if self.capture.wants_bytes() {
+            return self.read(pipe);
+        }
+        let moved = match (self.spooled, &self.null) {
+            (Some(file), _) if file.has_room() => file.splice_from(pipe, BULK_BYTES),
+            (_, Some(null)) => splice_to(pipe, null, None, BULK_BYTES),
+            (_, None) => return self.read(pipe),
+        };
+        match moved {
+            Ok(moved) => {
+                self.capture.count(moved);
+                Ok(moved)
+            }
+            // A file system whose files cannot be spliced to.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.read(pipe),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&mut self, mut pipe: &File) -> io::Result<usize> {
+        self.buffer.resize(BULK_BYTES, 0);
+        let read = pipe.read(&mut self.buffer)?;
+        if let Some(file) = self.spooled {
+            file.append(&self.buffer[..read]);
+        }
+        self.capture.absorb(&self.buffer[..read]);
+        Ok(read)
     }
 }

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,6 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Runner;
@@ -24,15 +21,16 @@ use super::capture::Capture;
 use super::inherited::Corrections;
 use super::plan::{Live, Outcome, Plan, RunError};
 use super::reader::Reader;
-use super::ready::watch;
 use super::spawn::{self, BirthStep, Leader, Program};
 use super::tree::{self, Tree};
 use crate::domain::{
     Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
 };
 
-/// Tells a run to stop, with the reason.
-pub type StopSignal = watch::Receiver<Option<StopReason>>;
+/// How long a process that held the output when the leader ended, and has let go of it since, is
+/// given to end: programs close their output last, as `tee` does in `> >(tee file)`, and are not
+/// left behind. Never beyond the drain. A busy machine may take this long to let one run.
+const PARTING: Duration = Duration::from_millis(50);
 
 /// Where a private script lies while its execution lasts.
 struct ScriptFile(PathBuf);
@@ -43,12 +41,8 @@ struct Run {
     tree: Tree,
     leader: Leader,
     started: Instant,
-    /// The pipes by inode, to tell who holds them.
-    pipes: [(StreamName, u64); 2],
     stdout: Reader,
     stderr: Reader,
-    /// Watches the leader's pidfd, which is readable once it has ended.
-    ended: AsyncFd<OwnedFd>,
     _script: Option<ScriptFile>,
 }
 
@@ -67,22 +61,17 @@ struct Waited {
 }
 
 impl Runner {
-    /// Runs `plan`, its output going into `live`, until it is over or `stop` says so.
+    /// Runs `plan`, its output going into `live`, until it is over or `live` says to stop.
     ///
     /// Must be driven to its end: dropping the future leaves the process alone. Give it a task of
-    /// its own and use `stop`.
+    /// its own and use [`Live::stop`].
     ///
     /// # Errors
     /// When no process ran: it could not be started, or could not execute its program.
-    pub async fn run(
-        &self,
-        plan: Plan,
-        live: &Arc<Live>,
-        stop: StopSignal,
-    ) -> Result<Outcome, RunError> {
+    pub async fn run(&self, plan: Plan, live: &Arc<Live>) -> Result<Outcome, RunError> {
         let mut run = self.start(plan, live)?;
         live.mark_started();
-        let waited = run.wait(stop).await;
+        let waited = run.wait(live).await;
         if let Some(failure) = run.leader.birth_failure().filter(|_| waited.leader_ended) {
             let step = run.describe(failure.step);
             let _ = run.leader.reap();
@@ -108,23 +97,26 @@ impl Runner {
         let working_dir = working_dir
             .transpose()
             .map_err(|error| RunError::new("the working directory holds NUL", error))?;
-        let stdin = stdin(plan.stdin.as_deref())?;
+        let text = plan.stdin.as_deref().map(file_in_memory).transpose();
+        let text = text.map_err(|error| RunError::new("cannot prepare standard input", error))?;
+        let stdin = match &text {
+            Some(text) => text.as_fd(),
+            None => self.null()?,
+        };
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
-        let pipes = [
-            (StreamName::Stdout, inode(&stdout)?),
-            (StreamName::Stderr, inode(&stderr)?),
-        ];
         let stdout = reader(stdout, &live.stdout)?;
         let stderr = reader(stderr, &live.stderr)?;
 
         let mut tree = self
             .tree(plan.id, &plan)
             .map_err(|error| RunError::new("cannot make a cgroup for the execution", error))?;
-        let corrections = self.corrections.get_or_init(Corrections::of_this_process);
+        let corrections = self
+            .corrections
+            .get_or_init(|| Arc::new(Corrections::of_this_process()));
         let leader = tree
             .bear(|cgroup| {
-                let stdio = [stdin.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()];
+                let stdio = [stdin, stdout_end.as_fd(), stderr_end.as_fd()];
                 let program = Program {
                     path: program,
                     args,
@@ -136,29 +128,16 @@ impl Runner {
                 spawn::start(program, corrections)
             })
             .map_err(|failure| RunError::new("cannot start a process (clone3)", failure.error))?;
-        let started = Instant::now();
-        let ended = leader
-            .pidfd
-            .try_clone()
-            .and_then(|pidfd| watch(pidfd, Interest::READABLE));
-        let ended = match ended {
-            Ok(ended) => ended,
-            Err(error) => {
-                // Out of descriptors or memory: nobody could watch this process, so it must go.
-                let _ = tree::signal_group(leader.pid, Signal::SIGKILL);
-                let _ = leader.reap();
-                return Err(RunError::new("cannot watch the process", error));
-            }
-        };
+        if let Some(cgroups) = &self.cgroups {
+            cgroups.prepare_next();
+        }
         Ok(Run {
             plan,
             tree,
             leader,
-            started,
-            pipes,
+            started: Instant::now(),
             stdout,
             stderr,
-            ended,
             _script: script,
         })
     }
@@ -171,7 +150,7 @@ impl Runner {
         waited: Waited,
         live: &Arc<Live>,
     ) -> Result<Outcome, RunError> {
-        let left = run.left_behind(&waited);
+        let left = run.left_behind(&waited).await;
         let keep = run.plan.background == Background::Keep && waited.stopping.is_none();
         let kill = if keep {
             None
@@ -191,28 +170,25 @@ impl Runner {
         } = run;
         let keep = keep && !left.is_empty();
         if keep {
-            stdout.keep_reading();
-            stderr.keep_reading();
+            stdout.keep_reading().await;
+            stderr.keep_reading().await;
         } else {
             stdout.finish().await;
             stderr.finish().await;
         }
-        settle(&live.stdout).await;
-        settle(&live.stderr).await;
         let (stdout, stdout_error) = live.stdout.seal();
         let (stderr, stderr_error) = live.stderr.seal();
 
-        let ended = leader_ended
-            .then(|| leader.observe())
-            .transpose()
-            .map_err(cannot_wait)?;
+        // Reaping comes last of all: until then pid and group are the leader's own.
+        let (ended, unreaped) = match (leader_ended, keep) {
+            (true, false) => (Some(leader.reap().map_err(cannot_wait)?), None),
+            (true, true) => (Some(leader.observe().map_err(cannot_wait)?), Some(leader)),
+            (false, _) => (None, Some(leader)),
+        };
         let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
         let oom_killed = tree.oom_killed();
-        if keep || !leader_ended {
+        if let Some(leader) = unreaped {
             self.keepers.keep(tree, leader, plan.kill_wait);
-        } else {
-            // Last of all: until here pid and group were the leader's own.
-            leader.reap().map_err(cannot_wait)?;
         }
         Ok(Outcome {
             ending: ending(&waited, ended.map(|ended| ended.exit)),
@@ -230,27 +206,36 @@ impl Runner {
 
 impl Run {
     /// The one wait loop. Being stopped is a state of it, not another loop.
-    async fn wait(&mut self, mut stop: StopSignal) -> Waited {
+    async fn wait(&mut self, live: &Live) -> Waited {
         let limit = self.started + self.plan.limit;
         let mut ended_at: Option<Instant> = None;
         let mut stopping: Option<Stopping> = None;
+        // Whether anybody held the output when the leader ended, and until when whoever let go of
+        // it since is given to end.
+        let (mut held, mut parting) = (false, None);
         loop {
             let drained = !self.stdout.is_open() && !self.stderr.is_open();
             if ended_at.is_some() && drained && stopping.is_none() {
-                break;
+                if !held {
+                    break;
+                }
+                parting.get_or_insert_with(|| Instant::now() + PARTING);
             }
             let deadline = match (stopping, ended_at) {
                 (Some(stopping), _) => stopping.until,
                 // It ended by itself: the time limit has no more to say, the drain has.
-                (None, Some(at)) => at + self.plan.drain,
+                (None, Some(at)) => parting.into_iter().fold(at + self.plan.drain, Instant::min),
                 (None, None) => limit,
             };
             tokio::select! {
                 () = self.stdout.step(), if self.stdout.is_open() => {}
                 () = self.stderr.step(), if self.stderr.is_open() => {}
-                _ = self.ended.readable(), if ended_at.is_none() => ended_at = Some(Instant::now()),
+                _ = self.leader.pidfd.readable(), if ended_at.is_none() => {
+                    ended_at = Some(Instant::now());
+                    held = self.stdout.is_held() || self.stderr.is_held();
+                }
                 () = self.tree.emptied(), if ended_at.is_some() && drained => break,
-                reason = stop_reason(&mut stop), if ended_at.is_none() && stopping.is_none() => {
+                reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => {
                     stopping = Some(self.begin_stop(reason));
                 }
                 () = tokio::time::sleep_until(deadline) => {
@@ -269,7 +254,7 @@ impl Run {
 
     /// Asks the group to end, and notes what there was to end.
     fn begin_stop(&self, reason: StopReason) -> Stopping {
-        let signalled = count(self.tree.members().len());
+        let signalled = count(self.tree.members().pids.len());
         if let Err(error) = tree::signal_group(self.leader.pid, Signal::SIGTERM) {
             tracing::error!(%error, pid = %self.leader.pid, "cannot send SIGTERM to a process group");
         }
@@ -297,21 +282,26 @@ impl Run {
     }
 
     /// What outlived a leader that ended by itself.
-    fn left_behind(&self, waited: &Waited) -> Vec<LeftBehind> {
+    async fn left_behind(&self, waited: &Waited) -> Vec<LeftBehind> {
         if waited.stopping.is_some() || !self.tree.may_have_others() {
             return Vec::new();
         }
         let killed = self.plan.background == Background::Kill;
-        let others = self
-            .tree
-            .members()
+        let readers = [
+            (StreamName::Stdout, &self.stdout),
+            (StreamName::Stderr, &self.stderr),
+        ];
+        let pipes: Vec<(StreamName, u64)> = readers
             .into_iter()
-            .filter(|pid| *pid != self.leader.pid);
+            .filter_map(|(name, reader)| Some((name, reader.inode()?)))
+            .collect();
+        let members = self.tree.settled_members(self.plan.kill_wait).await;
+        let others = members.into_iter().filter(|pid| *pid != self.leader.pid);
         others
             .map(|pid| LeftBehind {
                 pid: pid.as_raw().unsigned_abs(),
                 command: summarize(&tree::command_line(pid)),
-                held: tree::held_streams(pid, &self.pipes),
+                held: tree::held_streams(pid, &pipes),
                 killed,
             })
             .collect()
@@ -320,7 +310,7 @@ impl Run {
     /// Whether the leader ends within `wait`, which after SIGKILL it does unless it is in an
     /// uninterruptible sleep.
     async fn leader_ended_within(&self, wait: Duration) -> bool {
-        tokio::time::timeout(wait, self.ended.readable())
+        tokio::time::timeout(wait, self.leader.pidfd.readable())
             .await
             .is_ok()
     }
@@ -354,28 +344,6 @@ fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
     }
 }
 
-/// Completes when a reason to stop is given; never when nobody is left who could give one.
-async fn stop_reason(stop: &mut StopSignal) -> StopReason {
-    let reason = stop
-        .wait_for(Option::is_some)
-        .await
-        .ok()
-        .and_then(|reason| *reason);
-    match reason {
-        Some(reason) => reason,
-        None => std::future::pending().await,
-    }
-}
-
-/// Puts a stream that its record cannot hold in memory to disk, off the event loop.
-async fn settle(capture: &Arc<Capture>) {
-    if capture.wants_file() {
-        let capture = Arc::clone(capture);
-        // Only a panic makes this fail, and then the spool lacks what the answer still has.
-        let _ = tokio::task::spawn_blocking(move || drop(capture.begin_file())).await;
-    }
-}
-
 fn count(processes: usize) -> u32 {
     u32::try_from(processes).unwrap_or(u32::MAX)
 }
@@ -393,28 +361,13 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {
     nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|error| RunError::new("cannot make a pipe", error))
 }
 
-fn inode(pipe: &OwnedFd) -> Result<u64, RunError> {
-    let stat = nix::sys::stat::fstat(pipe);
-    stat.map(|stat| stat.st_ino)
-        .map_err(|error| RunError::new("cannot look at a pipe", error))
-}
-
-/// Standard input: nothing, or a file in memory that holds `text` as a whole, so that nobody has
-/// to feed it and nobody can hang on it.
-fn stdin(text: Option<&str>) -> Result<OwnedFd, RunError> {
-    let Some(text) = text else {
-        let null = File::open("/dev/null");
-        return null
-            .map(OwnedFd::from)
-            .map_err(|error| RunError::new("cannot open `/dev/null`", error));
-    };
-    let make = || -> io::Result<OwnedFd> {
-        let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
-        file.write_all(text.as_bytes())?;
-        file.rewind()?;
-        Ok(file.into())
-    };
-    make().map_err(|error| RunError::new("cannot prepare standard input", error))
+/// A file in memory that holds `text` as a whole, so that nobody has to feed it and nobody can
+/// hang on it.
+fn file_in_memory(text: &str) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// The program's own name and its arguments; a script is the last of them, or its file.
@@ -435,6 +388,18 @@ fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, Run
 }
 
 impl Runner {
+    /// `/dev/null`, opened once: its descriptor has no state that executions could share.
+    fn null(&self) -> Result<BorrowedFd<'_>, RunError> {
+        if self.null.get().is_none() {
+            let null = File::open("/dev/null")
+                .map_err(|error| RunError::new("cannot open `/dev/null`", error))?;
+            // Somebody else was faster: theirs is as good.
+            let _ = self.null.set(null);
+        }
+        let null = self.null.get().map(AsFd::as_fd);
+        null.ok_or_else(|| RunError::new("cannot open `/dev/null`", io::ErrorKind::NotFound))
+    }
+
     /// A private file for a script that does not fit into one argument.
     fn script_file(&self, plan: &Plan) -> Result<Option<ScriptFile>, RunError> {
         let Some(script) = plan

@@ -6,21 +6,29 @@
 
 use std::ffi::CString;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
+use super::environment::Environment;
 use super::inherited::Corrections;
 use super::raw::{self, CloneArgs, syscall};
-use crate::domain::{Exit, Signal};
+use super::ready::watch;
+use crate::domain::{self, Exit};
 
 /// The stack on which a child prepares itself. It calls nothing deep; a debug build uses less
 /// than 4 KiB of it.
-const STACK_BYTES: usize = 32 * 1024;
+const STACK_BYTES: usize = 16 * 1024;
 
 /// Exit code of a child that could not execute its program. Nobody sees it: the reason stands in
 /// the memory it shares with its parent.
@@ -30,7 +38,7 @@ const CANNOT_EXECUTE: usize = 127;
 pub(super) struct Program<'a> {
     pub path: CString,
     pub args: Vec<CString>,
-    pub env: Vec<CString>,
+    pub env: Environment,
     pub working_dir: Option<CString>,
     /// Become descriptors 0, 1 and 2.
     pub stdio: [BorrowedFd<'a>; 3],
@@ -43,7 +51,8 @@ pub(super) struct Program<'a> {
 #[derive(Debug)]
 pub(super) struct Leader {
     pub pid: Pid,
-    pub pidfd: OwnedFd,
+    /// Readable once it has ended.
+    pub pidfd: AsyncFd<OwnedFd>,
     /// Used by the child until it has executed its program or exited; see `Drop`.
     birth: Option<Box<Birth>>,
 }
@@ -86,15 +95,15 @@ struct Birth {
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
     stdio: [RawFd; 3],
-    corrections: Corrections,
+    corrections: Arc<Corrections>,
     /// Own the strings `argv` and `envp` point to.
-    _strings: [Vec<CString>; 2],
+    _strings: (Vec<CString>, Environment),
     failed_step: AtomicU32,
     errno: AtomicI32,
 }
 
 #[repr(C, align(16))]
-struct Stack([u8; STACK_BYTES]);
+struct Stack([MaybeUninit<u8>; STACK_BYTES]);
 
 impl std::fmt::Debug for Birth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -116,7 +125,7 @@ unsafe impl Sync for Birth {}
 /// has ended (see [`Leader::birth_failure`]).
 pub(super) fn start(
     program: Program<'_>,
-    corrections: &Corrections,
+    corrections: &Arc<Corrections>,
 ) -> Result<Leader, BirthFailure> {
     let mut flags = libc::CLONE_VM | libc::CLONE_PIDFD;
     // A child that shares memory and writes its oom_score_adj would change this process's too,
@@ -152,11 +161,23 @@ pub(super) fn start(
     }
     // SAFETY: the kernel has put a new descriptor there (CLONE_PIDFD), which nobody else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Leader {
-        pid: Pid::from_raw(result as libc::pid_t),
-        pidfd,
-        birth: Some(birth),
-    })
+    let pid = Pid::from_raw(result as libc::pid_t);
+    match watch(pidfd, Interest::READABLE) {
+        Ok(pidfd) => Ok(Leader {
+            pid,
+            pidfd,
+            birth: Some(birth),
+        }),
+        Err(error) => {
+            // Nobody could watch this process, so it must go; it still uses its memory meanwhile.
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, Some(WaitPidFlag::__WALL));
+            Err(BirthFailure {
+                step: BirthStep::Clone,
+                error,
+            })
+        }
+    }
 }
 
 /// Linux 5.5 and 5.7; `libc` has them for some targets only.
@@ -164,33 +185,29 @@ const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 impl Birth {
-    fn new(program: Program<'_>, corrections: &Corrections) -> Self {
-        let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
-            strings
-                .iter()
-                .map(|s| s.as_ptr())
-                .chain([ptr::null()])
-                .collect()
-        };
+    fn new(program: Program<'_>, corrections: &Arc<Corrections>) -> Self {
+        let argv = program.args.iter().map(|arg| arg.as_ptr());
+        let argv = argv.chain([ptr::null()]).collect();
+        let envp = program.env.pointers().chain([ptr::null()]).collect();
         Self {
-            stack: zeroed_stack(),
-            argv: pointers(&program.args),
-            envp: pointers(&program.env),
+            stack: new_stack(),
+            argv,
+            envp,
             path: program.path,
             working_dir: program.working_dir,
             stdio: program.stdio.map(|fd| fd.as_raw_fd()),
-            corrections: corrections.clone(),
-            _strings: [program.args, program.env],
+            corrections: Arc::clone(corrections),
+            _strings: (program.args, program.env),
             failed_step: AtomicU32::new(0),
             errno: AtomicI32::new(0),
         }
     }
 }
 
-fn zeroed_stack() -> Box<Stack> {
-    // SAFETY: an array of bytes may hold anything, zeroes among it; this form never puts 32 KiB
-    // on this thread's own stack.
-    unsafe { Box::<Stack>::new_zeroed().assume_init() }
+fn new_stack() -> Box<Stack> {
+    // SAFETY: bytes that may be uninitialized are valid whatever they are. This form never puts
+    // the stack on this thread's own.
+    unsafe { Box::<Stack>::new_uninit().assume_init() }
 }
 
 impl Leader {
@@ -230,7 +247,7 @@ impl Leader {
             libc::syscall(
                 libc::SYS_waitid,
                 libc::P_PIDFD,
-                self.pidfd.as_raw_fd(),
+                self.pidfd.get_ref().as_raw_fd(),
                 &raw mut info,
                 options,
                 &raw mut usage,
@@ -243,7 +260,7 @@ impl Leader {
         let status = unsafe { info.si_status() };
         let exit = match info.si_code {
             libc::CLD_EXITED => Exit::Code(status),
-            _ => Exit::Signal(Signal(status)),
+            _ => Exit::Signal(domain::Signal(status)),
         };
         Ok(Ended {
             exit,

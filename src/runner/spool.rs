@@ -3,13 +3,14 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
+use nix::fcntl::{SpliceFFlags, splice};
 
 use crate::config::SpoolConfig;
 use crate::domain::{Degradation, ExecutionId};
@@ -37,6 +38,8 @@ pub struct SpoolFile {
     file: File,
     len: AtomicU64,
     evicted: AtomicBool,
+    /// The spool has no room for more of it.
+    full: AtomicBool,
     spool: Arc<Spool>,
 }
 
@@ -112,6 +115,7 @@ impl Spool {
                     file,
                     len: AtomicU64::new(0),
                     evicted: AtomicBool::new(false),
+                    full: AtomicBool::new(false),
                     spool: Arc::clone(self),
                 });
                 let mut files = lock(&self.files);
@@ -184,7 +188,7 @@ impl SpoolFile {
         if wanted.is_empty() {
             return;
         }
-        match (&self.file).write_all(wanted) {
+        match self.file.write_all_at(wanted, self.len()) {
             Ok(()) => {
                 self.len.fetch_add(granted, Ordering::Release);
             }
@@ -195,6 +199,38 @@ impl SpoolFile {
                 self.spool
                     .report(format!("cannot write `{}`: {error}", self.path.display()));
             }
+        }
+    }
+
+    /// Whether more fits.
+    pub(super) fn has_room(&self) -> bool {
+        !self.full.load(Ordering::Relaxed)
+            && !self.is_evicted()
+            && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Appends up to `limit` bytes of what is in `pipe`, inside the kernel. As with
+    /// [`SpoolFile::append`] a full disk costs the file, not the stream: 0 is its end only.
+    pub(super) fn splice_from(&self, pipe: &File, limit: usize) -> io::Result<usize> {
+        let granted = self.spool.reserve(self, limit as u64);
+        if granted == 0 {
+            self.full.store(true, Ordering::Relaxed);
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let at = self.len();
+        // At most `limit`, which is a usize.
+        let moved = splice_to(pipe, &self.file, Some(at), granted as usize);
+        let kept = *moved.as_ref().unwrap_or(&0) as u64;
+        self.spool.used.fetch_sub(granted - kept, Ordering::Relaxed);
+        self.len.fetch_add(kept, Ordering::Release);
+        match moved {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                self.evict();
+                self.spool
+                    .report(format!("cannot write `{}`: {error}", self.path.display()));
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            moved => moved,
         }
     }
 
@@ -240,6 +276,22 @@ impl Drop for SpoolFile {
     fn drop(&mut self) {
         self.evict();
     }
+}
+
+/// Moves up to `limit` bytes from a pipe to a file, at `offset` or (a device) wherever it is.
+///
+/// # Errors
+/// As splice(2); an empty pipe is `WouldBlock`.
+pub(super) fn splice_to(
+    pipe: &File,
+    file: &File,
+    offset: Option<u64>,
+    limit: usize,
+) -> io::Result<usize> {
+    let mut offset = offset.map(|offset| offset as libc::off64_t);
+    let flags = SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK;
+    let moved = splice(pipe, None, file, offset.as_mut(), limit, flags)?;
+    Ok(moved)
 }
 
 /// Whether a stream of this length is kept in memory rather than on disk.
@@ -308,6 +360,7 @@ mod tests {
                 .expect("there"),
             len: AtomicU64::new(0),
             evicted: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             spool: Arc::clone(&spool),
         };
         file.append(b"x");

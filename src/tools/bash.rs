@@ -74,7 +74,6 @@ async fn run(call: &Call, context: Context<'_>) -> Result<ToolOutput, ExecutorEr
         config,
         runner,
         live,
-        stop,
         summary,
     } = context;
     let command = command(&call.input).map_err(|violations| ExecutorError::InvalidInput {
@@ -112,7 +111,7 @@ async fn run(call: &Call, context: Context<'_>) -> Result<ToolOutput, ExecutorEr
         background: options.background,
         limits: config.limits,
     };
-    match runner.run(plan, &live, stop).await {
+    match runner.run(plan, &live).await {
         Ok(outcome) => answer(&call.tool, summary, outcome, |streams, closing| {
             content(streams, config.max_output_bytes, config.truncate, closing)
         }),

@@ -15,7 +15,7 @@ pub use sections::{Closing, Streams, content};
 
 use crate::config::ExecutorConfig;
 use crate::domain::{Call, ExecutionId, ExecutorError, ToolDetails, ToolOutput};
-use crate::runner::{Live, Runner, StopSignal};
+use crate::runner::{Live, Runner};
 
 /// One tool. New ones implement this and are added to the registry's list.
 pub(crate) trait ToolImpl: Send + Sync {
@@ -46,10 +46,8 @@ pub(crate) struct Context<'a> {
     pub config: Arc<ExecutorConfig>,
     /// Runs processes.
     pub runner: &'a Runner,
-    /// Where their output goes.
+    /// Where their output goes, and who says when to stop.
     pub live: Arc<Live>,
-    /// When to stop.
-    pub stop: StopSignal,
     /// The masked summary of the input, for errors.
     pub summary: String,
 }

@@ -48,7 +48,7 @@ pub fn content(
     let mut truncated = false;
     for (name, stream, share) in [("stdout", stdout, shares.0), ("stderr", stderr, shares.1)] {
         if stream.total > 0 {
-            let _ = write!(text, "[{name}]\n");
+            let _ = writeln!(text, "[{name}]");
             truncated |= write_stream(&mut text, stream, share, truncate);
             text.push_str("\n\n");
         }

@@ -1,13 +1,15 @@
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::Remains;
+use super::{Remains, procfs};
 use crate::config::Limits;
 
 /// A cgroup v2 directory in which this process may make leaves, one for each execution.
@@ -16,7 +18,21 @@ use crate::config::Limits;
 pub(in crate::runner) struct CgroupParent {
     dir: PathBuf,
     made: AtomicU64,
+    /// Whether leaves have the files of the memory controller.
+    counts_memory: bool,
+    /// A directory for the next leaf, made while there was time for it.
+    spare: Mutex<Option<PathBuf>>,
+    stale: Arc<Stale>,
 }
+
+/// Leaves whose executions have ended, to be removed when there is time for it; or whenever it
+/// can be done, for somebody in them may be in an uninterruptible sleep.
+#[derive(Debug, Default)]
+struct Stale(Mutex<Vec<PathBuf>>);
+
+/// How long the leaves of an earlier process are given to become empty. Killing takes the kernel
+/// milliseconds; a leaf that is not empty then is in nobody's way.
+const SWEEP_WAIT: Duration = Duration::from_secs(1);
 
 /// The leaves' names. What begins with it in the parent is ours to sweep.
 const LEAF_PREFIX: &str = "execution-";
@@ -34,9 +50,12 @@ impl CgroupParent {
         for controller in ["memory", "pids", "cpu"] {
             let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
         }
-        let parent = Self {
+        let mut parent = Self {
             dir,
             made: AtomicU64::new(0),
+            counts_memory: false,
+            spare: Mutex::default(),
+            stale: Arc::default(),
         };
         // Found out now rather than at the first call: may leaves be made, and killed as one?
         let probe = parent.leaf(Limits::default())?;
@@ -44,6 +63,9 @@ impl CgroupParent {
             let error = "there is no `cgroup.kill`: Linux 5.14 or newer is needed";
             return Err(io::Error::new(io::ErrorKind::Unsupported, error));
         }
+        parent.counts_memory = probe.dir.join("memory.events").exists();
+        drop(probe);
+        parent.tidy();
         Ok((parent, swept))
     }
 
@@ -56,14 +78,15 @@ impl CgroupParent {
         }
     }
 
-    /// A new, empty leaf.
+    /// An empty leaf of one's own.
     pub(in crate::runner) fn leaf(&self, limits: Limits) -> io::Result<Leaf> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
-        fs::create_dir(&dir)?;
+        let spare = lock(&self.spare).take();
+        let dir = spare.map_or_else(|| self.new_dir(), Ok)?;
         let leaf = Leaf {
             fd: File::open(&dir)?,
             dir,
+            counts_memory: self.counts_memory,
+            stale: Arc::clone(&self.stale),
         };
         for (file, limit) in [
             ("memory.max", limits.memory_max),
@@ -81,6 +104,45 @@ impl CgroupParent {
         }
         Ok(leaf)
     }
+
+    /// Removes the leaves of executions that have ended, and makes one for the next. Meant for
+    /// the moment after a process was started, when there is nothing to do but wait for it: making
+    /// and removing a cgroup costs a tenth of what a short command takes.
+    pub(in crate::runner) fn prepare_next(&self) {
+        self.remove_stale();
+        let mut spare = lock(&self.spare);
+        if spare.is_none() {
+            // The next execution will tell why there is none.
+            *spare = self.new_dir().ok();
+        }
+    }
+
+    /// Removes every leaf that no execution uses. Call it now and then.
+    pub(in crate::runner) fn tidy(&self) {
+        lock(&self.stale.0).extend(lock(&self.spare).take());
+        self.remove_stale();
+    }
+
+    fn remove_stale(&self) {
+        lock(&self.stale.0).retain(|dir| !remove(dir));
+    }
+
+    fn new_dir(&self) -> io::Result<PathBuf> {
+        loop {
+            let number = self.made.fetch_add(1, Ordering::Relaxed);
+            let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
+            match fs::create_dir(&dir) {
+                Ok(()) => return Ok(dir),
+                // One of an earlier process that could not be removed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The directory above the daemon's own leaf that carries systemd's mark of delegation.
@@ -139,22 +201,33 @@ fn xattr_is_one(path: &Path, name: &str) -> bool {
 /// Kills and removes the leaves that an earlier process has left in `dir`.
 fn sweep(dir: &Path) -> io::Result<usize> {
     let mut swept = 0;
+    let mut leaves = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with(LEAF_PREFIX) {
             let populated = is_populated(&entry.path());
             swept += usize::from(populated);
-            remove(&entry.path());
+            leaves.push(entry.path());
         }
+    }
+    let deadline = Instant::now() + SWEEP_WAIT;
+    loop {
+        leaves.retain(|dir| !remove(dir));
+        if leaves.is_empty() || Instant::now() >= deadline {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     Ok(swept)
 }
 
-/// The cgroup of one execution. Killed and removed when dropped.
+/// The cgroup of one execution. What is dropped is killed and removed by its parent, later.
 #[derive(Debug)]
 pub(in crate::runner) struct Leaf {
     dir: PathBuf,
     fd: File,
+    counts_memory: bool,
+    stale: Arc<Stale>,
 }
 
 impl Leaf {
@@ -168,27 +241,12 @@ impl Leaf {
 
     /// Every living process in it and below it (a command may make cgroups of its own).
     pub(super) fn members(&self) -> Vec<Pid> {
-        let mut pids = Vec::new();
-        let mut dirs = vec![self.dir.clone()];
-        while let Some(dir) = dirs.pop() {
-            let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-            pids.extend(
-                procs
-                    .lines()
-                    .filter_map(|pid| pid.parse().ok())
-                    .map(Pid::from_raw),
-            );
-            dirs.extend(child_dirs(&dir));
-        }
-        pids
+        members(&self.dir)
     }
 
     /// Sends SIGKILL to everything in it, and says what is left.
     pub(super) fn kill(&self) -> Remains {
-        let killed = fs::write(self.dir.join("cgroup.kill"), "1");
-        if let Err(error) = killed {
-            tracing::error!(%error, cgroup = %self.dir.display(), "cannot kill a cgroup");
-        }
+        kill(&self.dir);
         let known = if self.is_populated() {
             self.members().len().max(1)
         } else {
@@ -207,22 +265,23 @@ impl Leaf {
 
     /// `memory.peak` (Linux 5.19), in bytes.
     pub(super) fn memory_peak(&self) -> Option<u64> {
-        fs::read_to_string(self.dir.join("memory.peak"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        if !self.counts_memory {
+            return None;
+        }
+        let peak = fs::read_to_string(self.dir.join("memory.peak")).ok()?;
+        peak.trim().parse().ok()
     }
 
     /// `oom_kill` of `memory.events`.
     pub(super) fn oom_killed(&self) -> bool {
-        keyed(&self.dir, "memory.events", "oom_kill").is_some_and(|count| count > 0)
+        self.counts_memory
+            && keyed(&self.dir, "memory.events", "oom_kill").is_some_and(|count| count > 0)
     }
 }
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        remove(&self.dir);
+        lock(&self.stale.0).push(std::mem::take(&mut self.dir));
     }
 }
 
@@ -249,20 +308,62 @@ fn child_dirs(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes `dir` and what is below it, killing what is in the way. What the kernel cannot kill at
-/// once (uninterruptible sleep) is left to the sweep at the next start.
-fn remove(dir: &Path) {
-    // The common case first, in one system call.
-    if fs::remove_dir(dir).is_ok() {
+/// Every living process in `dir` and below it.
+fn members(dir: &Path) -> Vec<Pid> {
+    let mut pids = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        pids.extend(
+            procs
+                .lines()
+                .filter_map(|pid| pid.parse().ok())
+                .map(Pid::from_raw),
+        );
+        dirs.extend(child_dirs(&dir));
+    }
+    pids
+}
+
+/// Sends SIGKILL to everything in `dir` and below it.
+fn kill(dir: &Path) {
+    if let Err(error) = fs::write(dir.join("cgroup.kill"), "1") {
+        tracing::error!(%error, cgroup = %dir.display(), "cannot kill a cgroup");
+    }
+    // The kernel signals main threads. Where that has ended before the others, nobody minds
+    // (complete_signal in kernel/signal.c), so such a process gets a signal as a whole.
+    let is_headless = |pid: &Pid| procfs::stat(*pid).is_some_and(|stat| stat.is_headless);
+    let headless: Vec<(Pid, OwnedFd)> = members(dir)
+        .into_iter()
+        .filter(is_headless)
+        .filter_map(|pid| Some((pid, procfs::pidfd_open(pid).ok()?)))
+        .collect();
+    if headless.is_empty() {
         return;
     }
-    let _ = fs::write(dir.join("cgroup.kill"), "1");
+    // Whoever is in here now, and was when its pidfd was opened, is whom the pidfd names.
+    let still = members(dir);
+    for (pid, pidfd) in headless {
+        if still.contains(&pid) {
+            let _ = procfs::pidfd_send_signal(&pidfd, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Removes `dir` and what is below it, killing what is in the way. Returns whether it is gone.
+fn remove(dir: &Path) -> bool {
+    // The common case first, in one system call.
+    if fs::remove_dir(dir).is_ok() {
+        return true;
+    }
+    if is_populated(dir) {
+        kill(dir);
+    }
     for child in child_dirs(dir) {
         remove(&child);
     }
-    if let Err(error) = fs::remove_dir(dir)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::debug!(%error, cgroup = %dir.display(), "a cgroup stays for now");
+    match fs::remove_dir(dir) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }

@@ -5,8 +5,8 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-use super::procfs::{self, Stat};
-use super::{Remains, signal_group};
+use super::procfs::{self, Stat, Variable};
+use super::{Members, Remains, signal_group};
 use crate::domain::ExecutionId;
 use crate::runner::spawn::Leader;
 
@@ -39,6 +39,11 @@ pub(in crate::runner) struct GroupTree {
 enum Owner {
     Mine,
     Another,
+    /// It has ended, perhaps only since it was listed.
+    Nobody,
+    /// Cannot be told yet.
+    Undecided,
+    /// Cannot be told.
     Unknown,
 }
 
@@ -122,12 +127,12 @@ impl GroupTree {
         }
     }
 
-    pub(super) fn members(&self) -> Vec<Pid> {
-        self.look()
-            .members
-            .into_iter()
-            .map(|(pid, _)| pid)
-            .collect()
+    pub(super) fn members(&self) -> Members {
+        let look = self.look();
+        Members {
+            pids: look.members.into_iter().map(|(pid, _)| pid).collect(),
+            is_settled: look.undecided == 0,
+        }
     }
 
     pub(super) fn kill(&self) -> Remains {
@@ -140,52 +145,68 @@ impl GroupTree {
             let _ = procfs::kill_if_same(pid, seen);
         }
         let after = self.look();
+        let known = after.members.len() + after.undecided;
         Remains {
-            known: u32::try_from(after.members.len()).unwrap_or(u32::MAX),
+            known: u32::try_from(known).unwrap_or(u32::MAX),
             proven: after.is_complete,
         }
     }
 
+    /// Who is there. Looks again as long as somebody has turned up or ended meanwhile: who ends
+    /// takes nobody along, its children come back as orphans.
     fn look(&self) -> Look {
-        let mut roots: Vec<Pid> = self.leader.into_iter().collect();
-        let mut is_complete = false;
-        match self
-            .leaders
-            .subreaper
-            .then(|| self.leaders.orphans())
-            .flatten()
-        {
-            Some(orphans) => {
-                is_complete = true;
-                for pid in orphans {
-                    match self.owner(pid) {
-                        Owner::Mine => roots.push(pid),
-                        Owner::Another => {}
-                        Owner::Unknown => is_complete = false,
-                    }
-                }
-            }
-            None => {
-                let mine = |pid: &Pid| self.owner(*pid) == Owner::Mine;
-                roots.extend(procfs::all().into_iter().filter(mine));
+        /// What changes as often as this forks faster than it can be followed.
+        const LOOKS: usize = 16;
+        let mut candidates = self.candidates(&mut Look::default());
+        let mut look = Look::default();
+        for _ in 0..LOOKS {
+            let mut walk = Walk::default();
+            walk.descend(self.leader.into_iter().chain(candidates).collect());
+            look = Look::default();
+            candidates = self.candidates(&mut look);
+            let nobody_new = candidates.iter().all(|pid| walk.seen.contains(pid));
+            let is_stable = nobody_new && !look.is_stale && walk.all_live();
+            look.members = walk.found;
+            if is_stable {
+                return look;
             }
         }
-        Look {
-            members: living_below(roots),
-            is_complete,
+        look.is_complete = false;
+        look
+    }
+
+    /// Those of this tree that nobody else's children are, and of what else is about how much
+    /// cannot be told.
+    fn candidates(&self, look: &mut Look) -> Vec<Pid> {
+        let orphans = self.leaders.subreaper.then(|| self.leaders.orphans());
+        let Some(orphans) = orphans.flatten() else {
+            look.is_complete = false;
+            let mine = |pid: &Pid| self.owner(*pid) == Owner::Mine;
+            return procfs::all().into_iter().filter(mine).collect();
+        };
+        look.is_complete = true;
+        let mut mine = Vec::new();
+        for pid in orphans {
+            match self.owner(pid) {
+                Owner::Mine => mine.push(pid),
+                Owner::Another => {}
+                Owner::Nobody => look.is_stale = true,
+                Owner::Undecided => look.undecided += 1,
+                Owner::Unknown => look.is_complete = false,
+            }
         }
+        mine
     }
 
     fn owner(&self, pid: Pid) -> Owner {
         let Some(stat) = procfs::stat(pid) else {
-            return Owner::Another;
+            return Owner::Nobody;
         };
         if stat.is_dead {
-            // Whosever it was, it is nobody's now.
             if self.leaders.subreaper {
                 reap(pid);
             }
-            return Owner::Another;
+            return Owner::Nobody;
         }
         let leaders = self.leaders.lock();
         if let Some(id) = leaders.get(&stat.session) {
@@ -197,12 +218,15 @@ impl GroupTree {
         }
         let only_one = leaders.len() == 1 && self.leader.is_some_and(|l| leaders.contains_key(&l));
         drop(leaders);
-        match procfs::environment_value(pid, EXECUTION_VARIABLE) {
-            Some(id) if id == self.id.to_string() => Owner::Mine,
-            Some(_) => Owner::Another,
+        match procfs::variable(pid, EXECUTION_VARIABLE) {
+            Variable::Value(id) if id == self.id.to_string() => Owner::Mine,
+            Variable::Value(_) => Owner::Another,
             // It gave up session and environment. With no other execution about it can be but ours.
-            None if only_one && self.leaders.subreaper => Owner::Mine,
-            None => Owner::Unknown,
+            Variable::Unset | Variable::Unreadable if only_one && self.leaders.subreaper => {
+                Owner::Mine
+            }
+            Variable::Unreadable => Owner::Undecided,
+            Variable::Unset => Owner::Unknown,
         }
     }
 }
@@ -216,27 +240,45 @@ impl Drop for GroupTree {
 }
 
 /// What one look at a tree found.
+#[derive(Default)]
 struct Look {
     members: Vec<(Pid, Stat)>,
+    /// Whether somebody ended while it was looked at.
+    is_stale: bool,
+    /// How many there are of whom it cannot be told yet whose they are.
+    undecided: usize,
     /// Whether nothing can have escaped it.
     is_complete: bool,
 }
 
-/// The living among `roots` and their descendants.
-fn living_below(roots: Vec<Pid>) -> Vec<(Pid, Stat)> {
-    let mut seen = HashSet::new();
-    let mut living = Vec::new();
-    let mut pending = roots;
-    while let Some(pid) = pending.pop() {
-        if seen.insert(pid)
-            && let Some(stat) = procfs::stat(pid)
-            && !stat.is_dead
-        {
-            living.push((pid, stat));
-            pending.extend(procfs::children(pid));
+/// A walk down a tree.
+#[derive(Default)]
+struct Walk {
+    seen: HashSet<Pid>,
+    found: Vec<(Pid, Stat)>,
+}
+
+impl Walk {
+    /// Finds the living among `roots` and their descendants.
+    fn descend(&mut self, roots: Vec<Pid>) {
+        let mut pending = roots;
+        while let Some(pid) = pending.pop() {
+            if self.seen.insert(pid)
+                && let Some(stat) = procfs::stat(pid)
+                && !stat.is_dead
+            {
+                self.found.push((pid, stat));
+                pending.extend(procfs::children(pid));
+            }
         }
     }
-    living
+
+    /// Whether everybody found still lives.
+    fn all_live(&self) -> bool {
+        self.found.iter().all(|(pid, seen)| {
+            procfs::stat(*pid).is_some_and(|now| !now.is_dead && now.started == seen.started)
+        })
+    }
 }
 
 /// Reaps a child that has ended, if it has.

@@ -40,6 +40,15 @@ pub(super) struct Remains {
     pub proven: bool,
 }
 
+/// The living processes of a tree.
+#[derive(Debug)]
+pub(super) struct Members {
+    pub pids: Vec<Pid>,
+    /// Whether that is all: of one that is just executing a program it may not be known yet whose
+    /// it is.
+    pub is_settled: bool,
+}
+
 impl Tree {
     pub(super) fn mode(&self) -> KillMode {
         match self {
@@ -69,10 +78,35 @@ impl Tree {
     }
 
     /// The living processes of the tree, the leader included as long as it lives.
-    pub(super) fn members(&self) -> Vec<Pid> {
+    pub(super) fn members(&self) -> Members {
         match self {
-            Self::Cgroup(leaf) => leaf.members(),
+            Self::Cgroup(leaf) => Members {
+                pids: leaf.members(),
+                is_settled: true,
+            },
             Self::Group(group) => group.members(),
+        }
+    }
+
+    /// The same once it is known who belongs to it, or as far as it is known after `wait`.
+    pub(super) async fn settled_members(&self, wait: Duration) -> Vec<Pid> {
+        let deadline = Instant::now() + wait;
+        let mut pause = FIRST_LOOK;
+        loop {
+            let members = self.members();
+            if members.is_settled || Instant::now() >= deadline {
+                return members.pids;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_LOOK);
+        }
+    }
+
+    /// Whether a process besides the ended leader is there or may be.
+    pub(super) fn has_others(&self) -> bool {
+        self.may_have_others() && {
+            let members = self.members();
+            !members.pids.is_empty() || !members.is_settled
         }
     }
 
@@ -96,7 +130,7 @@ impl Tree {
     /// Completes when nothing but the ended leader is left.
     pub(super) async fn emptied(&self) {
         let mut pause = FIRST_LOOK;
-        while self.may_have_others() && !self.members().is_empty() {
+        while self.has_others() {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_LOOK);
         }

@@ -11,7 +11,10 @@ use crate::domain::StreamName;
 /// What proc_pid_stat(5) says of a process, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
+    /// Whether all of it has ended. Where only the main thread has, the kernel says zombie too.
     pub is_dead: bool,
+    /// Whether its main thread has ended before the others.
+    pub is_headless: bool,
     pub session: Pid,
     /// Ticks since boot; with the pid it names a process for good.
     pub started: u64,
@@ -25,8 +28,11 @@ pub(super) fn stat(pid: Pid) -> Option<Stat> {
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let threads: u32 = fields.get(17)?.parse().ok()?;
+    let ended = matches!(*fields.first()?, "Z" | "X" | "x");
     Some(Stat {
-        is_dead: matches!(*fields.first()?, "Z" | "X" | "x"),
+        is_dead: ended && threads <= 1,
+        is_headless: ended && threads > 1,
         session: Pid::from_raw(fields.get(3)?.parse().ok()?),
         started: fields.get(19)?.parse().ok()?,
     })
@@ -69,18 +75,58 @@ pub(super) fn all() -> Vec<Pid> {
         .collect()
 }
 
-/// The value of a variable in the environment a process was given at its execve.
-pub(super) fn environment_value(pid: Pid, name: &str) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    environment.split(|byte| *byte == 0).find_map(|entry| {
-        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        String::from_utf8(value.to_vec()).ok()
+/// Reads a file of `/proc/PID`, from another thread's directory where the main thread has ended
+/// and taken its memory along.
+fn read_of_any_thread(pid: Pid, file: &str) -> Option<Vec<u8>> {
+    let of_main = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    if !of_main.is_empty() {
+        return Some(of_main);
+    }
+    let others = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let texts = others.filter_map(|task| fs::read(task.path().join(file)).ok());
+    Some(
+        texts
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or_default(),
+    )
+}
+
+/// What the environment that a process was given at its execve says of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Variable {
+    /// This.
+    Value(String),
+    /// Nothing.
+    Unset,
+    /// It cannot be told: the process is in the middle of an execve, or of its end, and has
+    /// neither environment nor arguments.
+    Unreadable,
+}
+
+pub(super) fn variable(pid: Pid, name: &str) -> Variable {
+    let read = |file| read_of_any_thread(pid, file).unwrap_or_default();
+    let mut environment = read("environ");
+    if environment.is_empty() {
+        // An environment may be empty; together with the arguments it is not.
+        let has_arguments = !read("cmdline").is_empty();
+        // The execve may have been over by then.
+        environment = read("environ");
+        if environment.is_empty() && !has_arguments {
+            return Variable::Unreadable;
+        }
+    }
+    let value = environment
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    value.map_or(Variable::Unset, |value| {
+        Variable::Value(String::from_utf8_lossy(value).into_owned())
     })
 }
 
 /// Its arguments joined by blanks, or its name in brackets as ps(1) writes it when there are none.
 pub(in crate::runner) fn command_line(pid: Pid) -> String {
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments = read_of_any_thread(pid, "cmdline").unwrap_or_default();
     let text = String::from_utf8_lossy(&arguments)
         .trim_end_matches('\0')
         .replace('\0', " ");
@@ -128,7 +174,7 @@ pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
         let marked: Vec<(Pid, Stat)> = all()
             .into_iter()
             .filter(|pid| *pid != Pid::this())
-            .filter(|pid| environment_value(*pid, name).as_deref() == Some(value))
+            .filter(|pid| variable(*pid, name) == Variable::Value(value.to_owned()))
             .filter_map(|pid| Some((pid, stat(pid).filter(|stat| !stat.is_dead)?)))
             .collect();
         if marked.is_empty() {
@@ -145,7 +191,7 @@ pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
     killed.len()
 }
 
-fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
+pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
     if fd < 0 {
@@ -155,7 +201,7 @@ fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-fn pidfd_send_signal(pidfd: &OwnedFd, signal: Signal) -> io::Result<()> {
+pub(super) fn pidfd_send_signal(pidfd: &OwnedFd, signal: Signal) -> io::Result<()> {
     let (fd, number) = (pidfd.as_raw_fd(), signal as i32);
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: a null siginfo asks for that of kill(2) (pidfd_send_signal(2)).
@@ -173,16 +219,26 @@ mod tests {
 
     #[test]
     fn a_name_full_of_parentheses_does_not_confuse() {
-        let text = "42 (a) Z (b) S 1 42 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 9 9";
+        let text = "42 (a) Z 1 (b) S 1 42 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 9 9";
         let stat = parse_stat(text).expect("parsed");
         assert_eq!(
             stat,
             Stat {
                 is_dead: false,
+                is_headless: false,
                 session: Pid::from_raw(7),
                 started: 12345
             }
         );
+    }
+
+    #[test]
+    fn a_zombie_with_living_threads_is_not_dead() {
+        let text =
+            |threads| format!("42 (a) Z 1 42 7 0 -1 4 1 2 3 4 5 6 7 8 20 0 {threads} 0 12345");
+        assert!(parse_stat(&text(1)).expect("parsed").is_dead);
+        let headless = parse_stat(&text(2)).expect("parsed");
+        assert!(headless.is_headless && !headless.is_dead);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::http::{Connection, Reply};
+use super::skip;
 use super::wait::{wait_for, wait_until};
 
 /// How the daemon under test holds process trees together.
@@ -25,12 +26,22 @@ impl Mode {
         match cgroup_mount() {
             Some(_) => vec![Self::Group, Self::Cgroup],
             None => {
-                eprintln!(
-                    "SKIPPED: cgroup mode, for no cgroup v2 can be written to (are you root?)"
-                );
+                skip("cgroup mode, for no cgroup v2 can be written to (are you root?)");
                 vec![Self::Group]
             }
         }
+    }
+
+    pub fn is_available(self) -> bool {
+        self == Self::Group || cgroup_mount().is_some()
+    }
+
+    /// Whether a cgroup v2 of ours can have a controller, such as `memory`. On a hybrid host they
+    /// are with cgroup v1.
+    pub fn has_controller(name: &str) -> bool {
+        let controllers = cgroup_mount().map(|mount| mount.join("cgroup.controllers"));
+        let text = controllers.and_then(|file| fs::read_to_string(file).ok());
+        text.is_some_and(|text| text.split_whitespace().any(|controller| controller == name))
     }
 
     pub fn as_str(self) -> &'static str {
@@ -60,14 +71,18 @@ impl Daemon {
     /// A daemon with `toml` as its configuration, of which `[cgroup]` is filled in. Top-level keys
     /// only, or tables after them.
     pub fn start_with(mode: Mode, toml: &str) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("shelly-it-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(&name);
-        fs::create_dir_all(&dir).expect("a scratch directory");
+        Self::start_adjusted(mode, toml, |_| {})
+    }
+
+    /// The same, after `adjust` has had its way with the command that starts it.
+    pub fn start_adjusted(mode: Mode, toml: &str, adjust: impl FnOnce(&mut Command)) -> Self {
+        let dir = scratch();
         let cgroup = match mode {
             Mode::Group => None,
-            Mode::Cgroup => Some(cgroup_mount().expect("cgroup v2").join(&name)),
+            Mode::Cgroup => {
+                let name = dir.file_name().expect("a name");
+                Some(cgroup_mount().expect("cgroup v2").join(name))
+            }
         };
         let table = match &cgroup {
             None => "mode = \"group\"".to_owned(),
@@ -81,13 +96,19 @@ impl Daemon {
             format!("{toml}\n[cgroup]\n{table}\n"),
         )
         .expect("written");
-        Self::launch(dir, cgroup, |_| {})
+        Self::launch(dir, cgroup, adjust)
     }
 
     /// Another daemon on the same directory, for when this one has been killed.
     pub fn restart(&mut self) -> Self {
+        let (dir, cgroup) = (self.dir.clone(), self.cgroup.clone());
+        self.restart_with(|| Self::launch(dir, cgroup, |_| {}))
+    }
+
+    /// The same, started in some way of its own.
+    pub fn restart_with(&mut self, start: impl FnOnce() -> Self) -> Self {
         self.owner = false;
-        Self::launch(self.dir.clone(), self.cgroup.clone(), |_| {})
+        start()
     }
 
     /// Starts the program on a prepared directory, after `adjust` has had its way with the command.
@@ -96,10 +117,6 @@ impl Daemon {
         cgroup: Option<PathBuf>,
         adjust: impl FnOnce(&mut Command),
     ) -> Self {
-        let log = fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(dir.join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_shelly-executord"));
         command
             .args([
@@ -110,14 +127,30 @@ impl Daemon {
                 "--state",
                 "state",
             ])
-            .current_dir(&dir)
             .env("RUST_LOG", "debug")
-            .stdin(Stdio::null())
+            .stdin(Stdio::null());
+        adjust(&mut command);
+        let socket = dir.join("executor.sock");
+        Self::spawn(dir, cgroup, socket, command)
+    }
+
+    /// Starts a command that is the daemon or becomes it, in `dir`, where it also logs, and waits
+    /// until `socket` is listened on.
+    pub fn spawn(
+        dir: PathBuf,
+        cgroup: Option<PathBuf>,
+        socket: PathBuf,
+        mut command: Command,
+    ) -> Self {
+        let log = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(dir.join("log"));
+        command
+            .current_dir(&dir)
             .stdout(Stdio::null())
             .stderr(log.expect("a log"));
-        adjust(&mut command);
         let child = command.spawn().expect("the daemon starts");
-        let socket = dir.join("executor.sock");
         let mut daemon = Self {
             child,
             dir,
@@ -157,8 +190,11 @@ impl Daemon {
     }
 
     /// Waits until the daemon has ended.
+    #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("waitable")
+        wait_for("the daemon has ended", || {
+            self.child.try_wait().expect("waitable")
+        })
     }
 
     pub fn connect(&self) -> Connection {
@@ -179,6 +215,49 @@ impl Daemon {
     /// Runs a command with the bash tool.
     pub fn bash(&self, command: &str) -> Reply {
         self.post(&json!({"name": "bash", "input": {"command": command}}))
+    }
+
+    /// The same with more members in the call, such as `timeout_secs`.
+    pub fn bash_with(&self, command: &str, members: &Value) -> Reply {
+        self.post(&bash_call(command, members))
+    }
+
+    /// Begins a command that nobody waits for, and returns its id.
+    pub fn begin(&self, command: &str, members: &Value) -> String {
+        let body = bash_call(command, members).to_string();
+        let prefer = [("Prefer", "respond-async")];
+        let reply = self
+            .connect()
+            .request("POST", "/execute", &prefer, body.as_bytes());
+        assert_eq!(
+            reply.status,
+            202,
+            "{}",
+            String::from_utf8_lossy(&reply.body)
+        );
+        reply.json()["execution_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
+    }
+
+    /// The record of an execution, once it has ended.
+    pub fn ended(&self, id: &str) -> Value {
+        let record = self.get(&format!("/executions/{id}?wait=60")).json();
+        assert_ne!(record["status"], "running", "{record}");
+        record
+    }
+
+    /// What is kept of an output stream.
+    pub fn output(&self, id: &str, stream: &str) -> Vec<u8> {
+        let reply = self.get(&format!("/executions/{id}/output?stream={stream}"));
+        assert_eq!(
+            reply.status,
+            200,
+            "{}",
+            String::from_utf8_lossy(&reply.body)
+        );
+        reply.body
     }
 
     /// What of executions is still there: processes that carry a mark, by the daemon's instance.
@@ -234,6 +313,24 @@ impl Drop for Daemon {
     }
 }
 
+/// A new directory for a daemon to live in, which goes with the daemon.
+pub fn scratch() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("shelly-it-{}-{number}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    fs::create_dir_all(&dir).expect("a scratch directory");
+    dir
+}
+
+/// A call of the bash tool with more members than its input.
+pub fn bash_call(command: &str, members: &Value) -> Value {
+    let mut call = json!({"name": "bash", "input": {"command": command}});
+    let members = members.as_object().expect("an object").clone();
+    call.as_object_mut().expect("an object").extend(members);
+    call
+}
+
 /// The living processes that have `assignment` in their environment.
 pub fn marked(assignment: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc");
@@ -258,11 +355,11 @@ fn cgroup_mount() -> Option<PathBuf> {
         (kind == "cgroup2").then(|| PathBuf::from(path))
     })?;
     let probe = mount.join(format!("shelly-it-probe-{}", std::process::id()));
-    let made = fs::create_dir(&probe).or_else(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Ok(()),
-        _ => Err(error),
-    });
-    made.ok()?;
+    // Another test may be probing at this moment.
+    let refused = |error: std::io::Error| error.kind() != std::io::ErrorKind::AlreadyExists;
+    if fs::create_dir(&probe).is_err_and(refused) {
+        return None;
+    }
     let _ = fs::remove_dir(&probe);
     Some(mount)
 }
@@ -274,7 +371,11 @@ fn remove_cgroup(dir: &Path) {
             remove_cgroup(&entry.path());
         }
     }
-    wait_for("the cgroup is gone", || {
-        (fs::remove_dir(dir).is_ok() || !dir.exists()).then_some(())
-    });
+    let gone = || fs::remove_dir(dir).is_ok() || !dir.exists();
+    if std::thread::panicking() {
+        // The test has failed already; a second panic would only hide how.
+        gone();
+    } else {
+        wait_until("the cgroup is gone", gone);
+    }
 }

@@ -1,13 +1,21 @@
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// Longer than the daemon may be asked to hold an answer back: there so that one that never answers
+/// fails its test instead of hanging it.
+const LONGEST_ANSWER: Duration = Duration::from_secs(120);
 
 /// One connection to the daemon, speaking HTTP/1.1 by hand: what a test wants to send is often
 /// what no client would.
 pub struct Connection {
     stream: BufReader<UnixStream>,
+    /// Method and target of what was sent and has not been answered.
+    unanswered: VecDeque<(String, String)>,
 }
 
 /// An answer.
@@ -21,8 +29,12 @@ pub struct Reply {
 impl Connection {
     pub fn open(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("the daemon listens");
+        stream
+            .set_read_timeout(Some(LONGEST_ANSWER))
+            .expect("a connected socket");
         Self {
             stream: BufReader::new(stream),
+            unanswered: VecDeque::new(),
         }
     }
 
@@ -40,6 +52,7 @@ impl Connection {
 
     /// Sends a request.
     pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+        self.expect_answer(method, path);
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nHost: shelly\r\nContent-Length: {}\r\n",
             body.len()
@@ -52,14 +65,26 @@ impl Connection {
         self.write(body);
     }
 
+    /// Says which request the bytes are that are written by hand, so that its answer is checked.
+    pub fn expect_answer(&mut self, method: &str, path: &str) {
+        self.unanswered
+            .push_back((method.to_owned(), path.to_owned()));
+    }
+
     /// Sends bytes as they are. A daemon that has answered early may have stopped reading.
     pub fn write(&mut self, bytes: &[u8]) {
         let _ = self.stream.get_mut().write_all(bytes);
     }
 
-    /// Reads one answer.
+    /// Reads one answer, and holds it against the API's document.
+    #[track_caller]
     pub fn reply(&mut self) -> Reply {
+        let request = self.unanswered.front().cloned();
+        let (method, target) = request.unzip();
         let mut reply = self.reply_head();
+        if method.as_deref() == Some("HEAD") {
+            return reply;
+        }
         let length = reply
             .header("content-length")
             .map(|text| text.parse().expect("a length"));
@@ -77,10 +102,14 @@ impl Connection {
             }
             None => {}
         }
+        if let (Some(method), Some(target)) = (method, target) {
+            super::openapi::check(&method, &target, &reply);
+        }
         reply
     }
 
     /// Reads status line and headers of an answer whose body is read piece by piece.
+    #[track_caller]
     pub fn reply_head(&mut self) -> Reply {
         let line = self.line();
         let status = line
@@ -102,10 +131,10 @@ impl Connection {
             body: Vec::new(),
         };
         if reply.status == 100 {
-            self.reply_head()
-        } else {
-            reply
+            return self.reply_head();
         }
+        self.unanswered.pop_front();
+        reply
     }
 
     /// The next chunk of a chunked body; `None` after the last.

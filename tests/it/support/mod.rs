@@ -1,9 +1,20 @@
 //! Starts the real daemon and talks to it.
 
+mod clock;
 mod daemon;
+mod fifo;
 mod http;
+pub mod openapi;
+mod proc;
+mod provider;
+mod skip;
 mod wait;
 
-pub use daemon::{Daemon, Mode};
+pub use clock::timed;
+pub use daemon::{Daemon, Mode, bash_call, scratch};
+pub use fifo::Fifo;
 pub use http::{Connection, Reply};
-pub use wait::{wait_for, wait_until};
+pub use proc::Process;
+pub use provider::Provider;
+pub use skip::skip;
+pub use wait::{wait_for, wait_to_equal, wait_until};

@@ -1,3 +1,4 @@
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// How long anything in these tests may take to come about. Far beyond what it does take: it is
@@ -21,4 +22,16 @@ pub fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
+}
+
+/// Waits until `find` finds `expected`, and fails the test with what it found last.
+#[track_caller]
+pub fn wait_to_equal<T: Debug + PartialEq>(what: &str, expected: T, mut find: impl FnMut() -> T) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut found = find();
+    while found != expected && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+        found = find();
+    }
+    assert_eq!(found, expected, "{what}");
 }

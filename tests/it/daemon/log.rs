@@ -1,0 +1,149 @@
+//! One record per execution, with all of its fields, in the form that was asked for.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::support::{Daemon, Mode, bash_call, wait_until};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+fn start(toml: &str) -> Daemon {
+    Daemon::start_adjusted(Mode::Group, toml, |command| {
+        command.env_remove("RUST_LOG");
+    })
+}
+
+fn executions(daemon: &Daemon) -> Vec<Value> {
+    let log = daemon.log();
+    // The last line may be on its way.
+    let complete = log.rsplit_once('\n').map_or("", |(lines, _)| lines);
+    complete
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .filter(|line| !line["EXECUTION_ID"].is_null())
+        .collect()
+}
+
+#[test]
+fn every_execution_leaves_one_record_however_it_ends() {
+    let daemon = start("max_output_bytes = 10\n[log]\nformat = \"json\"\n");
+    let mut expected = BTreeMap::new();
+    for (command, members, status, exit_code) in [
+        ("echo out; echo err >&2", json!({}), "success", json!(0)),
+        ("exit 3", json!({}), "error", json!(3)),
+        ("kill -KILL $$", json!({}), "error", Value::Null),
+        (
+            "sleep 1000",
+            json!({"timeout_secs": 0.01}),
+            "timeout",
+            Value::Null,
+        ),
+        (
+            "true",
+            json!({"working_dir": "/nowhere"}),
+            "failed",
+            Value::Null,
+        ),
+        ("true", json!({"name": "bsh"}), "failed", Value::Null),
+        ("true", json!({"input": {}}), "failed", Value::Null),
+    ] {
+        let body = bash_call(command, &members).to_string();
+        let header = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let headers = [("traceparent", header.as_str())];
+        let reply = daemon
+            .connect()
+            .request("POST", "/execute", &headers, body.as_bytes());
+        let answer = reply.json();
+        let id = answer["execution_id"].as_str().expect("an id").to_owned();
+        expected.insert(id, (answer, status, exit_code));
+    }
+    let cancelled = daemon.begin("sleep 1000", &json!({}));
+    let record = daemon
+        .connect()
+        .request("DELETE", &format!("/executions/{cancelled}"), &[], b"");
+    expected.insert(
+        cancelled,
+        (record.json()["result"].clone(), "cancelled", Value::Null),
+    );
+
+    wait_until("all records are there", || {
+        executions(&daemon).len() >= expected.len()
+    });
+    let records = executions(&daemon);
+    assert_eq!(records.len(), expected.len(), "{records:#?}");
+    for record in records {
+        let id = record["EXECUTION_ID"].as_str().expect("text");
+        let (answer, status, exit_code) = &expected[id];
+        assert_eq!(record["STATUS"], *status, "{record}");
+        assert_eq!(record["EXIT_CODE"], *exit_code, "{record}");
+        assert_eq!(record["CALLER_UID"], nix::unistd::getuid().as_raw());
+        let ran = !answer["stdout_bytes"].is_null();
+        if ran {
+            let bytes = answer["stdout_bytes"].as_u64().expect("a number")
+                + answer["stderr_bytes"].as_u64().expect("a number");
+            assert_eq!(record["OUTPUT_BYTES"], bytes, "{record}");
+            assert_eq!(record["DURATION_MS"], answer["duration_ms"], "{record}");
+        }
+        if *status != "cancelled" {
+            assert_eq!(record["TRACE_ID"], TRACE, "{record}");
+        }
+        assert!(record["TOOL_NAME"].is_string() && record["COMMAND_SUMMARY"].is_string());
+        let level = if *status == "failed" { "WARN" } else { "INFO" };
+        assert_eq!(record["level"], level, "{record}");
+    }
+}
+
+#[test]
+fn a_summary_is_short_and_keeps_secrets() {
+    let daemon = start("[log]\nformat = \"json\"\n");
+    let command = format!("API_TOKEN=hunter2hunter2 true; : {}", "é".repeat(300));
+    daemon.bash(&command);
+    wait_until("the record is there", || executions(&daemon).len() == 1);
+    let record = executions(&daemon).remove(0);
+    let summary = record["COMMAND_SUMMARY"].as_str().expect("text");
+    assert!(summary.chars().count() <= 200, "{summary}");
+    assert!(!daemon.log().contains("hunter2"), "{summary}");
+}
+
+#[test]
+fn without_a_journal_lines_are_for_people() {
+    let daemon = start("");
+    let answer = daemon.bash("exit 3").json();
+    let id = answer["execution_id"].as_str().expect("an id");
+    let line = || {
+        daemon
+            .log()
+            .lines()
+            .find(|line| line.contains(id))
+            .map(str::to_owned)
+    };
+    wait_until("the record is there", || line().is_some());
+    let line = line().expect("just seen");
+    for part in [
+        " INFO ",
+        "bash error: exit 3",
+        "EXIT_CODE=3",
+        "STATUS=\"error\"",
+    ] {
+        assert!(line.contains(part), "{line:?} lacks {part:?}");
+    }
+    assert!(!line.contains('\x1b'), "colour is for terminals: {line:?}");
+}
+
+#[test]
+fn the_level_changes_with_the_configuration() {
+    let daemon = start("[log]\nlevel = \"warn\"\n");
+    daemon.bash(": unheard");
+    let path = daemon.dir().join("executor.toml");
+    std::fs::write(
+        path,
+        "[log]\nlevel = \"info\"\n[cgroup]\nmode = \"group\"\n",
+    )
+    .expect("written");
+    wait_until("the new level is in force", || {
+        daemon.bash(": heard");
+        daemon.log().contains(": heard")
+    });
+    assert!(!daemon.log().contains(": unheard"));
+}

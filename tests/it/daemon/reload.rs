@@ -1,0 +1,221 @@
+//! A change of the configuration is taken up as a whole or not at all, and `/health` tells which.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Daemon, Mode, wait_until};
+
+/// A valid configuration by which a test can tell which one is in force.
+fn configuration(word: &str) -> String {
+    format!("[env]\nWORD = \"{word}\"\n[cgroup]\nmode = \"group\"\n")
+}
+
+fn start() -> Daemon {
+    Daemon::start_with(Mode::Group, "[env]\nWORD = \"first\"\n")
+}
+
+/// Replaces a file in the daemon's directory the way editors do: another is renamed over it.
+fn replace(daemon: &Daemon, name: &str, text: &str) {
+    let new = daemon.dir().join(format!("{name}.new"));
+    fs::write(&new, text).expect("written");
+    fs::rename(new, daemon.dir().join(name)).expect("renamed");
+}
+
+fn word(daemon: &Daemon) -> String {
+    daemon.bash("echo $WORD").stdout()
+}
+
+#[track_caller]
+fn wait_for_word(daemon: &Daemon, expected: &str) {
+    wait_until(&format!("{expected:?} is in force"), || {
+        word(daemon) == expected
+    });
+}
+
+fn problems(daemon: &Daemon) -> Vec<Value> {
+    let health = daemon.get("/health").json();
+    let problems = health["problems"].as_array().expect("a list").clone();
+    let expected = if problems.is_empty() {
+        "ok"
+    } else {
+        "degraded"
+    };
+    assert_eq!(health["status"], expected, "{health}");
+    problems
+}
+
+/// Waits for the one problem of that code.
+#[track_caller]
+fn wait_for_problem(daemon: &Daemon, code: &str) -> Value {
+    wait_until(&format!("/health says {code}"), || {
+        problems(daemon)
+            .iter()
+            .any(|problem| problem["code"] == code)
+    });
+    let mut problems = problems(daemon);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    problems.remove(0)
+}
+
+#[track_caller]
+fn wait_for_health(daemon: &Daemon) {
+    wait_until("/health is ok", || problems(daemon).is_empty());
+}
+
+#[test]
+fn a_file_that_is_replaced_is_taken_up() {
+    let daemon = start();
+    assert_eq!(word(&daemon), "first");
+    for next in ["second", "third"] {
+        replace(&daemon, "executor.toml", &configuration(next));
+        wait_for_word(&daemon, next);
+    }
+    wait_for_health(&daemon);
+}
+
+#[test]
+fn a_file_that_is_edited_in_place_is_taken_up() {
+    let daemon = start();
+    for next in ["second", "third"] {
+        fs::write(daemon.dir().join("executor.toml"), configuration(next)).expect("written");
+        wait_for_word(&daemon, next);
+    }
+}
+
+#[test]
+fn a_signal_has_a_file_read_that_nobody_watches() {
+    let daemon = start();
+    // What a symbolic link points to changes without its directory noticing.
+    let elsewhere = daemon.dir().join("elsewhere");
+    fs::create_dir(&elsewhere).expect("made");
+    let target = elsewhere.join("configuration.toml");
+    fs::write(&target, configuration("second")).expect("written");
+    let link = daemon.dir().join("link");
+    symlink(&target, &link).expect("linked");
+    fs::rename(link, daemon.dir().join("executor.toml")).expect("renamed");
+    wait_for_word(&daemon, "second");
+    fs::write(&target, configuration("third")).expect("written");
+    daemon.signal(Signal::SIGHUP);
+    wait_for_word(&daemon, "third");
+}
+
+#[test]
+fn a_change_that_is_not_valid_leaves_the_last_good_one_in_force() {
+    let daemon = start();
+    for (text, parts) in [
+        (
+            "\n[env]\nWORD = \"bad\"\n[limits]\npids_max = 0\n",
+            &["executor.toml:5: ", "pids_max", "from 1 to"][..],
+        ),
+        (
+            "words = []\n",
+            &["executor.toml:1: ", "words", "expected one of"],
+        ),
+        ("[env\n", &["executor.toml:1: "]),
+    ] {
+        replace(&daemon, "executor.toml", text);
+        let problem = wait_for_problem(&daemon, "config_invalid");
+        let detail = problem["detail"].as_str().expect("a detail");
+        for part in parts {
+            assert!(detail.contains(part), "{detail:?} lacks {part:?}");
+        }
+        assert!(detail.contains("stays in force"), "{detail}");
+        assert_eq!(problem["source"], "executor.toml");
+        assert_eq!(word(&daemon), "first");
+
+        replace(&daemon, "executor.toml", &configuration("first"));
+        wait_for_health(&daemon);
+    }
+    replace(&daemon, "executor.toml", &configuration("good"));
+    wait_for_word(&daemon, "good");
+}
+
+#[test]
+fn a_file_that_is_gone_is_no_configuration_at_all() {
+    // Taking the built-in configuration for it could admit people whom the file kept out.
+    let daemon = start();
+    fs::remove_file(daemon.dir().join("executor.toml")).expect("there");
+    let problem = wait_for_problem(&daemon, "config_invalid");
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(detail.contains("executor.toml"), "{detail}");
+    assert_eq!(word(&daemon), "first");
+    fs::write(daemon.dir().join("executor.toml"), configuration("again")).expect("written");
+    wait_for_word(&daemon, "again");
+    wait_for_health(&daemon);
+}
+
+#[test]
+fn keys_that_take_a_restart_say_so() {
+    let daemon = start();
+    let changed = "max_connections = 7\n[env]\nWORD = \"second\"\n[cgroup]\nmode = \"auto\"\n[log]\nformat = \"json\"\n";
+    replace(&daemon, "executor.toml", changed);
+    // The rest of the change is in force.
+    wait_for_word(&daemon, "second");
+    let problems = problems(&daemon);
+    for key in ["`max_connections`", "`cgroup`", "`log.format`"] {
+        let told = problems.iter().any(|problem| {
+            problem["code"] == "restart_needed"
+                && problem["detail"]
+                    .as_str()
+                    .is_some_and(|detail| detail.contains(key))
+        });
+        assert!(told, "{key}: {problems:?}");
+    }
+    assert_eq!(problems.len(), 3, "{problems:?}");
+
+    // Taken back, there is nothing to restart for.
+    replace(&daemon, "executor.toml", &configuration("third"));
+    wait_for_word(&daemon, "third");
+    wait_for_health(&daemon);
+}
+
+#[test]
+fn access_changes_with_the_file() {
+    let daemon = start();
+    replace(
+        &daemon,
+        "executor.toml",
+        "[access]\ncallers = [\"user:no-such-user\"]\nadmins = []\n[env]\nWORD = \"second\"\n",
+    );
+    // The daemon's own user stays admitted, whatever the lists say.
+    wait_for_word(&daemon, "second");
+    assert!(
+        daemon.log().contains("no-such-user"),
+        "the log warns of a name that nobody has"
+    );
+}
+
+#[test]
+fn descriptions_are_read_at_each_look() {
+    let daemon = start();
+    let description = || {
+        let tools = daemon.get("/tools").json();
+        assert_eq!(tools[0]["name"], "bash");
+        tools[0]["description"].as_str().expect("text").to_owned()
+    };
+    let built_in = description();
+    assert!(built_in.contains("/bin/bash -c"), "{built_in}");
+
+    // No waiting: the next look has it.
+    replace(
+        &daemon,
+        "tools.toml",
+        "[bash]\ndescription = \"Be careful.\"\n",
+    );
+    assert_eq!(description(), "Be careful.");
+    assert_eq!(problems(&daemon), Vec::<Value>::new());
+
+    replace(&daemon, "tools.toml", "[bash]\ndescription = 3\n");
+    assert_eq!(description(), built_in);
+    let problem = wait_for_problem(&daemon, "tools_file_invalid");
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(detail.contains("tools.toml:2: `description`"), "{detail}");
+    assert_eq!(problem["source"], "tools.toml");
+
+    fs::remove_file(daemon.dir().join("tools.toml")).expect("there");
+    assert_eq!(description(), built_in);
+    assert_eq!(daemon.get("/health").json()["problems"], json!([]));
+}

@@ -1,0 +1,228 @@
+//! Where and as whom a daemon can be started, and what keeps it from it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::support::{Daemon, scratch, skip};
+
+/// A user with no rights and no entry anywhere.
+const NOBODY: u32 = 64_123;
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_shelly-executord");
+
+/// Runs a daemon that is expected to end by itself.
+fn refused(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(DAEMON);
+    command.args(args).current_dir(dir).stdin(Stdio::null());
+    command.output().expect("it starts")
+}
+
+#[track_caller]
+fn assert_told(output: &Output, code: i32, parts: &[&str]) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    for part in parts {
+        assert!(told.contains(part), "{told:?} lacks {part:?}");
+    }
+}
+
+/// Runs `test` in a directory that is removed afterwards.
+fn in_scratch(test: impl FnOnce(&Path)) {
+    let dir = scratch();
+    test(&dir);
+    fs::remove_dir_all(dir).expect("removable");
+}
+
+/// A checkout of somebody who may nothing: the programs, a home, and commands run as that user.
+struct Checkout {
+    dir: PathBuf,
+    uid: u32,
+    runtime_dir: Option<PathBuf>,
+}
+
+impl Checkout {
+    fn new() -> Self {
+        let dir = scratch();
+        // Where these were built may be closed to others.
+        for program in [DAEMON, env!("CARGO_BIN_EXE_shellyctl")] {
+            let name = Path::new(program).file_name().expect("a name");
+            fs::copy(program, dir.join(name)).expect("copied");
+        }
+        let own = nix::unistd::geteuid();
+        let uid = if own.is_root() {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("own directory");
+            chown(&dir, Some(NOBODY), Some(NOBODY)).expect("root may");
+            NOBODY
+        } else {
+            own.as_raw()
+        };
+        Self {
+            dir,
+            uid,
+            runtime_dir: None,
+        }
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.dir.join(program));
+        command.env_clear().env("HOME", &self.dir);
+        if let Some(dir) = &self.runtime_dir {
+            command.env("XDG_RUNTIME_DIR", dir);
+        }
+        if nix::unistd::geteuid().is_root() {
+            command.uid(self.uid).gid(self.uid);
+        }
+        command.current_dir(&self.dir).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the daemon without a flag, and a command through it likewise.
+    fn try_out(self, socket: &Path) {
+        let daemon = self.command("shelly-executord");
+        let mut daemon = Daemon::spawn(self.dir.clone(), None, socket.to_owned(), daemon);
+        let mut exec = self.command("shellyctl");
+        exec.args(["exec", "--", "id -u; pwd"]);
+        let output = exec.output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            text,
+            format!("{}\n{}\n", self.uid, self.dir.display()),
+            "{output:?}"
+        );
+
+        let state = self.dir.join(".local/state/shelly-executor");
+        for private in [state.as_path(), socket.parent().expect("a parent")] {
+            let mode = fs::metadata(private).expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", private.display());
+        }
+        daemon.signal(Signal::SIGTERM);
+        assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
+    }
+}
+
+#[test]
+fn an_ordinary_user_needs_no_flags() {
+    let checkout = Checkout::new();
+    let socket = checkout
+        .dir
+        .join(".local/state/shelly-executor/executor.sock");
+    checkout.try_out(&socket);
+}
+
+#[test]
+fn an_ordinary_users_socket_is_in_the_runtime_directory_if_there_is_one() {
+    let mut checkout = Checkout::new();
+    let runtime_dir = checkout.dir.join("run");
+    let socket = runtime_dir.join("shelly-executor/executor.sock");
+    checkout.runtime_dir = Some(runtime_dir);
+    checkout.try_out(&socket);
+}
+
+#[test]
+fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
+    in_scratch(|dir| {
+        fs::write(dir.join("bad.toml"), "\nkill_grace_ms = \"soon\"\n").expect("written");
+        let parts = ["bad.toml:2: ", "kill_grace_ms", "from 0 to 60000"];
+        let args = ["--config", "bad.toml", "--socket", "s", "--state", "state"];
+        assert_told(&refused(dir, &args), 78, &parts);
+        assert!(!dir.join("state").exists() && !dir.join("s").exists());
+        assert_told(
+            &refused(dir, &["--check-config", "--config", "bad.toml"]),
+            78,
+            &parts,
+        );
+
+        let missing = ["--check-config", "--config", "missing.toml"];
+        assert_told(&refused(dir, &missing), 78, &["missing.toml"]);
+
+        fs::write(dir.join("good.toml"), "default_timeout_secs = 5\n").expect("written");
+        let good = refused(dir, &["--check-config", "--config", "good.toml"]);
+        assert_told(&good, 0, &[]);
+        assert!(String::from_utf8_lossy(&good.stdout).contains("good.toml: valid"));
+        fs::write(dir.join("tools.toml"), "[bash]\ntext = \"?\"\n").expect("written");
+        let check = ["--check-config", "--config", "good.toml"];
+        assert_told(&refused(dir, &check), 78, &["tools.toml:2: ", "text"]);
+    });
+}
+
+#[test]
+fn what_another_daemon_uses_is_left_to_it() {
+    let first = Daemon::start();
+    in_scratch(|dir| {
+        let state = first.dir().join("state");
+        let state = state.to_str().expect("UTF-8");
+        let second = refused(dir, &["--socket", "own.sock", "--state", state]);
+        assert_told(
+            &second,
+            1,
+            &[state, "another daemon is using it", "--state"],
+        );
+
+        let socket = first.socket().to_str().expect("UTF-8");
+        let second = refused(dir, &["--socket", socket, "--state", "own"]);
+        assert_told(
+            &second,
+            1,
+            &[socket, "another daemon listens there", "--socket"],
+        );
+    });
+    assert_eq!(first.bash("echo here").stdout(), "here");
+}
+
+#[test]
+fn what_is_no_daemons_socket_is_left_alone() {
+    in_scratch(|dir| {
+        let path = dir.join("in-the-way");
+        fs::write(&path, "precious").expect("written");
+        let args = ["--socket", "in-the-way", "--state", "state"];
+        assert_told(&refused(dir, &args), 1, &["no socket", "in-the-way"]);
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+
+        // Somebody who listens without holding our lock.
+        let listener = UnixListener::bind(dir.join("theirs")).expect("bound");
+        let args = ["--socket", "theirs", "--state", "state"];
+        assert_told(&refused(dir, &args), 1, &["another daemon listens there"]);
+        drop(listener);
+    });
+}
+
+#[test]
+fn a_socket_that_a_killed_daemon_left_is_replaced() {
+    let mut first = Daemon::start();
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    assert!(first.socket().exists());
+    let second = first.restart();
+    assert_eq!(second.bash("echo again").stdout(), "again");
+}
+
+#[test]
+fn the_socket_is_for_its_owner_and_group() {
+    let daemon = Daemon::start();
+    let mode = fs::metadata(daemon.socket())
+        .expect("there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o660);
+    if !nix::unistd::geteuid().is_root() {
+        skip("that others cannot connect, which takes root to become another");
+        return;
+    }
+    let socket: PathBuf = daemon.socket().to_owned();
+    let mut other = Command::new("curl");
+    other
+        .args(["--silent", "--show-error", "--unix-socket"])
+        .arg(&socket)
+        .arg("http://shelly/health")
+        .uid(NOBODY)
+        .gid(NOBODY);
+    let output = other.output().expect("curl is installed");
+    // "Couldn't connect to server" (curl(1), exit codes).
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+}

@@ -1,0 +1,134 @@
+//! A stop drains, then kills, and everybody who waits gets an answer.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::support::{
+    Connection, Daemon, Fifo, Mode, Process, Reply, bash_call, timed, wait_until,
+};
+
+/// A daemon with a command in it that waits at a named pipe, and whoever waits for its answer.
+struct Busy {
+    daemon: Daemon,
+    caller: Connection,
+    fifo: Fifo,
+}
+
+impl Busy {
+    fn start(toml: &str) -> Self {
+        let daemon = Daemon::start_with(Mode::Group, toml);
+        let fifo = Fifo::new(daemon.dir().join("fifo"));
+        let mut caller = daemon.connect();
+        let command = format!("echo begun; read _ < {}; echo ended", fifo.path().display());
+        let body = bash_call(&command, &json!({"id": "toolu_01"})).to_string();
+        caller.send("POST", "/execute", &[], body.as_bytes());
+        Self {
+            daemon,
+            caller,
+            fifo,
+        }
+    }
+
+    /// Waits until the stop has begun: new calls are refused.
+    fn wait_for_drain(&self) -> Reply {
+        let mut refusal = None;
+        wait_until("a new call is refused", || {
+            let reply = self.daemon.bash("true");
+            let refused = reply.status == 503;
+            refusal = refused.then_some(reply);
+            refused
+        });
+        refusal.expect("just seen")
+    }
+}
+
+#[test]
+fn what_ends_in_time_gets_its_answer() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut busy = Busy::start("shutdown_grace_secs = 3600\n");
+        let gate = busy.fifo.reached();
+        busy.daemon.signal(signal);
+
+        let refusal = busy.wait_for_drain();
+        let problem = refusal.json();
+        assert_eq!(problem["code"], "shutting_down");
+        assert_eq!(problem["is_error"], true);
+        assert!(
+            problem["content"]
+                .as_str()
+                .is_some_and(|text| text.contains("shutting down"))
+        );
+        assert!(refusal.header("retry-after").is_some());
+        // Reading goes on.
+        assert_eq!(busy.daemon.get("/health").json()["running"], 1);
+
+        drop(gate);
+        let reply = busy.caller.reply();
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.stdout(), "begun\nended");
+        assert_eq!(busy.daemon.wait().code(), Some(0));
+        assert!(
+            !busy.daemon.socket().exists(),
+            "it takes its socket with it"
+        );
+    }
+}
+
+#[test]
+fn what_does_not_end_in_time_is_killed_and_told() {
+    let mut busy = Busy::start("shutdown_grace_secs = 1\nkill_grace_ms = 10000\n");
+    let _gate = busy.fifo.reached();
+    let running = busy.daemon.processes();
+    let (reply, took) = timed(|| {
+        busy.daemon.signal(Signal::SIGTERM);
+        busy.caller.reply()
+    });
+    assert!(took.wall.as_secs_f64() >= 1.0, "it had its grace: {took:?}");
+    let problem = reply.json();
+    assert_eq!(
+        (reply.status, &problem["code"]),
+        (503, &json!("shutting_down"))
+    );
+    assert_eq!(problem["tool_use_id"], "toolu_01");
+    assert_eq!(problem["kill"]["reason"], "shutdown");
+    assert_eq!(reply.content(), "[stdout]\nbegun\n\n[cancelled]");
+    assert_eq!(busy.daemon.wait().code(), Some(0));
+    assert!(!running.iter().any(|pid| Process::lives(*pid)));
+    assert!(
+        busy.daemon.log().contains("STATUS=\"cancelled\""),
+        "it has its record"
+    );
+}
+
+#[test]
+fn a_second_signal_means_now() {
+    let mut busy = Busy::start("shutdown_grace_secs = 3600\n");
+    let _gate = busy.fifo.reached();
+    busy.daemon.signal(Signal::SIGTERM);
+    busy.wait_for_drain();
+    busy.daemon.signal(Signal::SIGTERM);
+    assert_eq!(busy.caller.reply().json()["code"], "shutting_down");
+    assert_eq!(busy.daemon.wait().code(), Some(0));
+}
+
+#[test]
+fn what_was_kept_ends_with_the_daemon() {
+    let mut daemon = Daemon::start();
+    let reply = daemon.bash_with("sleep 1000 & echo $!", &json!({"background": "keep"}));
+    let pid = reply.stdout().parse().expect("a pid");
+    assert!(Process::lives(pid));
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+    assert!(!Process::lives(pid));
+}
+
+#[test]
+fn idle_connections_do_not_hold_up_the_stop() {
+    let mut daemon = Daemon::start_with(Mode::Group, "shutdown_grace_secs = 3600\n");
+    let mut idle = daemon.connect();
+    assert_eq!(idle.request("GET", "/health", &[], b"").status, 200);
+    let silent = daemon.connect();
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+    drop((idle, silent));
+}

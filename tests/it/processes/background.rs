@@ -1,0 +1,277 @@
+//! What a command leaves behind when it ends: killed at once and listed.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::NOBODY;
+use crate::support::{Daemon, Fifo, Mode, Process, skip, timed, wait_until};
+
+/// Under what names `background` lists what was left, sorted.
+fn commands(body: &Value) -> Vec<String> {
+    let left = body["background"].as_array().expect("a list");
+    let mut commands: Vec<String> = left
+        .iter()
+        .map(|left| left["command"].as_str().expect("text").to_owned())
+        .collect();
+    commands.sort();
+    commands
+}
+
+#[test]
+fn a_sleeper_does_not_hold_up_the_answer() {
+    let both = json!(["stdout", "stderr"]);
+    let only_stderr = json!(["stderr"]);
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        for (command, held) in [
+            ("sleep 60 & echo hi", &both),
+            ("sleep 60 >/dev/null & echo hi", &only_stderr),
+            ("setsid sleep 60 & echo hi", &both),
+            ("( setsid sleep 60 & ); echo hi", &both),
+            ("( ( sleep 60 & ) & ); echo hi", &both),
+            ("trap '' TERM HUP; nohup sleep 60 & echo hi", &both),
+            ("sleep 60 & kill -STOP $!; echo hi", &both),
+        ] {
+            let (reply, took) = timed(|| daemon.bash(command));
+            let left = daemon.processes();
+            assert!(
+                took.within(Duration::from_secs(1)),
+                "{mode:?} {command}: {took:?}"
+            );
+            assert!(left.is_empty(), "{mode:?} {command}: {left:?}");
+            assert_eq!(reply.status, 200, "{mode:?} {command}");
+            let body = reply.json();
+            assert_eq!(
+                body["content"], "[stdout]\nhi\n\n[exit_code]\n0",
+                "{mode:?} {command}"
+            );
+            let listed = body["background"].as_array().expect("a list");
+            assert_eq!(listed.len(), 1, "{mode:?} {command}: {body}");
+            let sleeper = &listed[0];
+            assert!(
+                sleeper["command"]
+                    .as_str()
+                    .expect("text")
+                    .contains("sleep 60"),
+                "{body}"
+            );
+            assert_eq!(sleeper["killed"], true, "{mode:?} {command}");
+            assert_eq!(&sleeper["held"], held, "{mode:?} {command}");
+            let kill = json!({"by": mode.as_str(), "reason": "background", "signalled": 1, "survivors": 0});
+            assert_eq!(body["kill"], kill, "{mode:?} {command}");
+        }
+    }
+}
+
+#[test]
+fn a_tee_that_is_held_open_is_left_behind_with_its_holder() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let file = daemon.dir().join("tee");
+        let command = format!("exec > >(tee {}); sleep 60 & echo hi", file.display());
+        let (reply, took) = timed(|| daemon.bash(&command));
+        let body = reply.json();
+        assert!(took.within(Duration::from_secs(1)), "{mode:?} {took:?}");
+        assert_eq!(reply.stdout(), "hi", "{mode:?}");
+        assert_eq!(std::fs::read(&file).expect("written"), b"hi\n");
+        let expected = ["sleep 60".to_owned(), format!("tee {}", file.display())];
+        assert_eq!(commands(&body), expected, "{mode:?}: {body}");
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+    }
+}
+
+/// A process that ends with the command is not left behind, however close the race.
+#[test]
+fn a_tee_that_ends_by_itself_is_waited_for_and_not_listed() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "drain_ms = 10000");
+        let file = daemon.dir().join("tee");
+        let command = format!("echo hi > >(tee {})", file.display());
+        for _ in 0..50 {
+            let reply = daemon.bash(&command);
+            assert_eq!(reply.stdout(), "hi", "{mode:?}");
+            assert_eq!(std::fs::read(&file).expect("written"), b"hi\n");
+            let body = reply.json();
+            assert_eq!(body["background"], json!([]), "{mode:?}");
+            assert_eq!(body.get("kill"), None, "{mode:?}: {body}");
+        }
+    }
+}
+
+#[test]
+fn who_holds_no_pipe_is_not_waited_for() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "drain_ms = 10000");
+        let (reply, took) = timed(|| daemon.bash("sleep 60 </dev/null >/dev/null 2>&1 & echo hi"));
+        assert!(took.within(Duration::from_secs(5)), "{mode:?} {took:?}");
+        let body = reply.json();
+        assert_eq!(body["background"][0]["held"], json!([]), "{mode:?}");
+        assert_eq!(body["kill"]["survivors"], 0, "{mode:?}");
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_chatty_holder_does_not_hold_up_the_answer_either() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let (reply, took) = timed(|| {
+            daemon.bash("yes & echo hi >&2; until grep -q ^yes /proc/$!/comm; do :; done")
+        });
+        assert!(took.within(Duration::from_secs(1)), "{mode:?} {took:?}");
+        let body = reply.json();
+        assert_eq!(commands(&body), ["yes"], "{mode:?}");
+        assert_eq!(body["exit_code"], 0, "{mode:?}");
+        assert!(reply.content().contains("[stderr]\nhi\n"), "{mode:?}");
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+    }
+}
+
+/// The leader has ended, so the time limit has nothing more to say; the drain has.
+#[test]
+fn a_time_limit_inside_the_drain_does_not_make_a_timeout() {
+    let (limit, drain) = (Duration::from_millis(300), Duration::from_millis(1000));
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "drain_ms = 1000");
+        let members = json!({"timeout_secs": limit.as_secs_f64()});
+        let (reply, took) = timed(|| daemon.bash_with("sleep 60 & echo hi", &members));
+        let body = reply.json();
+        assert_eq!(reply.status, 200, "{mode:?}: {body}");
+        assert_eq!(body["exit_code"], 0, "{mode:?}");
+        assert_eq!(body["kill"]["reason"], "background", "{mode:?}");
+        assert!(
+            took.wall >= drain && took.within(drain + Duration::from_millis(300)),
+            "{took:?}"
+        );
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+    }
+}
+
+/// Its main thread gone, a process looks like a zombie and has no command line, and still lives.
+#[test]
+fn a_process_without_its_main_thread_is_killed_like_any_other() {
+    let python = "import ctypes, threading, time, sys
+threading.Thread(target=time.sleep, args=(60,)).start()
+open(sys.argv[1], 'w').close()
+ctypes.CDLL(None).pthread_exit(None)";
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        if daemon.bash("python3 -c 'import ctypes'").json()["exit_code"] != 0 {
+            skip("a process without its main thread, for want of python3");
+            return;
+        }
+        let (script, ready) = (daemon.dir().join("thread.py"), daemon.dir().join("ready"));
+        std::fs::write(&script, python).expect("written");
+        let command = format!(
+            "setsid python3 {} {ready} >/dev/null 2>&1 & pid=$!; \
+             while ! [ -e {ready} ] || ! grep -q '^State:.Z' /proc/$pid/status; do sleep 0.01; done; echo $pid",
+            script.display(),
+            ready = ready.display(),
+        );
+        let reply = daemon.bash(&command);
+        let pid: i32 = reply.stdout().parse().expect("a pid");
+        let body = reply.json();
+        assert_eq!(body["background"][0]["pid"], pid, "{mode:?}: {body}");
+        assert_eq!(body["kill"]["survivors"], 0, "{mode:?}");
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        assert!(threads <= 1, "{mode:?}: {threads} threads of {pid} live on");
+    }
+}
+
+#[test]
+fn what_is_kept_goes_on_writing_into_the_spool_and_ends_with_the_daemon() {
+    for mode in Mode::all() {
+        let mut daemon = Daemon::start_with(mode, "");
+        let command = "while echo tick $EPOCHREALTIME; do sleep 0.05; done & echo $!";
+        let members = json!({"background": "keep", "timeout_secs": 1});
+        let begun = Instant::now();
+        let reply = daemon.bash_with(command, &members);
+        let body = reply.json();
+        let stdout = reply.stdout();
+        let pid: i32 = stdout
+            .lines()
+            .find_map(|line| line.parse().ok())
+            .expect("a pid");
+        assert_eq!(body["exit_code"], 0, "{mode:?}");
+        assert_eq!(body["background"][0]["pid"], pid, "{mode:?}: {body}");
+        assert_eq!(body["background"][0]["killed"], false, "{mode:?}");
+        assert_eq!(body.get("kill"), None, "{mode:?}");
+
+        let id = body["execution_id"].as_str().expect("an id").to_owned();
+        let ticks = |text: &[u8]| text.split(|byte| *byte == b'\n').count();
+        let at_answer = ticks(stdout.as_bytes());
+        // Seconds after the answer, and well beyond the time limit, it is there and writes.
+        wait_until("it writes beyond its time limit", || {
+            let kept = ticks(&daemon.output(&id, "stdout"));
+            begun.elapsed() > Duration::from_secs(3) && kept > at_answer + 10
+        });
+        assert!(Process::lives(pid), "{mode:?}");
+        let kept = daemon.output(&id, "stdout");
+        assert!(kept.starts_with(stdout.as_bytes()), "{mode:?}");
+        let before = kept.len();
+        wait_until("it still writes", || {
+            daemon.output(&id, "stdout").len() > before
+        });
+        // The answer's record does not grow with it.
+        assert_eq!(daemon.ended(&id)["result"], body, "{mode:?}");
+
+        daemon.signal(nix::sys::signal::Signal::SIGTERM);
+        assert!(daemon.wait().success(), "{mode:?}");
+        assert!(!Process::lives(pid), "{mode:?}");
+    }
+}
+
+/// Whatever the stream's length was when the command ended: in memory, beyond what a record
+/// holds there, or being read by a thread already.
+#[test]
+fn of_what_is_kept_the_spool_has_all_from_the_first_byte() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        for length in [10, 5_000, 100_000, 1_000_000] {
+            let gate = Fifo::new(daemon.dir().join(format!("gate-{length}")));
+            let command = format!(
+                "head -c {length} /dev/zero | tr '\\0' x; {{ read _ <{}; echo end; }} & :",
+                gate.path().display()
+            );
+            let body = daemon
+                .bash_with(&command, &json!({"background": "keep"}))
+                .json();
+            let id = body["execution_id"].as_str().expect("an id");
+            assert_eq!(body["stdout_bytes"], length, "{mode:?}");
+            assert_eq!(daemon.output(id, "stdout").len(), length, "{mode:?}");
+            drop(gate.reached());
+            let mut expected = vec![b'x'; length];
+            expected.extend(b"end\n");
+            wait_until("the end is there", || {
+                daemon.output(id, "stdout") == expected
+            });
+        }
+        wait_until("all have ended", || daemon.processes().is_empty());
+        let health = daemon.get("/health").json();
+        assert_eq!(health["status"], "ok", "{mode:?}: {health}");
+    }
+}
+
+/// Whoever looks at the tree meanwhile, between a fork and the end of the one that forked nobody
+/// gets lost.
+#[test]
+fn a_chain_of_forks_is_followed_to_its_end() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "drain_ms = 0");
+        for round in 0..150 {
+            let command = match round % 3 {
+                0 => "( ( sleep 60 & ) & ); echo hi",
+                1 => "( setsid sleep 60 & ); echo hi",
+                _ => "( setsid sh -c 'setsid sleep 60 &' & ); echo hi",
+            };
+            let reply = daemon.bash(command);
+            let left = daemon.processes();
+            assert!(
+                left.is_empty(),
+                "{mode:?} {command}: {left:?}, {}",
+                reply.json()
+            );
+        }
+    }
+}

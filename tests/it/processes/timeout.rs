@@ -1,0 +1,247 @@
+//! The time limit, cancelling, and the proof that nothing survives either.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::NOBODY;
+use crate::support::{Daemon, Fifo, Mode, skip, timed, wait_for, wait_until};
+
+/// What a stop may take beyond limit and grace.
+const MARGIN: Duration = Duration::from_millis(300);
+
+/// Who ignores SIGTERM, in two sessions.
+const STUBBORN: &str =
+    r#"echo partial; trap '' TERM; setsid sh -c 'trap "" TERM; sleep 60' & wait"#;
+
+#[test]
+fn a_stubborn_tree_is_dead_within_limit_and_grace() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 700");
+        let (reply, took) = timed(|| daemon.bash_with(STUBBORN, &json!({"timeout_secs": 0.5})));
+        let left = daemon.processes();
+        assert!(left.is_empty(), "{mode:?}: {left:?}");
+        let due = Duration::from_millis(500 + 700);
+        assert!(
+            took.wall >= due && took.within(due + MARGIN),
+            "{mode:?}: {took:?}"
+        );
+        let body = reply.json();
+        assert_eq!(reply.status, 504, "{body}");
+        assert_eq!(
+            reply.header("content-type"),
+            Some("application/problem+json")
+        );
+        assert_eq!(body["code"], "timeout");
+        assert_eq!(body["content"], "[stdout]\npartial\n\n[timeout]\n0.5s");
+        assert_eq!(body["exit_code"], json!(null));
+        assert_eq!(body["signal"], json!({"number": 9, "name": "SIGKILL"}));
+        // bash, sh and sleep; sh may have become its sleep.
+        let signalled = body["kill"]["signalled"].as_u64().expect("a number");
+        assert!((2..=3).contains(&signalled), "{body}");
+        let kill = json!({"by": mode.as_str(), "reason": "timeout", "signalled": signalled, "survivors": 0});
+        assert_eq!(body["kill"], kill);
+    }
+}
+
+#[test]
+fn a_command_that_minds_sigterm_has_its_last_words_and_no_more() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 20000");
+        let command = "trap 'echo bye; exit 5' TERM; echo hello; sleep 60 & wait";
+        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 0.3})));
+        assert!(
+            took.within(Duration::from_millis(300) + MARGIN),
+            "{mode:?}: {took:?}"
+        );
+        let body = reply.json();
+        assert_eq!(reply.status, 504, "{body}");
+        assert_eq!(body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n0.3s");
+        // What it made of SIGTERM is no exit code of its own.
+        assert_eq!(
+            (&body["exit_code"], &body["signal"]),
+            (&json!(null), &json!(null))
+        );
+        assert_eq!(body["kill"]["survivors"], 0);
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+    }
+}
+
+/// The leader minds SIGTERM, what it left does not: that has the rest of the grace, no more.
+#[test]
+fn what_outlives_its_leader_in_the_grace_is_killed_at_its_end() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 700");
+        let command = "(trap '' TERM; sleep 60) >/dev/null 2>&1 & trap 'exit 0' TERM; wait";
+        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 0.5})));
+        let due = Duration::from_millis(500 + 700);
+        assert!(
+            took.wall >= due && took.within(due + MARGIN),
+            "{mode:?}: {took:?}"
+        );
+        assert_eq!(reply.json()["kill"]["survivors"], 0, "{mode:?}");
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_cancelled_tree_is_dead_when_delete_answers() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 200");
+        let gate = Fifo::new(daemon.dir().join("gate"));
+        let command = format!("{STUBBORN} & read _ <{}", gate.path().display());
+        let id = daemon.begin(&command, &json!({}));
+        let _gate = gate.reached();
+        wait_until("something to lose", || {
+            daemon.output(&id, "stdout") == b"partial\n"
+        });
+        let reply = daemon
+            .connect()
+            .request("DELETE", &format!("/executions/{id}"), &[], b"");
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+        let record = reply.json();
+        assert_eq!(
+            (reply.status, &record["status"]),
+            (200, &json!("cancelled")),
+            "{record}"
+        );
+        assert_eq!(record["http_status"], 409);
+        let result = &record["result"];
+        assert_eq!(result["code"], "cancelled");
+        assert_eq!(result["content"], "[stdout]\npartial\n\n[cancelled]");
+        assert_eq!(result["kill"]["reason"], "cancelled");
+        assert_eq!(result["kill"]["survivors"], 0);
+        // Again: the same record, nothing done.
+        let again = daemon
+            .connect()
+            .request("DELETE", &format!("/executions/{id}"), &[], b"");
+        assert_eq!(again.json(), record);
+    }
+}
+
+/// Without session, environment and parents nothing tells whose a process is, except a cgroup.
+#[test]
+fn what_hides_between_two_executions_is_told_or_not_vouched_for() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 100");
+        let gate = Fifo::new(daemon.dir().join("gate"));
+        let other = daemon.begin(&format!("read _ <{}", gate.path().display()), &json!({}));
+        let held = gate.reached();
+        let file = daemon.dir().join("pid");
+        let command = format!(
+            "(env -i setsid bash -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' >/dev/null 2>&1 &); sleep 60",
+            file.display()
+        );
+        let id = daemon.begin(&command, &json!({}));
+        let pid = wait_for("somebody hides", || std::fs::read_to_string(&file).ok());
+        let pid: i32 = pid.trim().parse().expect("a pid");
+        let reply = daemon
+            .connect()
+            .request("DELETE", &format!("/executions/{id}"), &[], b"");
+        let kill = &reply.json()["result"]["kill"];
+        match mode {
+            Mode::Group => assert_eq!(kill["survivors"], json!(null), "{kill}"),
+            Mode::Cgroup => {
+                assert_eq!(kill["survivors"], 0, "{kill}");
+                assert!(!crate::support::Process::lives(pid));
+            }
+        }
+        // The other is none the worse for it, and with it gone nobody can hide any more.
+        drop(held);
+        assert_eq!(daemon.ended(&other)["result"]["exit_code"], 1);
+        wait_until("it is found", || !crate::support::Process::lives(pid));
+    }
+}
+
+#[test]
+fn what_hides_alone_is_found() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 100");
+        let file = daemon.dir().join("pid");
+        let command = format!(
+            "(env -i setsid bash -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' >/dev/null 2>&1 &); \
+             while ! [ -e {0} ]; do sleep 0.01; done; cat {0}",
+            file.display()
+        );
+        let reply = daemon.bash(&command);
+        let pid: i32 = reply.stdout().parse().expect("a pid");
+        assert!(!crate::support::Process::lives(pid), "{mode:?}");
+        let body = reply.json();
+        assert_eq!(body["background"][0]["pid"], pid, "{mode:?}: {body}");
+        assert_eq!(body["kill"]["survivors"], 0, "{mode:?}");
+    }
+}
+
+/// SIGKILL does nothing to a process that a v1 freezer holds, until that lets go.
+#[test]
+fn who_cannot_be_killed_is_counted_and_not_waited_for() {
+    let Some(freezer) = Freezer::make() else {
+        skip("uninterruptible sleep, for want of a cgroup v1 freezer to make it with");
+        return;
+    };
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 300\nkill_wait_ms = 400");
+        let baseline = daemon.baseline();
+        let command = format!(
+            "echo $$ >{}; echo here; sleep 60",
+            freezer.0.join("cgroup.procs").display()
+        );
+        let id = daemon.begin(&command, &json!({}));
+        wait_until("it is in the freezer", || {
+            daemon.output(&id, "stdout") == b"here\n"
+        });
+        freezer.set("FROZEN");
+        let path = format!("/executions/{id}");
+        let (reply, took) = timed(|| daemon.connect().request("DELETE", &path, &[], b""));
+        // Grace, then once kill_wait for the tree and once for the leader.
+        let due = Duration::from_millis(300 + 400 + 400);
+        assert!(took.within(due + MARGIN), "{mode:?}: {took:?}");
+        let result = &reply.json()["result"];
+        let survivors = result["kill"]["survivors"].as_u64().expect("a number");
+        assert!((1..=2).contains(&survivors), "{mode:?}: {result}");
+        assert_eq!(
+            (&result["exit_code"], &result["signal"]),
+            (&json!(null), &json!(null))
+        );
+        assert_eq!(result["content"], "[stdout]\nhere\n\n[cancelled]");
+        // The daemon goes on meanwhile, and nothing is left once it can die.
+        assert_eq!(daemon.bash("echo hi").stdout(), "hi");
+        freezer.set("THAWED");
+        daemon.wait_clean(&baseline);
+    }
+}
+
+/// A cgroup v1 freezer, thawed and removed when dropped.
+struct Freezer(std::path::PathBuf);
+
+impl Freezer {
+    fn make() -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+        let mount = mounts.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let is_freezer = fields[2] == "cgroup" && fields[3].split(',').any(|o| o == "freezer");
+            is_freezer.then(|| fields[1].to_owned())
+        })?;
+        let name = format!("shelly-it-freezer-{}", std::process::id());
+        let dir = std::path::Path::new(&mount).join(name);
+        std::fs::create_dir(&dir).ok().map(|()| Self(dir))
+    }
+
+    /// Asks for a state and waits for it.
+    fn set(&self, state: &str) {
+        let file = self.0.join("freezer.state");
+        std::fs::write(&file, state).expect("a freezer");
+        wait_until(state, || {
+            std::fs::read_to_string(&file).expect("a freezer").trim() == state
+        });
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
+        wait_until("the freezer is empty", || {
+            std::fs::remove_dir(&self.0).is_ok()
+        });
+    }
+}
