@@ -17,8 +17,9 @@ use crate::pipeline::Execution;
 use crate::runner::Follower;
 
 /// How many events wait for a slow reader before the stream waits for it. The command does not:
-/// its output is captured whoever reads along.
-const EVENTS_AHEAD: usize = 16;
+/// its output is captured whoever reads along. An event may hold 64 KiB of output, and more than
+/// that as JSON, so a few of them are as much as a socket takes at once.
+const EVENTS_AHEAD: usize = 4;
 
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -54,13 +55,13 @@ pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) ->
         () = execution.started() => {}
         finished = execution.wait() => {
             if execution.started_at().is_none() {
-                return response(&execution, &finished);
+                return response(&execution, finished);
             }
         }
         () = peer.hung_up() => {
             execution.stop(StopReason::Disconnect);
             let finished = execution.wait().await;
-            return response(&execution, &finished);
+            return response(&execution, finished);
         }
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
@@ -137,7 +138,7 @@ async fn send(
         }
     }
     let finished = execution.wait().await;
-    let (status, body) = result(execution, &finished);
+    let (status, body) = result(execution, finished);
     let body = with_status(body, status.as_u16());
     events.send(event("result", body)).await.ok()
 }

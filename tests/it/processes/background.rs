@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::NOBODY;
-use crate::support::{Daemon, Fifo, Mode, Process, timed, wait_until};
+use crate::support::{Daemon, Fifo, Mode, Process, skip, timed, wait_until};
 
 /// Under what names `background` lists what was left, sorted.
 fn commands(body: &Value) -> Vec<String> {
@@ -75,7 +75,7 @@ fn a_tee_that_is_held_open_is_left_behind_with_its_holder() {
         assert!(took.within(Duration::from_secs(1)), "{mode:?} {took:?}");
         assert_eq!(reply.stdout(), "hi", "{mode:?}");
         assert_eq!(std::fs::read(&file).expect("written"), b"hi\n");
-        let expected = [format!("sleep 60"), format!("tee {}", file.display())];
+        let expected = ["sleep 60".to_owned(), format!("tee {}", file.display())];
         assert_eq!(commands(&body), expected, "{mode:?}: {body}");
         assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
     }
@@ -158,7 +158,7 @@ ctypes.CDLL(None).pthread_exit(None)";
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
         if daemon.bash("python3 -c 'import ctypes'").json()["exit_code"] != 0 {
-            eprintln!("SKIPPED: a process without its main thread, for want of python3");
+            skip("a process without its main thread, for want of python3");
             return;
         }
         let (script, ready) = (daemon.dir().join("thread.py"), daemon.dir().join("ready"));

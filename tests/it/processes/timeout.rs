@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::NOBODY;
-use crate::support::{Daemon, Fifo, Mode, timed, wait_for, wait_until};
+use crate::support::{Daemon, Fifo, Mode, skip, timed, wait_for, wait_until};
 
 /// What a stop may take beyond limit and grace.
 const MARGIN: Duration = Duration::from_millis(300);
@@ -176,9 +176,7 @@ fn what_hides_alone_is_found() {
 #[test]
 fn who_cannot_be_killed_is_counted_and_not_waited_for() {
     let Some(freezer) = Freezer::make() else {
-        eprintln!(
-            "SKIPPED: uninterruptible sleep, for want of a cgroup v1 freezer to make it with"
-        );
+        skip("uninterruptible sleep, for want of a cgroup v1 freezer to make it with");
         return;
     };
     for mode in Mode::all() {

@@ -32,6 +32,18 @@ impl Mode {
         }
     }
 
+    pub fn is_available(self) -> bool {
+        self == Self::Group || cgroup_mount().is_some()
+    }
+
+    /// Whether a cgroup v2 of ours can have a controller, such as `memory`. On a hybrid host they
+    /// are with cgroup v1.
+    pub fn has_controller(name: &str) -> bool {
+        let controllers = cgroup_mount().map(|mount| mount.join("cgroup.controllers"));
+        let text = controllers.and_then(|file| fs::read_to_string(file).ok());
+        text.is_some_and(|text| text.split_whitespace().any(|controller| controller == name))
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Group => "group",
@@ -343,11 +355,11 @@ fn cgroup_mount() -> Option<PathBuf> {
         (kind == "cgroup2").then(|| PathBuf::from(path))
     })?;
     let probe = mount.join(format!("shelly-it-probe-{}", std::process::id()));
-    let made = fs::create_dir(&probe).or_else(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Ok(()),
-        _ => Err(error),
-    });
-    made.ok()?;
+    // Another test may be probing at this moment.
+    let refused = |error: std::io::Error| error.kind() != std::io::ErrorKind::AlreadyExists;
+    if fs::create_dir(&probe).is_err_and(refused) {
+        return None;
+    }
     let _ = fs::remove_dir(&probe);
     Some(mount)
 }

@@ -7,6 +7,7 @@ mod fifo;
 mod http;
 pub mod openapi;
 mod proc;
+mod provider;
 mod skip;
 mod wait;
 
@@ -16,5 +17,6 @@ pub use events::{Event, Events};
 pub use fifo::Fifo;
 pub use http::{Connection, Reply};
 pub use proc::Process;
+pub use provider::Provider;
 pub use skip::skip;
 pub use wait::{wait_for, wait_to_equal, wait_until};
