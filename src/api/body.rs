@@ -208,8 +208,8 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
             let problem = Problem::of_execution(error, execution.id, tool_use_id, &text);
             let status = problem.status();
             let body = match run {
-                Some(run) => to_json(&problem.with_run(run)),
-                None => to_json_of(&problem, text.len()),
+                Some(run) => to_json_around(&text, &problem.with_run(run)),
+                None => to_json_around(&text, &problem),
             };
             (status, body)
         }
@@ -221,7 +221,7 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
                 execution_id: execution.id.to_string(),
                 run: RunBody::new(run, false),
             };
-            (StatusCode::OK, to_json_of(&answer, text.len()))
+            (StatusCode::OK, to_json_around(&text, &answer))
         }
         // An output always has a run.
         (None, None) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
@@ -274,20 +274,32 @@ pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
     response
 }
 
-/// JSON of one of our own bodies, none of which has anything that JSON cannot hold.
-pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
-    to_json_of(value, 0)
+/// JSON of a body that is nearly all `text`, in one piece of memory of the right size: a buffer
+/// that grows by doubling takes up to three times as much.
+fn to_json_around(text: &str, value: &impl Serialize) -> Vec<u8> {
+    /// What all the other members take, list of processes left behind aside.
+    const OTHERS: usize = 1024;
+    let escaped = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 2,
+        0..=0x1F => 6,
+        _ => 1,
+    });
+    write_json(Vec::with_capacity(escaped.sum::<usize>() + OTHERS), value)
 }
 
-/// The same for a body with a text of that many bytes in it, which it makes room for: most
-/// characters stand for themselves.
-fn to_json_of(value: &impl Serialize, text_bytes: usize) -> Vec<u8> {
-    let mut json = Vec::with_capacity(text_bytes + text_bytes / 16 + 512);
-    if let Err(error) = serde_json::to_writer(&mut json, value) {
-        tracing::error!(%error, "cannot write an answer as JSON");
-        return b"{}".to_vec();
+/// JSON of one of our own bodies, none of which has anything that JSON cannot hold.
+pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
+    write_json(Vec::new(), value)
+}
+
+fn write_json(mut into: Vec<u8>, value: &impl Serialize) -> Vec<u8> {
+    match serde_json::to_writer(&mut into, value) {
+        Ok(()) => into,
+        Err(error) => {
+            tracing::error!(%error, "cannot write an answer as JSON");
+            b"{}".to_vec()
+        }
     }
-    json
 }
 
 /// RFC 3339, UTC, with milliseconds.

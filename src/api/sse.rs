@@ -17,8 +17,9 @@ use crate::pipeline::Execution;
 use crate::runner::Follower;
 
 /// How many events wait for a slow reader before the stream waits for it. The command does not:
-/// its output is captured whoever reads along.
-const EVENTS_AHEAD: usize = 16;
+/// its output is captured whoever reads along. An event may hold 64 KiB of output, and more than
+/// that as JSON, so a few of them are as much as a socket takes at once.
+const EVENTS_AHEAD: usize = 4;
 
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -351,6 +351,7 @@ impl Inner {
         let finished = Arc::new(Finished::new(result));
         let text = finished.text();
         execution.finish(Arc::clone(&finished));
+        execution.live().settle().await;
         let mut text_bytes = text.len();
         if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
             let (spool, id) = (Arc::clone(spool), execution.id);
@@ -361,7 +362,6 @@ impl Inner {
                 text_bytes = 0;
             }
         }
-        execution.live().settle().await;
         self.records.close(execution.id, text_bytes);
         self.running.send_modify(|running| *running -= 1);
     }

@@ -282,6 +282,8 @@ impl<'a> Sink<'a> {
         if self.capture.wants_bytes() {
             return self.read(pipe);
         }
+        // It may go on like this for as long as the command runs.
+        self.buffer = Vec::new();
         let moved = match (self.spooled, &self.null) {
             (Some(file), _) if file.has_room() => file.splice_from(pipe, BULK_BYTES),
             (_, Some(null)) => splice_to(pipe, null, None, BULK_BYTES),

@@ -1,7 +1,9 @@
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -15,6 +17,7 @@ pub(super) struct Stat {
     pub is_dead: bool,
     /// Whether its main thread has ended before the others.
     pub is_headless: bool,
+    pub parent: Pid,
     pub session: Pid,
     /// Ticks since boot; with the pid it names a process for good.
     pub started: u64,
@@ -33,6 +36,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat {
         is_dead: ended && threads <= 1,
         is_headless: ended && threads > 1,
+        parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
         session: Pid::from_raw(fields.get(3)?.parse().ok()?),
         started: fields.get(19)?.parse().ok()?,
     })
@@ -164,31 +168,55 @@ pub(super) fn kill_if_same(pid: Pid, seen: Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills every process whose environment marks it with `name=value`, this process excepted, until
-/// none is left or a bounded number of looks is over. Returns how many there were.
+/// Kills every process whose environment marks it with `name=value`, with the session it is in and
+/// all its descendants, marked or not; this process excepted. Returns how many there were once
+/// they are dead, or after a bounded time: nothing kills an uninterruptible sleep.
 pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
-    /// A tree that forks faster than this many looks is a fork bomb, which only a cgroup stops.
-    const LOOKS: usize = 100;
-    let mut killed = std::collections::HashSet::new();
-    for _ in 0..LOOKS {
-        let marked: Vec<(Pid, Stat)> = all()
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let marked = Variable::Value(value.to_owned());
+    let deadline = Instant::now() + PATIENCE;
+    let mut killed = HashSet::new();
+    loop {
+        let living: Vec<(Pid, Stat)> = all()
             .into_iter()
             .filter(|pid| *pid != Pid::this())
-            .filter(|pid| variable(*pid, name) == Variable::Value(value.to_owned()))
             .filter_map(|pid| Some((pid, stat(pid).filter(|stat| !stat.is_dead)?)))
             .collect();
-        if marked.is_empty() {
-            break;
-        }
-        for (pid, seen) in marked {
-            killed.insert((pid, seen.started));
-            if let Err(error) = kill_if_same(pid, seen) {
+        let is_marked = |pid: Pid| variable(pid, name) == marked;
+        let company = company(&living, is_marked);
+        for (pid, seen) in &company {
+            killed.insert((*pid, seen.started));
+            if let Err(error) = kill_if_same(*pid, *seen) {
                 tracing::debug!(%pid, %error, "a marked process is gone already");
             }
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        let is_dying = |(pid, stat): &(Pid, Stat)| killed.contains(&(*pid, stat.started));
+        if (company.is_empty() && !living.iter().any(is_dying)) || Instant::now() >= deadline {
+            return killed.len();
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
-    killed.len()
+}
+
+/// The marked among `living`, everybody in a session of theirs (a session never holds anybody but
+/// descendants of the one who made it), and their descendants.
+fn company(living: &[(Pid, Stat)], is_marked: impl Fn(Pid) -> bool) -> Vec<(Pid, Stat)> {
+    let marked = living.iter().filter(|(pid, _)| is_marked(*pid));
+    let (mut pids, sessions): (HashSet<Pid>, HashSet<Pid>) =
+        marked.map(|(pid, stat)| (*pid, stat.session)).unzip();
+    loop {
+        let before = pids.len();
+        for (pid, stat) in living {
+            if sessions.contains(&stat.session) || pids.contains(&stat.parent) {
+                pids.insert(*pid);
+            }
+        }
+        if pids.len() == before {
+            break;
+        }
+    }
+    let is_in = |(pid, _): &&(Pid, Stat)| pids.contains(pid);
+    living.iter().filter(is_in).copied().collect()
 }
 
 pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
@@ -226,6 +254,7 @@ mod tests {
             Stat {
                 is_dead: false,
                 is_headless: false,
+                parent: Pid::from_raw(1),
                 session: Pid::from_raw(7),
                 started: 12345
             }
@@ -239,6 +268,31 @@ mod tests {
         assert!(parse_stat(&text(1)).expect("parsed").is_dead);
         let headless = parse_stat(&text(2)).expect("parsed");
         assert!(headless.is_headless && !headless.is_dead);
+    }
+
+    #[test]
+    fn company_is_sessions_and_descendants() {
+        let process = |pid, parent, session| {
+            let stat = Stat {
+                is_dead: false,
+                is_headless: false,
+                parent: Pid::from_raw(parent),
+                session: Pid::from_raw(session),
+                started: 1,
+            };
+            (Pid::from_raw(pid), stat)
+        };
+        let living = [
+            process(1, 0, 1),
+            process(19, 18, 19),
+            process(10, 1, 10),
+            process(11, 1, 10),
+            process(18, 11, 18),
+            process(20, 1, 20),
+        ];
+        let found = company(&living, |pid| pid == Pid::from_raw(10));
+        let pids: Vec<i32> = found.iter().map(|(pid, _)| pid.as_raw()).collect();
+        assert_eq!(pids, [19, 10, 11, 18]);
     }
 
     #[test]
