@@ -16,6 +16,7 @@ check: check-format check-lints check-docs check-rules check-scripts
 
 check-format:
 	cargo fmt --check
+	cargo fmt --check --manifest-path tests/fuzz/Cargo.toml
 
 check-lints:
 	cargo clippy --locked --all-targets -- -D warnings
