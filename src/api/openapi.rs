@@ -22,7 +22,7 @@ use super::sse;
         title = "Shelly Executor",
         description = "Runs commands and tools for AI agents, over a Unix socket. Who is calling is the kernel's word on the other end of the connection; there is nothing to log in with.",
     ),
-    servers((url = "http://localhost", description = "The Unix socket; the host's name is not looked at.")),
+    servers((url = "http://shelly", description = "The Unix socket; the host's name is not looked at.")),
     security(()),
     tags(
         (name = "executions", description = "Run a tool, and what becomes of it."),

@@ -128,3 +128,56 @@ fn matches(pattern: &str, path: &str) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the document says there is: method and path of each operation.
+    fn documented() -> Vec<(String, String)> {
+        let document = openapi::document();
+        let mut operations = Vec::new();
+        for (path, item) in &document.paths.paths {
+            let item = serde_json::to_value(item).expect("JSON");
+            for method in item.as_object().expect("operations").keys() {
+                operations.push((method.to_uppercase(), path.clone()));
+            }
+        }
+        operations.sort();
+        operations
+    }
+
+    #[test]
+    fn table_and_document_have_the_same_routes() {
+        let mut routes: Vec<(String, String)> = ROUTES
+            .iter()
+            .map(|route| (route.method.to_string(), route.path.to_owned()))
+            .collect();
+        routes.sort();
+        assert_eq!(routes, documented());
+    }
+
+    #[test]
+    fn what_is_open_to_whoever_connects_is_known_by_name() {
+        let open: Vec<&str> = ROUTES
+            .iter()
+            .filter(|route| route.audience == Audience::Connected)
+            .map(|route| route.path)
+            .collect();
+        assert_eq!(open, ["/health", "/openapi.json"]);
+    }
+
+    #[test]
+    fn a_pattern_fits_one_segment_each() {
+        for (pattern, path, fits) in [
+            ("/tools/{name}", "/tools/bash", true),
+            ("/tools/{name}", "/tools/", false),
+            ("/tools/{name}", "/tools", false),
+            ("/tools/{name}", "/tools/a/b", false),
+            ("/executions/{id}/output", "/executions/7/output", true),
+            ("/tools", "/tools/", false),
+        ] {
+            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
+        }
+    }
+}
