@@ -351,7 +351,8 @@ async fn settle(capture: &Arc<Capture>) {
     if capture.wants_file() {
         let capture = Arc::clone(capture);
         // Only a panic makes this fail, and then the spool lacks what the answer still has.
-        let _ = tokio::task::spawn_blocking(move || drop(capture.begin_file())).await;
+        let whole = move || capture.begin_file().inspect(|file| file.finish());
+        let _ = tokio::task::spawn_blocking(whole).await;
     }
 }
 
