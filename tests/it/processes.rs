@@ -7,6 +7,7 @@ mod flood;
 mod hangup;
 mod isolation;
 mod limits;
+mod order;
 mod scripts;
 mod text;
 mod timeout;

@@ -129,7 +129,7 @@ fn while_the_command_runs() {
 #[test]
 fn while_the_output_is_streamed() {
     for mode in Mode::all() {
-        let daemon = Daemon::start_with(mode, "kill_grace_ms = 100");
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 100\nmax_output_bytes = 100000");
         let baseline = daemon.baseline();
         let files = markers(&daemon, "streaming");
         let mut clients = connect(&daemon);
@@ -161,7 +161,7 @@ fn while_the_output_is_streamed() {
 #[test]
 fn while_the_answer_is_read() {
     for mode in Mode::all() {
-        let daemon = Daemon::start_with(mode, "max_output_bytes = 300000");
+        let daemon = Daemon::start_with(mode, "max_output_bytes = 250000");
         let baseline = daemon.baseline();
         let files = markers(&daemon, "reading");
         let mut clients = connect(&daemon);
@@ -178,7 +178,8 @@ fn while_the_answer_is_read() {
         }
         drop(clients);
         daemon.wait_clean(&baseline);
-        for (number, file) in files.iter().enumerate() {
+        // They are large, so not all of them.
+        for (number, file) in files.iter().enumerate().step_by(39) {
             let record = record(&daemon, file);
             // A stream may have been left before the command had written everything.
             let allowed = if number % 2 == 0 {
