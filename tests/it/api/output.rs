@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{begin, blocked, release};
-use crate::support::{Daemon, Mode, Reply, wait_for};
+use crate::support::{Daemon, Mode, Reply, wait_for, wait_until};
 
 fn range(daemon: &Daemon, id: &str, spec: &str) -> Reply {
     let path = format!("/executions/{id}/output?stream=stdout");
@@ -78,11 +78,17 @@ fn the_spool_keeps_up_to_its_bounds() {
         assert_eq!(daemon.ended(&id)["result"]["stdout_bytes"], 1_000_000);
         id
     };
+    // The spool is written after the answer; until then all of it is in memory.
+    let spooled = |id: &str| {
+        wait_until("the spool has what it keeps", || {
+            whole(&daemon, id, "stdout").len() == 600_000
+        });
+    };
     let first = run();
-    assert_eq!(whole(&daemon, &first, "stdout").len(), 600_000);
+    spooled(&first);
     let second = run();
+    spooled(&second);
     // The oldest gave way, and says so; its record is still there.
-    assert_eq!(whole(&daemon, &second, "stdout").len(), 600_000);
     let gone = daemon.get(&format!("/executions/{first}/output?stream=stdout"));
     assert_eq!(
         (gone.status, &gone.json()["code"]),
