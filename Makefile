@@ -1,6 +1,6 @@
 # What people do with this repository, by name. `make help` lists it; each target runs from a fresh clone.
 
-.PHONY: help all check check-format check-lints check-docs check-scripts test run clean
+.PHONY: help all check check-format check-lints check-docs check-rules check-scripts test run clean
 .DEFAULT_GOAL := help
 
 ## help: this list
@@ -11,8 +11,8 @@ help:
 all:
 	cargo build --locked --release --bins
 
-## check: what can be said without running anything: format, lints, documentation, scripts
-check: check-format check-lints check-docs check-scripts
+## check: what can be said without running anything: format, lints, documentation, rules of the house, scripts
+check: check-format check-lints check-docs check-rules check-scripts
 
 check-format:
 	cargo fmt --check
@@ -22,6 +22,10 @@ check-lints:
 
 check-docs:
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+
+# Which room may name which, and what dependencies may bring in. They are among the tests as well.
+check-rules:
+	cargo test --locked --quiet --test it -- card:: layering:: manifest::
 
 check-scripts:
 	tests/scripts

@@ -251,7 +251,11 @@ pub(super) fn record(execution: &Execution) -> RecordBody {
         tool: execution.tool.clone(),
         caller_uid: execution.caller.uid,
         created_at: timestamp(execution.created_at),
-        started_at: execution.started_at().map(timestamp),
+        // A process that could not execute its program was none.
+        started_at: execution
+            .started_at()
+            .filter(|_| finished.is_none_or(|finished| finished.run().is_some()))
+            .map(timestamp),
         ended_at: finished
             .as_ref()
             .map(|finished| timestamp(finished.ended_at)),

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
@@ -20,6 +21,10 @@ use super::{Api, routes};
 /// How long a connection may be idle between two requests, or take to send a request's headers.
 /// A brain that thinks between two calls keeps its connection; one that forgot it does not.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Room for an answer of 1 MiB with its escapes (`SO_SNDBUFFORCE`, socket(7)). The kernel takes
+/// memory only for what a slow client has not read.
+const SEND_BUFFER_BYTES: usize = 2 << 20;
 
 /// How long `accept` rests after it failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -101,6 +106,7 @@ async fn connection(
     mut closing: watch::Receiver<bool>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let peer = Peer::of(&stream)?;
+    widen(&stream);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
         router.clone().oneshot(request)
@@ -121,6 +127,12 @@ async fn connection(
         }
     }
     Ok(())
+}
+
+/// Lets a whole answer of the usual cap be handed to the kernel at once instead of piece by piece
+/// as the client reads. Where that takes a privilege which is missing, the default serves too.
+fn widen(stream: &UnixStream) {
+    let _ = setsockopt(stream, sockopt::SndBufForce, &SEND_BUFFER_BYTES);
 }
 
 /// Answers one request with 503, whatever it is.

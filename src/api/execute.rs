@@ -87,7 +87,7 @@ async fn wait(execution: &Arc<Execution>, peer: &Peer) -> Response {
             execution.wait().await
         }
     };
-    response(execution, &finished)
+    response(execution, finished)
 }
 
 fn accepted(execution: &Execution) -> Response {

@@ -64,10 +64,9 @@ pub fn document() -> openapi::OpenApi {
             continue;
         };
         // A test finds the route that has no operation.
-        for operation in [&mut item.get, &mut item.post, &mut item.delete] {
-            if let Some(operation) = operation {
-                add_problems(operation, route.audience);
-            }
+        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            add_problems(operation, route.audience);
         }
     }
     if let Some(components) = &mut document.components

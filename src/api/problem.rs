@@ -167,11 +167,10 @@ impl<'a> Problem<'a> {
     ) -> Self {
         let (code, stage) = Code::of(error);
         let status = code.status();
-        let errors = match error {
-            ExecutorError::InvalidInput { violations, .. } => {
-                Some(violations.iter().map(ViolationBody::from).collect())
-            }
-            _ => None,
+        let errors = if let ExecutorError::InvalidInput { violations, .. } = error {
+            Some(violations.iter().map(ViolationBody::from).collect())
+        } else {
+            None
         };
         Self {
             kind: "about:blank",

@@ -55,13 +55,13 @@ pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) ->
         () = execution.started() => {}
         finished = execution.wait() => {
             if execution.started_at().is_none() {
-                return response(&execution, &finished);
+                return response(&execution, finished);
             }
         }
         () = peer.hung_up() => {
             execution.stop(StopReason::Disconnect);
             let finished = execution.wait().await;
-            return response(&execution, &finished);
+            return response(&execution, finished);
         }
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
@@ -112,13 +112,19 @@ async fn send(
         mut stdout,
         mut stderr,
     } = followers;
-    let (mut stdout_open, mut stderr_open) = (true, true);
+    let (mut stdout_open, mut stderr_open, mut over) = (true, true, false);
     while stdout_open || stderr_open {
         let (name, piece, open) = tokio::select! {
             piece = stdout.next(), if stdout_open => ("stdout", piece, &mut stdout_open),
             piece = stderr.next(), if stderr_open => ("stderr", piece, &mut stderr_open),
-            // Closes the streams of an execution that failed before it could.
-            _ = execution.wait(), if execution.started_at().is_none() => break,
+            // Nobody closes the streams of what could not execute its program.
+            finished = execution.wait(), if !over => {
+                over = true;
+                if finished.run().is_none() {
+                    break;
+                }
+                continue;
+            }
         };
         match piece {
             Some((text, offset)) => {
@@ -132,7 +138,7 @@ async fn send(
         }
     }
     let finished = execution.wait().await;
-    let (status, body) = result(execution, &finished);
+    let (status, body) = result(execution, finished);
     let body = with_status(body, status.as_u16());
     events.send(event("result", body)).await.ok()
 }

@@ -128,8 +128,11 @@ impl ClientError {
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a foreign enum without end; the rest has no better advice than its own message"
+)]
 fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
-    // A foreign enum without end; what is not named here has no better advice than its own message.
     match kind {
         io::ErrorKind::NotFound => Some(
             "start it with `systemctl start shelly-executor`, or name its socket with --socket or SHELLY_SOCKET",

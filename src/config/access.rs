@@ -1,3 +1,5 @@
+use std::sync::OnceLock;
+
 use nix::unistd::{Group, User};
 
 use crate::domain::{Caller, Principal};
@@ -19,7 +21,7 @@ impl Access {
     /// Whether `caller` is on the list. The daemon's own user always is: it could do anything
     /// the daemon does without asking it.
     pub fn admits(list: &[Principal], caller: &Caller) -> bool {
-        caller.uid == nix::unistd::geteuid().as_raw() || list.iter().any(|p| caller.is(p))
+        caller.uid == own_uid() || list.iter().any(|p| caller.is(p))
     }
 
     /// Resolves the three lists.
@@ -43,6 +45,12 @@ impl Access {
         }
         Ok(access)
     }
+}
+
+/// The user the daemon runs as, who does not change.
+fn own_uid() -> u32 {
+    static OWN: OnceLock<u32> = OnceLock::new();
+    *OWN.get_or_init(|| nix::unistd::geteuid().as_raw())
 }
 
 fn principal(entry: &str) -> Result<Option<Principal>, String> {

@@ -4,7 +4,7 @@ use crate::api::Api;
 
 /// How often orphans are looked for and the status line is brought up to date. It is for people;
 /// they do not read faster.
-const TICK: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_secs(1);
 
 /// Does what wants doing now and then, for as long as the daemon runs.
 pub(super) async fn keep(api: Api) {

@@ -16,6 +16,8 @@ fn hold_memory() {
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, HELD_BYTES);
         libc::mallopt(libc::M_MMAP_THRESHOLD, HELD_BYTES / 2);
+        // One heap: the few threads there are do not contend for it, and each more is never full.
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

@@ -153,9 +153,12 @@ fn lock(path: &Path) -> io::Result<Flock<File>> {
         .truncate(false)
         .mode(0o600)
         .open(&name)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
-        nix::Error::EWOULDBLOCK => in_use(),
-        other => other.into(),
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| {
+        if error == nix::Error::EWOULDBLOCK {
+            in_use()
+        } else {
+            error.into()
+        }
     })
 }
 

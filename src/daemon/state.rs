@@ -27,12 +27,13 @@ impl State {
             .truncate(false)
             .mode(0o600)
             .open(dir.join("lock"))?;
-        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
-            nix::Error::EWOULDBLOCK => io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "another daemon is using it: stop that one, or give this one its own with --state",
-            ),
-            other => other.into(),
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| {
+            if error == nix::Error::EWOULDBLOCK {
+                let text = "another daemon is using it: stop that one, or give this one its own with --state";
+                io::Error::new(io::ErrorKind::ResourceBusy, text)
+            } else {
+                error.into()
+            }
         })?;
         let instance = instance(&dir.join("instance"))?;
         Ok(Self {

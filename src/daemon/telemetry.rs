@@ -65,7 +65,7 @@ pub(super) fn start(config: &LogConfig) -> Result<LogFilter, TelemetryError> {
     let format = match config.format {
         LogFormat::Auto if is_journal() => LogFormat::Journal,
         LogFormat::Auto => LogFormat::Text,
-        chosen => chosen,
+        chosen @ (LogFormat::Journal | LogFormat::Text | LogFormat::Json) => chosen,
     };
     match format {
         LogFormat::Journal => registry.with(journal()?).try_init()?,

@@ -29,6 +29,12 @@ static SECRETS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&shapes.join("|")).ok()
 });
 
+/// Compiles the patterns now rather than at the first use, which takes milliseconds and a few
+/// hundred KiB.
+pub fn prepare_masking() {
+    LazyLock::force(&SECRETS);
+}
+
 /// Replaces what has the shape of a secret by `***`.
 pub fn mask_secrets(text: &str) -> String {
     let Some(secrets) = SECRETS.as_ref() else {

@@ -113,12 +113,6 @@ impl Execution {
         // Closed once, by the task that opened it.
         let _ = self.finished.set(finished);
     }
-
-    /// Lets go of memory that only whoever waited needed.
-    pub(super) fn release(&self) {
-        self.live.stdout.release();
-        self.live.stderr.release();
-    }
 }
 
 impl Finished {

@@ -13,7 +13,7 @@ use super::records::Records;
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, StopReason, ToolDefinition,
-    ToolDetails, ToolOutput, summarize,
+    ToolDetails, ToolOutput, prepare_masking, summarize,
 };
 use crate::runner::{Live, Runner, Spool};
 use crate::tools::{Context, Registry, ToolImpl};
@@ -107,6 +107,7 @@ impl Executor {
     /// # Errors
     /// When the spool's directory cannot be used, or cgroups are demanded and cannot be had.
     pub fn start(config: ExecutorConfig) -> io::Result<Started> {
+        prepare_masking();
         let mut runner = Runner::new(&config);
         let leftovers = runner.prepare(&config)?;
         let spool = config
@@ -349,9 +350,8 @@ impl Inner {
     async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
         let finished = Arc::new(Finished::new(result));
         let text = finished.text();
-        // First, so that whoever writes the answer now has the output in memory once, not twice.
-        execution.release();
         execution.finish(Arc::clone(&finished));
+        execution.live().settle().await;
         let mut text_bytes = text.len();
         if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
             let (spool, id) = (Arc::clone(spool), execution.id);

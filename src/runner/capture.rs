@@ -14,9 +14,12 @@ use crate::config::Truncate;
 use crate::domain::{ExecutionId, StreamName};
 
 /// How much of a stream is read on the event loop and held in memory whatever the cap, before a
-/// thread of its own takes over and the spool goes to disk. Enough for nearly every command; at
-/// 256 clients it is 64 MiB at the worst.
-pub(super) const INLINE_BYTES: usize = 256 * 1024;
+/// thread of its own takes over and the spool goes to disk. It is what an answer holds by default,
+/// so that only what outgrows its answer pays for a thread.
+pub(super) const INLINE_BYTES: usize = 1 << 20;
+
+/// A stream beyond this is likely to become a long one; it is also what a pipe holds at first.
+const LARGE_BYTES: usize = 64 * 1024;
 
 /// The head (and with `Truncate::Middle` the tail) of one stream, and where the whole of it is.
 #[derive(Debug)]
@@ -114,6 +117,10 @@ impl Capture {
         };
         let before = head.len();
         let room = INLINE_BYTES.checked_sub(before).filter(|room| *room > 0)?;
+        if before >= LARGE_BYTES {
+            // Once, instead of copying it at each doubling.
+            head.reserve_exact(room);
+        }
         let result = read(head, room);
         let grown = head.len() - before;
         inner.total += grown as u64;
@@ -128,10 +135,7 @@ impl Capture {
     /// that is from now on the only one to read the pipe.
     pub(super) fn begin_file(&self) -> Option<Arc<SpoolFile>> {
         let file = self.spool.as_ref()?.create(self.id, self.name.as_str())?;
-        let so_far = match &self.lock().head {
-            Head::Growing(head) => Bytes::copy_from_slice(head),
-            Head::Sealed(head) => head.clone(),
-        };
+        let so_far = self.lock().head.share();
         file.append(&so_far);
         self.lock().file = Some(Arc::clone(&file));
         Some(file)
@@ -213,6 +217,7 @@ impl Capture {
         }
         let small = fits_memory(inner.head.bytes().len()) && inner.file.is_none();
         let head = if small {
+            // A copy of its own size, for the original has room to grow.
             Bytes::copy_from_slice(inner.head.bytes())
         } else {
             Bytes::new()
@@ -226,9 +231,7 @@ impl Capture {
         match (&inner.file, &inner.head) {
             (Some(file), _) if file.is_evicted() => Kept::Nowhere,
             (Some(file), _) => Kept::File(Arc::clone(file)),
-            (None, head) if head.bytes().len() as u64 == inner.total => {
-                Kept::Memory(Bytes::copy_from_slice(head.bytes()))
-            }
+            (None, head) if head.bytes().len() as u64 == inner.total => Kept::Memory(head.share()),
             (None, _) => Kept::Nowhere,
         }
     }
@@ -297,6 +300,13 @@ impl Drop for Follower {
 }
 
 impl Head {
+    fn share(&self) -> Bytes {
+        match self {
+            Self::Growing(head) => Bytes::copy_from_slice(head),
+            Self::Sealed(head) => head.clone(),
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Growing(head) => head,

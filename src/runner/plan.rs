@@ -103,6 +103,20 @@ impl Live {
         *self.stop.wait().await
     }
 
+    /// Puts what a record cannot hold in memory to disk, off the event loop, and lets go of it
+    /// here. For when the run is over and its answer given.
+    pub async fn settle(&self) {
+        for capture in [&self.stdout, &self.stderr] {
+            if capture.wants_file() {
+                let capture = Arc::clone(capture);
+                // Only a panic makes this fail, and then the spool lacks what the answer had.
+                let whole = move || drop(capture.begin_file().inspect(|file| file.finish()));
+                let _ = tokio::task::spawn_blocking(whole).await;
+            }
+            capture.release();
+        }
+    }
+
     pub(super) fn mark_started(&self) {
         let _ = self.started.set(SystemTime::now());
     }

@@ -23,6 +23,9 @@ use super::spool::{SpoolFile, splice_to};
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
 const BULK_BYTES: usize = 1 << 20;
 
+/// What a pipe holds to begin with (pipe(7)).
+const PIPE_BYTES: usize = 64 * 1024;
+
 /// What a bulk reader still takes after it was told to stop: a full pipe and no more, should
 /// somebody whom no signal reached go on writing.
 const LAST_BYTES: usize = BULK_BYTES;
@@ -195,6 +198,10 @@ impl Reader {
 fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     let read = capture.fill(|head, room| {
         let mut pipe = pipe;
+        if (PIPE_BYTES..2 * PIPE_BYTES).contains(&head.len()) {
+            // It has filled the pipe once: fewer, larger pieces from now on.
+            widen(pipe);
+        }
         // On an error, what was read before it is in `head` all the same.
         Read::by_ref(&mut pipe)
             .take(room as u64)
@@ -212,14 +219,18 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     }
 }
 
+/// Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
+fn widen(pipe: &File) {
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
+}
+
 fn inode(pipe: &File) -> Option<u64> {
     fstat(pipe).ok().map(|stat| stat.st_ino)
 }
 
 /// Reads until everybody has closed the pipe, or until told to stop and nothing is left in it.
 fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
-    // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
-    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
+    widen(pipe);
     let mut sink = Sink::new(capture, spooled);
     let mut stopping = false;
     let mut last_bytes = 0;

@@ -176,8 +176,6 @@ impl Runner {
             stdout.finish().await;
             stderr.finish().await;
         }
-        settle(&live.stdout).await;
-        settle(&live.stderr).await;
         let (stdout, stdout_error) = live.stdout.seal();
         let (stderr, stderr_error) = live.stderr.seal();
 
@@ -343,16 +341,6 @@ fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
             reason: StopReason::Cancelled,
             exit: None,
         },
-    }
-}
-
-/// Puts a stream that its record cannot hold in memory to disk, off the event loop.
-async fn settle(capture: &Arc<Capture>) {
-    if capture.wants_file() {
-        let capture = Arc::clone(capture);
-        // Only a panic makes this fail, and then the spool lacks what the answer still has.
-        let whole = move || capture.begin_file().inspect(|file| file.finish());
-        let _ = tokio::task::spawn_blocking(whole).await;
     }
 }
 

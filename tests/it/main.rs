@@ -1,7 +1,14 @@
 //! The real programs on real sockets. One binary, so that it is linked once.
 
+mod api;
+mod card;
 mod cli;
 mod daemon;
+mod layering;
+mod library;
+mod manifest;
 mod processes;
+mod readme;
 mod smoke;
+mod socket;
 mod support;

@@ -1,4 +1,7 @@
+# shellcheck shell=bash
 # Sourced by both machines: the Debian root file system that they boot, and the few helpers that they share.
+
+shopt -s inherit_errexit # a failure within $(…) is one too
 
 cache=$(realpath --canonicalize-missing "${BASH_SOURCE[0]%/*}/../../target/machines")
 

@@ -41,7 +41,7 @@ def wait_for(what, condition):
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise Failure(f"waited {PATIENCE} s in vain for {what}")
-        time.sleep(0.05)
+        time.sleep(0.2)
     return value
 
 
@@ -75,7 +75,7 @@ def shell(script):
 
 def show(name, unit=UNIT):
     """A property of a unit, as `systemctl show` prints it."""
-    return shell(f"systemctl show --value --property={name} {unit}").strip()
+    return subprocess.check_output(["systemctl", "show", "--value", f"--property={name}", unit], text=True).strip()
 
 
 def main_pid():
@@ -168,9 +168,12 @@ class Background:
         except Exception as error:  # handed to whoever asks for the result
             self._outcome = error
 
+    def running(self):
+        return self._thread.is_alive()
+
     def result(self):
         self._thread.join(PATIENCE)
-        expect_true("a call in the background did not end", not self._thread.is_alive())
+        expect_true("a call in the background did not end", not self.running())
         return self._outcome
 
 

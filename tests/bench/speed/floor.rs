@@ -207,13 +207,12 @@ impl Plan {
         let pid = self.spawn([(stdout_end.as_raw_fd(), 1), (stderr_end.as_raw_fd(), 2)])?;
         drop((stdout_end, stderr_end));
         room.drain([Some(stdout), Some(stderr)])?;
-        match nix::sys::wait::waitpid(pid, None)? {
-            nix::sys::wait::WaitStatus::Exited(_, 0) => Ok(()),
-            other => Err(std::io::Error::other(format!(
-                "{:?} ended with {other:?}",
-                self.argv
-            ))),
+        let ended = nix::sys::wait::waitpid(pid, None)?;
+        if ended == nix::sys::wait::WaitStatus::Exited(pid, 0) {
+            return Ok(());
         }
+        let text = format!("{:?} ended with {ended:?}", self.argv);
+        Err(std::io::Error::other(text))
     }
 
     fn spawn(&self, moves: [(RawFd, RawFd); 2]) -> std::io::Result<nix::unistd::Pid> {

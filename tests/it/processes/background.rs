@@ -75,7 +75,7 @@ fn a_tee_that_is_held_open_is_left_behind_with_its_holder() {
         assert!(took.within(Duration::from_secs(1)), "{mode:?} {took:?}");
         assert_eq!(reply.stdout(), "hi", "{mode:?}");
         assert_eq!(std::fs::read(&file).expect("written"), b"hi\n");
-        let expected = [format!("sleep 60"), format!("tee {}", file.display())];
+        let expected = ["sleep 60".to_owned(), format!("tee {}", file.display())];
         assert_eq!(commands(&body), expected, "{mode:?}: {body}");
         assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
     }

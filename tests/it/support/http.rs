@@ -156,7 +156,21 @@ impl Connection {
             .expect("a connected socket");
     }
 
-    fn line(&mut self) -> String {
+    /// Whether the daemon has closed the connection, which it must have done or do.
+    pub fn is_closed(&mut self) -> bool {
+        // A reset is an end too: something was sent that nobody read.
+        matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
+    }
+
+    /// All that is still sent until the daemon closes the connection.
+    pub fn drain(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let _ = self.stream.read_to_end(&mut bytes);
+        bytes
+    }
+
+    /// The next line, without its end.
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stream.read_line(&mut line).expect("a line");
         line.trim_end_matches(['\r', '\n']).to_owned()

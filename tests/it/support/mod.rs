@@ -2,17 +2,21 @@
 
 mod clock;
 mod daemon;
+mod events;
 mod fifo;
 mod http;
 pub mod openapi;
 mod proc;
+mod provider;
 mod skip;
 mod wait;
 
 pub use clock::timed;
 pub use daemon::{Daemon, Mode, bash_call, scratch};
+pub use events::{Event, Events};
 pub use fifo::Fifo;
 pub use http::{Connection, Reply};
 pub use proc::Process;
+pub use provider::Provider;
 pub use skip::skip;
 pub use wait::{wait_for, wait_to_equal, wait_until};

@@ -95,7 +95,7 @@ fn operation(method: &str, path: &str) -> Option<&'static Value> {
             && pattern
                 .iter()
                 .zip(&path)
-                .all(|(p, s)| p == s || p.starts_with('{'))
+                .all(|(p, s)| p == s || (p.starts_with('{') && !s.is_empty()))
     };
     let (_, item) = paths.iter().find(|(pattern, _)| fits(pattern))?;
     item.get(method.to_ascii_lowercase())

@@ -1,0 +1,43 @@
+//! The API as CONTRACT 3 gives it, over the real socket. Every JSON answer that is read here is
+//! also held against the OpenAPI document (see `support::openapi`).
+
+mod access;
+mod answers;
+mod document;
+mod events;
+mod hostile;
+mod limits;
+mod output;
+mod problems;
+mod reading;
+mod records;
+
+use serde_json::{Value, json};
+
+use crate::support::{Daemon, Fifo, bash_call};
+
+/// A call of the bash tool and nothing else.
+fn call(command: &str) -> Value {
+    bash_call(command, &json!({}))
+}
+
+/// Begins a command that nobody waits for.
+#[track_caller]
+fn begin(daemon: &Daemon, command: &str) -> String {
+    daemon.begin(command, &json!({}))
+}
+
+/// A script that says `begun`, waits, and says what is then written to the pipe.
+fn blocked(daemon: &Daemon, name: &str) -> (String, Fifo) {
+    let fifo = Fifo::new(daemon.dir().join(name));
+    let script = format!(
+        "echo begun; read word < {}; echo $word",
+        fifo.path().display()
+    );
+    (script, fifo)
+}
+
+/// Lets a blocked script go on.
+fn release(fifo: &Fifo, word: &str) {
+    std::fs::write(fifo.path(), format!("{word}\n")).expect("somebody reads");
+}

@@ -1,0 +1,172 @@
+//! Clients that are broken or mean harm. None of them ends the daemon, or gets in others' way.
+
+use super::call;
+use crate::support::Daemon;
+
+/// The daemon goes on, for everybody else.
+#[track_caller]
+fn still_there(daemon: &Daemon) {
+    assert_eq!(daemon.bash("echo x").stdout(), "x");
+}
+
+#[test]
+fn garbage_is_refused() {
+    let daemon = Daemon::start();
+    let huge_header = format!(
+        "GET /health HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "x".repeat(1 << 20)
+    );
+    let huge_line = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(1 << 20));
+    let many: String = (0..5000).map(|n| format!("X-{n}: y\r\n")).collect();
+    let many = format!("GET /health HTTP/1.1\r\nHost: x\r\n{many}\r\n");
+    for bytes in [
+        &b"\r\n\r\nhello\r\n\r\n"[..],
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /health HTTP/9.9\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nBad Header: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nX: a\0b\r\n\r\n",
+        b"POST /execute HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /execute HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"POST /execute HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /execute HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        b"POST /execute HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
+        &[0xFF; 4096],
+        huge_header.as_bytes(),
+        huge_line.as_bytes(),
+        many.as_bytes(),
+    ] {
+        let mut connection = daemon.connect();
+        connection.write(bytes);
+        connection.half_close();
+        let answer = connection.drain();
+        // Some are merely closed; none is served.
+        let answer = String::from_utf8_lossy(&answer);
+        let status = answer.split(' ').nth(1).unwrap_or("4");
+        assert!(
+            status.starts_with('4') || status == "505",
+            "{:?}: {answer}",
+            String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
+        );
+        still_there(&daemon);
+    }
+}
+
+#[test]
+fn a_request_that_never_ends_holds_up_nobody() {
+    let daemon = Daemon::start();
+    let held: Vec<_> = [
+        &b""[..],
+        b"P",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Le",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"name\"",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n{\"na",
+    ]
+    .iter()
+    .map(|part| {
+        let mut connection = daemon.connect();
+        connection.write(part);
+        connection
+    })
+    .collect();
+    still_there(&daemon);
+    drop(held);
+    still_there(&daemon);
+}
+
+#[test]
+fn a_body_that_breaks_off_runs_nothing() {
+    let daemon = Daemon::start();
+    let marker = daemon.dir().join("ran");
+    let body = call(&format!("touch {}", marker.display())).to_string();
+    // All of the JSON is there; what was announced is not.
+    let head = format!(
+        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        body.len() + 1
+    );
+    let mut half_closed = daemon.connect();
+    half_closed.expect_answer("POST", "/execute");
+    half_closed.write(format!("{head}{body}").as_bytes());
+    half_closed.half_close();
+    let answer = String::from_utf8(half_closed.drain()).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let chunked = format!(
+        "POST /execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
+        body.len()
+    );
+    for bytes in [format!("{head}{body}"), chunked] {
+        let mut gone = daemon.connect();
+        gone.write(bytes.as_bytes());
+        drop(gone);
+    }
+    still_there(&daemon);
+    daemon.wait_until("nothing runs", || {
+        daemon.get("/health").json()["running"] == 0
+    });
+    assert!(!marker.exists());
+}
+
+#[test]
+fn chunks_are_put_together() {
+    let daemon = Daemon::start();
+    let body = call("echo x").to_string();
+    let mut connection = daemon.connect();
+    connection.expect_answer("POST", "/execute");
+    connection.write(b"POST /execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for byte in body.bytes() {
+        connection.write(&[b'1', b'\r', b'\n', byte, b'\r', b'\n']);
+    }
+    connection.write(b"0\r\nTrailer: x\r\n\r\n");
+    assert_eq!(connection.reply().stdout(), "x");
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let daemon = Daemon::start();
+    let mut connection = daemon.connect();
+    for number in 0..20 {
+        let body = call(&format!("echo {number}")).to_string();
+        connection.send("POST", "/execute", &[], body.as_bytes());
+        connection.send("GET", "/tools", &[], b"");
+    }
+    for number in 0..20 {
+        assert_eq!(connection.reply().stdout(), number.to_string());
+        assert_eq!(connection.reply().status, 200);
+    }
+}
+
+#[test]
+fn old_clients_are_served() {
+    let daemon = Daemon::start();
+    let body = call("echo x").to_string();
+    let mut connection = daemon.connect();
+    connection.expect_answer("POST", "/execute");
+    connection.write(
+        format!(
+            "POST /execute HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .as_bytes(),
+    );
+    assert_eq!(connection.reply().stdout(), "x");
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn many_clients_that_vanish_leave_nothing() {
+    let daemon = Daemon::start();
+    let body = call("sleep 1000").to_string();
+    let head = format!(
+        "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let request = format!("{head}{body}").into_bytes();
+    // At every stage: in the head, in the body, right after.
+    for cut in (0..=request.len()).step_by(7).chain([request.len()]) {
+        daemon.connect().write(&request[..cut]);
+    }
+    daemon.wait_until("nothing runs", || {
+        daemon.get("/health").json()["running"] == 0 && daemon.processes().is_empty()
+    });
+    still_there(&daemon);
+}

@@ -1,0 +1,127 @@
+//! How large a request may be, and how many connections there may be.
+
+use serde_json::{Value, json};
+
+use super::call;
+use crate::support::{Daemon, Mode, wait_for};
+
+const LIMIT: &str = "max_request_bytes = 4096";
+
+#[track_caller]
+fn assert_too_large(reply: &crate::support::Reply) {
+    let body = reply.json();
+    assert_eq!(
+        (reply.status, &body["code"]),
+        (413, &json!("payload_too_large"))
+    );
+    assert!(
+        body["detail"]
+            .as_str()
+            .is_some_and(|text| text.contains("4096")),
+        "{body}"
+    );
+}
+
+#[test]
+fn a_body_that_is_too_large_is_told_however_it_is_sent() {
+    let daemon = Daemon::start_with(Mode::Group, LIMIT);
+    let padded = |length: usize| {
+        let call = call("true").to_string();
+        format!("{call}{}", " ".repeat(length - call.len())).into_bytes()
+    };
+    let post = |body: &[u8]| daemon.connect().request("POST", "/execute", &[], body);
+    assert_eq!(post(&padded(4096)).status, 200);
+    assert_too_large(&post(&padded(4097)));
+    // A client that sends everything before it reads.
+    assert_too_large(&post(&padded(16_000)));
+    // The connection goes on.
+    let mut connection = daemon.connect();
+    assert_too_large(&connection.request("POST", "/execute", &[], &padded(5000)));
+    assert_eq!(
+        connection
+            .request("POST", "/execute", &[], &padded(100))
+            .status,
+        200
+    );
+    // In chunks, nothing is announced.
+    let mut connection = daemon.connect();
+    connection.expect_answer("POST", "/execute");
+    connection.write(b"POST /execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..5 {
+        connection.write(format!("3e8\r\n{}\r\n", " ".repeat(1000)).as_bytes());
+    }
+    connection.write(b"0\r\n\r\n");
+    assert_too_large(&connection.reply());
+}
+
+#[test]
+fn twenty_mebibytes_are_told_under_the_shipped_limit() {
+    let daemon = Daemon::start();
+    let mut body = call("true").to_string().into_bytes();
+    body.resize(20 << 20, b' ');
+    let reply = daemon.connect().request("POST", "/execute", &[], &body);
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (413, &json!("payload_too_large"))
+    );
+    body.truncate(16 << 20);
+    assert_eq!(
+        daemon
+            .connect()
+            .request("POST", "/execute", &[], &body)
+            .status,
+        200
+    );
+}
+
+#[test]
+fn who_asks_before_sending_is_told_before_sending() {
+    let daemon = Daemon::start_with(Mode::Group, LIMIT);
+    let ask = |length: usize| {
+        let mut connection = daemon.connect();
+        connection.expect_answer("POST", "/execute");
+        let head = format!(
+            "POST /execute HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+        );
+        connection.write(head.as_bytes());
+        connection
+    };
+    // Nothing of the body was sent.
+    assert_too_large(&ask(5000).reply());
+    let body = call("echo x").to_string();
+    let mut connection = ask(body.len());
+    assert_eq!(connection.line(), "HTTP/1.1 100 Continue");
+    assert_eq!(connection.line(), "");
+    connection.write(body.as_bytes());
+    assert_eq!(connection.reply().stdout(), "x");
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let daemon = Daemon::start_with(Mode::Group, "max_connections = 3");
+    // The connection that saw the daemon start may still have a place.
+    let take = || {
+        let mut connection = daemon.connect();
+        let reply = connection.request("GET", "/health", &[], b"");
+        (reply.status == 200).then_some(connection)
+    };
+    let mut held: Vec<_> = (0..3).map(|_| wait_for("a place", take)).collect();
+    for (method, path, body) in [
+        ("GET", "/health", Value::Null),
+        ("POST", "/execute", call("true")),
+    ] {
+        let mut connection = daemon.connect();
+        let reply = connection.request(method, path, &[], body.to_string().as_bytes());
+        assert_eq!(
+            (reply.status, &reply.json()["code"]),
+            (503, &json!("too_many_connections"))
+        );
+        assert_eq!(reply.header("retry-after"), Some("1"));
+        assert_eq!(reply.header("connection"), Some("close"));
+        assert!(connection.is_closed());
+    }
+    // Those that have a place keep it, and one that is given up is taken.
+    assert_eq!(held[0].request("GET", "/health", &[], b"").status, 200);
+    held.pop();
+    wait_for("a place again", take);
+}

@@ -1,0 +1,187 @@
+//! The raw bytes of the streams.
+
+use serde_json::json;
+
+use super::{begin, blocked, release};
+use crate::support::{Daemon, Mode, Reply, wait_for};
+
+fn range(daemon: &Daemon, id: &str, spec: &str) -> Reply {
+    let path = format!("/executions/{id}/output?stream=stdout");
+    daemon
+        .connect()
+        .request("GET", &path, &[("Range", spec)], b"")
+}
+
+#[track_caller]
+fn whole(daemon: &Daemon, id: &str, stream: &str) -> Vec<u8> {
+    let reply = daemon.get(&format!("/executions/{id}/output?stream={stream}"));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(
+        reply.header("content-type"),
+        Some("application/octet-stream")
+    );
+    assert_eq!(reply.header("accept-ranges"), Some("bytes"));
+    reply.body
+}
+
+#[test]
+fn both_streams_are_there_to_the_byte() {
+    let daemon = Daemon::start();
+    let id = begin(
+        &daemon,
+        "printf 'a\\377\\0b\\n\\n'; printf '\\342\\202' >&2",
+    );
+    daemon.ended(&id);
+    assert_eq!(whole(&daemon, &id, "stdout"), b"a\xFF\0b\n\n");
+    assert_eq!(whole(&daemon, &id, "stderr"), b"\xE2\x82");
+    let id = begin(&daemon, "true");
+    daemon.ended(&id);
+    assert_eq!(whole(&daemon, &id, "stdout"), b"");
+}
+
+#[test]
+fn what_an_answer_lacks_is_still_there() {
+    let daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 10");
+    let lines: String = (1..=400_000).map(|n| format!("{n}\n")).collect();
+    let reply = daemon.bash("seq 1 400000");
+    let body = reply.json();
+    assert_eq!(
+        (&body["truncated"], &body["stdout_bytes"]),
+        (&json!(true), &json!(lines.len()))
+    );
+    let id = body["execution_id"].as_str().expect("an id");
+    assert!(whole(&daemon, id, "stdout") == lines.as_bytes());
+    // From the middle of a file on disk.
+    let part = range(&daemon, id, "bytes=1000000-1000009");
+    assert_eq!(part.status, 206);
+    assert_eq!(part.body, &lines.as_bytes()[1_000_000..1_000_010]);
+    let head = daemon.connect().request(
+        "HEAD",
+        &format!("/executions/{id}/output?stream=stdout"),
+        &[],
+        b"",
+    );
+    assert_eq!(
+        head.header("content-length"),
+        Some(lines.len().to_string().as_str())
+    );
+}
+
+#[test]
+fn the_spool_keeps_up_to_its_bounds() {
+    let daemon = Daemon::start_with(
+        Mode::Group,
+        "max_output_bytes = 10\nspool_max_bytes = 600000\nspool_total_bytes = 1000000",
+    );
+    let run = || {
+        let id = begin(&daemon, "yes | head -c 1000000");
+        assert_eq!(daemon.ended(&id)["result"]["stdout_bytes"], 1_000_000);
+        id
+    };
+    let first = run();
+    assert_eq!(whole(&daemon, &first, "stdout").len(), 600_000);
+    let second = run();
+    // The oldest gave way, and says so; its record is still there.
+    assert_eq!(whole(&daemon, &second, "stdout").len(), 600_000);
+    let gone = daemon.get(&format!("/executions/{first}/output?stream=stdout"));
+    assert_eq!(
+        (gone.status, &gone.json()["code"]),
+        (404, &json!("not_found"))
+    );
+    assert_eq!(daemon.ended(&first)["status"], "success");
+    assert_eq!(whole(&daemon, &first, "stderr"), b"");
+}
+
+#[test]
+fn a_range_is_served_as_the_standard_says() {
+    let daemon = Daemon::start();
+    let id = begin(&daemon, "printf 0123456789");
+    daemon.ended(&id);
+    for (spec, body, content_range) in [
+        ("bytes=0-3", "0123", "bytes 0-3/10"),
+        ("bytes=4-", "456789", "bytes 4-9/10"),
+        ("bytes=8-100", "89", "bytes 8-9/10"),
+        ("bytes=-3", "789", "bytes 7-9/10"),
+        ("bytes=-100", "0123456789", "bytes 0-9/10"),
+        ("bytes=9-9", "9", "bytes 9-9/10"),
+    ] {
+        let reply = range(&daemon, &id, spec);
+        assert_eq!(
+            (reply.status, reply.body.as_slice()),
+            (206, body.as_bytes()),
+            "{spec}"
+        );
+        assert_eq!(reply.header("content-range"), Some(content_range), "{spec}");
+        assert_eq!(
+            reply.header("content-length"),
+            Some(body.len().to_string().as_str())
+        );
+    }
+    for spec in [
+        "bytes=10-",
+        "bytes=10-20",
+        "bytes=-0",
+        "bytes=18446744073709551615-",
+    ] {
+        let reply = range(&daemon, &id, spec);
+        assert_eq!(reply.status, 416, "{spec}");
+        assert_eq!(reply.header("content-range"), Some("bytes */10"), "{spec}");
+        assert_eq!(reply.json()["code"], "range_not_satisfiable");
+    }
+    // What is not one range of bytes is ignored.
+    for spec in [
+        "bytes=0-1,4-5",
+        "lines=1-2",
+        "bytes=3-1",
+        "bytes=",
+        "nonsense",
+        "bytes=99999999999999999999-",
+    ] {
+        let reply = range(&daemon, &id, spec);
+        assert_eq!((reply.status, reply.body.len()), (200, 10), "{spec}");
+    }
+}
+
+#[test]
+fn the_stream_must_be_named() {
+    let daemon = Daemon::start();
+    let id = begin(&daemon, "true");
+    for query in [
+        "",
+        "?stream=",
+        "?stream=stdin",
+        "?stream=stdout&from=1",
+        "?stream=STDOUT",
+    ] {
+        let reply = daemon.get(&format!("/executions/{id}/output{query}"));
+        assert_eq!(
+            (reply.status, &reply.json()["code"]),
+            (400, &json!("malformed_request")),
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn a_running_command_shows_what_there_is() {
+    let daemon = Daemon::start();
+    let (script, fifo) = blocked(&daemon, "go");
+    let id = begin(&daemon, &script);
+    wait_for("it begins", || {
+        (whole(&daemon, &id, "stdout") == b"begun\n").then_some(())
+    });
+    assert_eq!(range(&daemon, &id, "bytes=2-").body, b"gun\n");
+    assert_eq!(range(&daemon, &id, "bytes=6-").status, 416);
+    release(&fifo, "on");
+    daemon.ended(&id);
+    assert_eq!(range(&daemon, &id, "bytes=6-").body, b"on\n");
+    // So much of it that it has gone to disk.
+    let (script, fifo) = blocked(&daemon, "again");
+    let id = begin(&daemon, &format!("yes | head -c 500000; {script}"));
+    wait_for("half a megabyte", || {
+        (whole(&daemon, &id, "stdout").len() == 500_006).then_some(())
+    });
+    release(&fifo, "on");
+    daemon.ended(&id);
+    assert_eq!(range(&daemon, &id, "bytes=-3").body, b"on\n");
+}

@@ -1,0 +1,309 @@
+//! The library as another crate sees it: seed 000's interface, without the daemon.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shelly_executor::{Executor, ExecutorConfig, ExecutorError, ToolDefinition, ToolOutput};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{Process, scratch, skip};
+
+/// Both kinds of event loop that a host program may have.
+fn runtimes() -> [Runtime; 2] {
+    let mut single = Builder::new_current_thread();
+    let mut multi = Builder::new_multi_thread();
+    multi.worker_threads(2);
+    [single.enable_all().build(), multi.enable_all().build()].map(|built| built.expect("a runtime"))
+}
+
+async fn bash(executor: &Executor, command: &str) -> Result<ToolOutput, ExecutorError> {
+    executor.execute("bash", json!({"command": command})).await
+}
+
+fn quick() -> ExecutorConfig {
+    ExecutorConfig {
+        default_timeout: Duration::from_millis(300),
+        kill_grace: Duration::from_millis(50),
+        ..ExecutorConfig::default()
+    }
+}
+
+#[test]
+fn what_it_promises_of_its_types_holds() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    fn sent<T: Send>(_: &T) {}
+    fn error<T: Error + Send + Sync + 'static>() {}
+    shared::<Executor>();
+    shared::<ToolOutput>();
+    shared::<ToolDefinition>();
+    error::<ExecutorError>();
+    let executor = Executor::new(ExecutorConfig::default());
+    sent(&executor.execute("bash", Value::Null));
+}
+
+#[test]
+fn it_runs_on_either_kind_of_runtime() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let executor = Executor::new(ExecutorConfig::default());
+            let output = bash(&executor, "echo out; echo err >&2; exit 3")
+                .await
+                .expect("it ran");
+            assert_eq!(
+                output.content,
+                "[stdout]\nout\n\n[stderr]\nerr\n\n[exit_code]\n3"
+            );
+            assert!(output.is_error && output.run.kill.is_none());
+            // Shared between tasks, each with a call of its own.
+            let calls = (0..16).map(|number| {
+                let executor = executor.clone();
+                tokio::spawn(async move { bash(&executor, &format!("echo {number}")).await })
+            });
+            let calls: Vec<_> = calls.collect();
+            for (number, call) in calls.into_iter().enumerate() {
+                let output = call.await.expect("no panic").expect("it ran");
+                assert_eq!(
+                    output.content,
+                    format!("[stdout]\n{number}\n\n[exit_code]\n0")
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn its_defaults_are_those_of_the_seed() {
+    let config = ExecutorConfig::default();
+    assert_eq!(config.default_timeout, Duration::from_secs(30));
+    assert_eq!(config.max_output_bytes, 1_048_576);
+    assert_eq!(config.shell, PathBuf::from("/bin/sh"));
+    let tools = Executor::new(config).tool_definitions();
+    assert_eq!(tools.len(), 1);
+    assert!(
+        tools[0].description.contains("/bin/sh"),
+        "{}",
+        tools[0].description
+    );
+    let pasted = serde_json::to_value(&tools).expect("JSON");
+    assert_eq!(pasted[0]["name"], "bash");
+    assert_eq!(pasted[0]["input_schema"]["required"], json!(["command"]));
+    assert_eq!(pasted[0].as_object().map(serde_json::Map::len), Some(3));
+}
+
+#[test]
+fn dropping_the_future_kills_the_tree() {
+    let dir = scratch();
+    for (number, runtime) in runtimes().into_iter().enumerate() {
+        let pids = dir.join(format!("pids-{number}"));
+        let script = format!(
+            "trap '' TERM; sleep 1000 & echo $$ $! > {}; wait",
+            pids.display()
+        );
+        let executor = Executor::new(quick());
+        let config = ExecutorConfig {
+            default_timeout: Duration::from_secs(1000),
+            ..quick()
+        };
+        executor.reconfigure(config);
+        let text = runtime.block_on(async {
+            let known = async {
+                loop {
+                    match std::fs::read_to_string(&pids) {
+                        Ok(text) if text.ends_with('\n') => break text,
+                        _ => tokio::time::sleep(Duration::from_millis(2)).await,
+                    }
+                }
+            };
+            // The call loses, and is dropped with that.
+            tokio::select! {
+                ended = bash(&executor, &script) => panic!("it ended: {ended:?}"),
+                text = known => text,
+            }
+        });
+        for pid in text.split_whitespace() {
+            let pid: i32 = pid.parse().expect("a pid");
+            // The runtime must be driven for the kill to get anywhere.
+            runtime.block_on(async {
+                while Process::lives(pid) {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            });
+        }
+    }
+    std::fs::remove_dir_all(dir).expect("ours");
+}
+
+#[test]
+fn a_timeout_carries_what_there_was() {
+    for runtime in runtimes() {
+        let executor = Executor::new(quick());
+        let ended = runtime.block_on(bash(&executor, "echo out; echo err >&2; sleep 1000"));
+        let error = ended.expect_err("too late");
+        assert_eq!(error.tool_name(), "bash");
+        assert_eq!(
+            error.to_string(),
+            "`bash` was killed at its time limit of 0.3s"
+        );
+        let ExecutorError::Timeout { limit, partial, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(limit, Duration::from_millis(300));
+        assert_eq!(
+            partial.content,
+            "[stdout]\nout\n\n[stderr]\nerr\n\n[timeout]\n0.3s"
+        );
+        assert_eq!((partial.run.stdout_bytes, partial.run.stderr_bytes), (4, 4));
+        assert!(partial.is_error && partial.run.kill.is_some());
+    }
+}
+
+#[test]
+fn errors_name_the_tool_and_their_cause() {
+    let [runtime, _] = runtimes();
+    let lost = ExecutorConfig {
+        shell: PathBuf::from("/nonexistent/shell"),
+        ..ExecutorConfig::default()
+    };
+    runtime.block_on(async {
+        let error = bash(&Executor::new(lost), "true").await.expect_err("no shell");
+        let source = error.source().expect("the kernel's reason");
+        let source = source.downcast_ref::<std::io::Error>().expect("an IO error");
+        assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+        assert!(matches!(error, ExecutorError::SpawnFailed { .. }));
+        assert!(error.to_string().contains("/nonexistent/shell"), "{error}");
+        assert!(error.chain().contains("No such file"), "{}", error.chain());
+
+        let executor = Executor::new(ExecutorConfig::default());
+        let error = executor.execute("bsh", json!({"command": "true"})).await.expect_err("unknown");
+        assert!(matches!(&error, ExecutorError::UnknownTool { nearest: Some(near), .. } if near == "bash"));
+        for input in [json!({}), json!(7), json!({"command": ["df"]}), json!({"command": "a\0"})] {
+            let error = executor.execute("bash", input).await.expect_err("invalid");
+            assert!(matches!(error, ExecutorError::InvalidInput { .. }), "{error:?}");
+            assert_eq!(error.tool_name(), "bash");
+        }
+    });
+}
+
+#[test]
+fn summaries_are_short_and_keep_secrets() {
+    let [runtime, _] = runtimes();
+    let executor = Executor::new(quick());
+    let long = format!("PGPASSWORD=hunter2 sleep 1000; # {}", "é".repeat(1000));
+    runtime.block_on(async {
+        let late = bash(&executor, &long).await.expect_err("too late");
+        let unknown = executor.execute(
+            "curl",
+            json!({"url": "https://me:hunter2@host/", "pad": "x".repeat(500)}),
+        );
+        let invalid = executor.execute(
+            "bash",
+            json!({"api_key": "hunter2", "pad": "x".repeat(500)}),
+        );
+        for error in [
+            late,
+            unknown.await.expect_err("unknown"),
+            invalid.await.expect_err("invalid"),
+        ] {
+            let summary = error.input_summary();
+            assert_eq!(summary.chars().count(), 200, "{summary}");
+            assert!(
+                !format!("{error}{}{summary}", error.chain()).contains("hunter2"),
+                "{error:?}"
+            );
+        }
+        let short = executor
+            .execute("curl", json!({"a": 1}))
+            .await
+            .expect_err("unknown");
+        assert_eq!(short.input_summary(), r#"{"a":1}"#);
+    });
+}
+
+#[test]
+fn what_it_is_told_to_use_is_used() {
+    let [runtime, _] = runtimes();
+    let config = ExecutorConfig {
+        working_dir: Some(PathBuf::from("/usr")),
+        env: [("GREETING".to_owned(), "hello".to_owned())].into(),
+        shell: PathBuf::from("/bin/bash"),
+        max_output_bytes: 12,
+        ..ExecutorConfig::default()
+    };
+    let output = runtime.block_on(bash(
+        &Executor::new(config),
+        "pwd; echo ${GREETING^^}; echo more",
+    ));
+    let output = output.expect("it ran");
+    assert_eq!(
+        output.content,
+        "[stdout]\n/usr\nHELLO\nm\n...(truncated)\n\n[exit_code]\n0"
+    );
+    assert!(output.run.truncated);
+}
+
+/// Marks in a trace where the construction begins and ends.
+const MARKS: [&str; 2] = ["/nonexistent/begin", "/nonexistent/end"];
+
+#[test]
+fn nothing_it_is_told_of_has_to_be_there() {
+    let config = ExecutorConfig {
+        tools_file: Some(PathBuf::from("/nonexistent/tools.toml")),
+        spool: Some(shelly_executor::config::SpoolConfig {
+            dir: PathBuf::from("/nonexistent/spool"),
+            max_bytes: 1,
+            total_bytes: 1,
+        }),
+        ..ExecutorConfig::default()
+    };
+    assert!(!PathBuf::from(MARKS[0]).exists());
+    let executor = Executor::new(config);
+    assert!(!PathBuf::from(MARKS[1]).exists());
+    assert_eq!(executor.tool_definitions()[0].name, "bash");
+}
+
+#[test]
+fn constructing_it_never_touches_the_disk() {
+    if Command::new("strace").arg("--version").output().is_err() {
+        skip("that Executor::new touches no file, which takes strace");
+        return;
+    }
+    let dir = scratch();
+    let trace = dir.join("trace");
+    let status = Command::new("strace")
+        .args(["-f", "-e", "trace=%file,%desc,%network,%process", "-o"])
+        .arg(&trace)
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", "library::nothing_it_is_told_of_has_to_be_there"])
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(status.expect("strace starts").success());
+    let trace = std::fs::read_to_string(&trace).expect("a trace");
+    let position = |mark: &str| {
+        trace
+            .find(mark)
+            .unwrap_or_else(|| panic!("no {mark} in {trace}"))
+    };
+    let between = &trace[position(MARKS[0])..position(MARKS[1])];
+    let (thread, _) = trace[..position(MARKS[0])]
+        .rsplit_once('\n')
+        .map_or(("", ""), |(_, line)| {
+            line.split_once(' ').unwrap_or_default()
+        });
+    // The first line is the rest of the first mark, the last the beginning of the second.
+    let lines: Vec<&str> = between.lines().collect();
+    let calls: Vec<&&str> = lines[1..lines.len() - 1]
+        .iter()
+        .filter(|line| line.starts_with(thread))
+        // Memory is a matter of descriptors to strace, and none of a disk.
+        .filter(|line| {
+            !["mmap", "munmap", "mprotect", "madvise"]
+                .iter()
+                .any(|call| line.contains(&format!(" {call}(")))
+        })
+        .collect();
+    assert!(calls.is_empty(), "{calls:#?}");
+    std::fs::remove_dir_all(dir).expect("ours");
+}
