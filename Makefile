@@ -16,6 +16,7 @@ check: check-format check-lints check-docs check-rules check-scripts
 
 check-format:
 	cargo fmt --check
+	rustfmt --check --edition 2024 tests/fuzz/fuzz_targets/*.rs
 
 check-lints:
 	cargo clippy --locked --all-targets -- -D warnings

@@ -112,6 +112,7 @@ pub fn check_config(options: &Options) -> Result<String, ConfigError> {
 /// # Errors
 /// What kept it from starting. Once it runs it only ends in order.
 pub fn run(options: &Options) -> Result<(), DaemonError> {
+    signals::hold().map_err(DaemonError::EventLoop)?;
     let (config_path, settings) = read_settings(options)?;
     let filter = telemetry::start(&settings.log)?;
     process::prepare();
@@ -141,6 +142,7 @@ async fn start(
     default_socket: PathBuf,
     state: &State,
 ) -> Result<(), DaemonError> {
+    let signals = Signals::new().map_err(DaemonError::EventLoop)?;
     // Before the socket: whoever connects must find the last daemon's commands gone.
     let settings = configuration.settings();
     let config = configuration.executor_config(&settings, state.instance());
@@ -165,7 +167,6 @@ async fn start(
         max_connections: settings.max_connections,
         max_refusals: MAX_REFUSALS,
     };
-    let signals = Signals::new().map_err(DaemonError::EventLoop)?;
     let Socket { listener, guard } = socket;
     let daemon = Daemon {
         api,

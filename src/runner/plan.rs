@@ -110,7 +110,8 @@ impl Live {
             if capture.wants_file() {
                 let capture = Arc::clone(capture);
                 // Only a panic makes this fail, and then the spool lacks what the answer had.
-                let _ = tokio::task::spawn_blocking(move || drop(capture.begin_file())).await;
+                let whole = move || drop(capture.begin_file().inspect(|file| file.finish()));
+                let _ = tokio::task::spawn_blocking(whole).await;
             }
             capture.release();
         }

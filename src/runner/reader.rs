@@ -17,8 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::capture::Capture;
 use super::ready::watch;
-use super::spool::SpoolFile;
-use super::spool::splice_to;
+use super::spool::{SpoolFile, splice_to};
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
@@ -180,6 +179,9 @@ impl Reader {
                     // Nobody listens unless the stream is kept.
                     let _ = begin.send(());
                     read_bulk(&pipe, &told, &capture, spooled.as_deref());
+                    if let Some(file) = spooled {
+                        file.finish();
+                    }
                 });
                 self.state = State::Bulk(Bulk {
                     thread,

@@ -35,7 +35,9 @@ pub struct Spool {
 #[derive(Debug)]
 pub struct SpoolFile {
     path: PathBuf,
-    file: File,
+    /// Open while it is written to: a thousand records are remembered, and none may cost a
+    /// descriptor. Locked before it is written to or given up.
+    writer: Mutex<Option<File>>,
     len: AtomicU64,
     evicted: AtomicBool,
     /// The spool has no room for more of it.
@@ -103,7 +105,6 @@ impl Spool {
     ) -> Option<Arc<SpoolFile>> {
         let path = self.dir.join(format!("{id}.{suffix}"));
         let opened = OpenOptions::new()
-            .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
@@ -112,7 +113,7 @@ impl Spool {
             Ok(file) => {
                 let created = Arc::new(SpoolFile {
                     path,
-                    file,
+                    writer: Mutex::new(Some(file)),
                     len: AtomicU64::new(0),
                     evicted: AtomicBool::new(false),
                     full: AtomicBool::new(false),
@@ -141,6 +142,7 @@ impl Spool {
         let file = self.create(id, suffix)?;
         lock(&self.files).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&file)));
         file.append(bytes);
+        file.finish();
         (file.len() == bytes.len() as u64).then_some(file)
     }
 
@@ -185,21 +187,39 @@ impl SpoolFile {
         }
         let granted = self.spool.reserve(self, bytes.len() as u64);
         let wanted = &bytes[..usize::try_from(granted).unwrap_or(bytes.len())];
-        if wanted.is_empty() {
-            return;
-        }
-        match self.file.write_all_at(wanted, self.len()) {
+        // Reserving may give files up, so this one is not locked before.
+        let writer = lock(&self.writer);
+        let written = match &*writer {
+            Some(file) => file.write_all_at(wanted, self.len()),
+            // Given up meanwhile.
+            None => return self.unreserve(granted),
+        };
+        match written {
             Ok(()) => {
                 self.len.fetch_add(granted, Ordering::Release);
             }
             Err(error) => {
+                drop(writer);
                 // What was written of it is cut off again by `len`, which readers go by.
-                self.spool.used.fetch_sub(granted, Ordering::Relaxed);
-                self.evict();
-                self.spool
-                    .report(format!("cannot write `{}`: {error}", self.path.display()));
+                self.unreserve(granted);
+                self.fail(&error);
             }
         }
+    }
+
+    /// Says that nothing more will be written.
+    pub(super) fn finish(&self) {
+        drop(lock(&self.writer).take());
+    }
+
+    fn unreserve(&self, bytes: u64) {
+        self.spool.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn fail(&self, error: &io::Error) {
+        self.evict();
+        self.spool
+            .report(format!("cannot write `{}`: {error}", self.path.display()));
     }
 
     /// Whether more fits.
@@ -217,17 +237,20 @@ impl SpoolFile {
             self.full.store(true, Ordering::Relaxed);
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let at = self.len();
+        let writer = lock(&self.writer);
+        let Some(file) = &*writer else {
+            self.unreserve(granted);
+            return Err(io::ErrorKind::Interrupted.into());
+        };
         // At most `limit`, which is a usize.
-        let moved = splice_to(pipe, &self.file, Some(at), granted as usize);
+        let moved = splice_to(pipe, file, Some(self.len()), granted as usize);
         let kept = *moved.as_ref().unwrap_or(&0) as u64;
-        self.spool.used.fetch_sub(granted - kept, Ordering::Relaxed);
+        self.unreserve(granted - kept);
         self.len.fetch_add(kept, Ordering::Release);
+        drop(writer);
         match moved {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                self.evict();
-                self.spool
-                    .report(format!("cannot write `{}`: {error}", self.path.display()));
+                self.fail(&error);
                 Err(io::ErrorKind::Interrupted.into())
             }
             moved => moved,
@@ -249,25 +272,30 @@ impl SpoolFile {
         self.evicted.load(Ordering::Acquire)
     }
 
-    /// Reads up to `limit` bytes from `offset`.
+    /// Reads up to `limit` bytes from `offset`; nothing of what was given up.
     ///
     /// # Errors
-    /// As pread(2).
+    /// As open(2) and pread(2).
     pub fn read_at(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
         let there = self.len().saturating_sub(offset);
         let mut bytes = vec![0; limit.min(usize::try_from(there).unwrap_or(limit))];
-        self.file.read_exact_at(&mut bytes, offset)?;
+        if !bytes.is_empty() {
+            File::open(&self.path)?.read_exact_at(&mut bytes, offset)?;
+        }
         Ok(bytes)
     }
 
     /// Gives the disk space back. Readers that are under way find it empty.
     fn evict(&self) {
+        let mut writer = lock(&self.writer);
         if !self.evicted.swap(true, Ordering::AcqRel) {
             let freed = self.len.swap(0, Ordering::AcqRel);
-            self.spool.used.fetch_sub(freed, Ordering::Relaxed);
+            self.unreserve(freed);
             // Gone already when somebody cleared the directory: just as well.
             let _ = std::fs::remove_file(&self.path);
-            let _ = self.file.set_len(0);
+            if let Some(file) = writer.take() {
+                let _ = file.set_len(0);
+            }
         }
     }
 }
@@ -327,6 +355,10 @@ mod tests {
         file.append(b"01234567");
         file.append(b"89ABCDEF");
         assert_eq!(file.read_at(2, 100).expect("readable"), b"23456789");
+        file.finish();
+        assert_eq!(file.read_at(8, 100).expect("readable"), b"89");
+        file.append(b"too late");
+        assert_eq!((file.len(), spool.used.load(Ordering::Relaxed)), (10, 10));
         drop(file);
         assert_eq!(std::fs::read_dir(&dir).expect("there").count(), 0);
         std::fs::remove_dir_all(dir).expect("removable");
@@ -354,10 +386,7 @@ mod tests {
         // /dev/full fails every write with ENOSPC (full(4)).
         let file = SpoolFile {
             path: dir.join("full"),
-            file: OpenOptions::new()
-                .write(true)
-                .open("/dev/full")
-                .expect("there"),
+            writer: Mutex::new(OpenOptions::new().write(true).open("/dev/full").ok()),
             len: AtomicU64::new(0),
             evicted: AtomicBool::new(false),
             full: AtomicBool::new(false),

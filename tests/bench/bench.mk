@@ -6,5 +6,7 @@
 BENCH_ARGS ?=
 
 .PHONY: bench
+
+## bench: the daemon's speed against a floor measured in the same run; BENCH_ARGS=--quick for a minute of it
 bench:
 	cargo bench --locked --bench speed -- $(BENCH_ARGS)

@@ -2,7 +2,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::Signal;
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::procfs::{self, Stat, Variable};
@@ -18,7 +18,17 @@ pub(in crate::runner) const EXECUTION_VARIABLE: &str = "SHELLY_EXECUTION_ID";
 #[derive(Debug)]
 pub(in crate::runner) struct Leaders {
     subreaper: bool,
-    running: Mutex<HashMap<Pid, ExecutionId>>,
+    known: Mutex<Known>,
+}
+
+/// Whose processes are.
+#[derive(Debug, Default)]
+struct Known {
+    leaders: HashMap<Pid, ExecutionId>,
+    /// Orphans that were told apart once. They are told once only: however many executions there
+    /// are, each looks at the environment of its own orphans and nobody else's. Nobody but this
+    /// process reaps them, so their pids are their own while they are in here.
+    orphans: HashMap<Pid, ExecutionId>,
 }
 
 /// One execution's processes: those that descend from the leader, those of its session, and those
@@ -51,7 +61,7 @@ impl Leaders {
     pub(in crate::runner) fn new(subreaper: bool) -> Self {
         Self {
             subreaper,
-            running: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
@@ -63,8 +73,8 @@ impl Leaders {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, ExecutionId>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The children of this process that are no leaders: orphans that came back to it.
@@ -74,11 +84,11 @@ impl Leaders {
         // Orphans go to the first living thread of a subreaper, which is its main thread
         // (find_new_reaper in kernel/exit.c).
         let children = procfs::children_of_thread(this, this)?;
-        let leaders = self.lock();
+        let known = self.lock();
         Some(
             children
                 .into_iter()
-                .filter(|pid| !leaders.contains_key(pid))
+                .filter(|pid| !known.leaders.contains_key(pid))
                 .collect(),
         )
     }
@@ -89,14 +99,23 @@ impl Leaders {
         if !self.subreaper {
             return;
         }
-        let alone = self.lock().is_empty();
+        let alone = self.lock().leaders.is_empty();
         for pid in self.orphans().unwrap_or_default() {
             let seen = procfs::stat(pid);
             if alone && let Some(seen) = seen.filter(|seen| !seen.is_dead) {
                 tracing::warn!(%pid, command = procfs::command_line(pid), "killing a process that an earlier command left behind");
                 let _ = procfs::kill_if_same(pid, seen);
             }
-            reap(pid);
+            self.reap(pid);
+        }
+    }
+
+    /// Reaps an orphan, if it has ended.
+    fn reap(&self, pid: Pid) {
+        let mut known = self.lock();
+        let ended = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+        if ended.is_ok_and(|status| status != WaitStatus::StillAlive) {
+            known.orphans.remove(&pid);
         }
     }
 }
@@ -108,9 +127,9 @@ impl GroupTree {
         &mut self,
         start: impl FnOnce() -> Result<Leader, E>,
     ) -> Result<Leader, E> {
-        let mut leaders = self.leaders.lock();
+        let mut known = self.leaders.lock();
         let leader = start()?;
-        leaders.insert(leader.pid, self.id);
+        known.leaders.insert(leader.pid, self.id);
         self.leader = Some(leader.pid);
         Ok(leader)
     }
@@ -199,34 +218,53 @@ impl GroupTree {
     }
 
     fn owner(&self, pid: Pid) -> Owner {
+        let told = self.leaders.lock().orphans.get(&pid).copied();
+        if told.is_some_and(|id| id != self.id) {
+            return Owner::Another;
+        }
         let Some(stat) = procfs::stat(pid) else {
             return Owner::Nobody;
         };
         if stat.is_dead {
             if self.leaders.subreaper {
-                reap(pid);
+                self.leaders.reap(pid);
             }
             return Owner::Nobody;
         }
-        let leaders = self.leaders.lock();
-        if let Some(id) = leaders.get(&stat.session) {
-            return if *id == self.id {
-                Owner::Mine
-            } else {
-                Owner::Another
-            };
+        let id = match told {
+            Some(id) => id,
+            None => match self.tell(pid, stat) {
+                Ok(id) => id,
+                Err(untold) => return untold,
+            },
+        };
+        if self.leaders.subreaper {
+            self.leaders.lock().orphans.insert(pid, id);
         }
+        if id == self.id {
+            Owner::Mine
+        } else {
+            Owner::Another
+        }
+    }
+
+    /// To which execution a living process belongs.
+    fn tell(&self, pid: Pid, stat: Stat) -> Result<ExecutionId, Owner> {
+        let known = self.leaders.lock();
+        if let Some(id) = known.leaders.get(&stat.session) {
+            return Ok(*id);
+        }
+        let leaders = &known.leaders;
         let only_one = leaders.len() == 1 && self.leader.is_some_and(|l| leaders.contains_key(&l));
-        drop(leaders);
+        drop(known);
         match procfs::variable(pid, EXECUTION_VARIABLE) {
-            Variable::Value(id) if id == self.id.to_string() => Owner::Mine,
-            Variable::Value(_) => Owner::Another,
+            Variable::Value(id) => id.parse().map_err(|_| Owner::Another),
             // It gave up session and environment. With no other execution about it can be but ours.
             Variable::Unset | Variable::Unreadable if only_one && self.leaders.subreaper => {
-                Owner::Mine
+                Ok(self.id)
             }
-            Variable::Unreadable => Owner::Undecided,
-            Variable::Unset => Owner::Unknown,
+            Variable::Unreadable => Err(Owner::Undecided),
+            Variable::Unset => Err(Owner::Unknown),
         }
     }
 }
@@ -234,7 +272,7 @@ impl GroupTree {
 impl Drop for GroupTree {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            self.leaders.lock().remove(&leader);
+            self.leaders.lock().leaders.remove(&leader);
         }
     }
 }
@@ -279,9 +317,4 @@ impl Walk {
             procfs::stat(*pid).is_some_and(|now| !now.is_dead && now.started == seen.started)
         })
     }
-}
-
-/// Reaps a child that has ended, if it has.
-fn reap(pid: Pid) {
-    let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
 }

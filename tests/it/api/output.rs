@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{begin, blocked, release};
-use crate::support::{Daemon, Mode, Reply, wait_for, wait_to_equal};
+use crate::support::{Daemon, Mode, Reply, wait_for, wait_until};
 
 fn range(daemon: &Daemon, id: &str, spec: &str) -> Reply {
     let path = format!("/executions/{id}/output?stream=stdout");
@@ -78,12 +78,16 @@ fn the_spool_keeps_up_to_its_bounds() {
         assert_eq!(daemon.ended(&id)["result"]["stdout_bytes"], 1_000_000);
         id
     };
-    // An answer does not wait for the disk, which holds what may be kept of it a moment later.
-    let kept = |id: &str| whole(&daemon, id, "stdout").len();
+    // The spool is written after the answer; until then all of it is in memory.
+    let spooled = |id: &str| {
+        wait_until("the spool has what it keeps", || {
+            whole(&daemon, id, "stdout").len() == 600_000
+        });
+    };
     let first = run();
-    wait_to_equal("what is kept", 600_000, || kept(&first));
+    spooled(&first);
     let second = run();
-    wait_to_equal("what is kept", 600_000, || kept(&second));
+    spooled(&second);
     // The oldest gave way, and says so; its record is still there.
     let gone = daemon.get(&format!("/executions/{first}/output?stream=stdout"));
     assert_eq!(

@@ -1,10 +1,12 @@
 //! A stop drains, then kills, and everybody who waits gets an answer.
 
+use std::process::Command;
+
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::{
-    Connection, Daemon, Fifo, Mode, Process, Reply, bash_call, timed, wait_until,
+    Connection, Daemon, Fifo, Mode, Process, Reply, bash_call, scratch, skip, timed, wait_until,
 };
 
 /// A daemon with a command in it that waits at a named pipe, and whoever waits for its answer.
@@ -131,4 +133,36 @@ fn idle_connections_do_not_hold_up_the_stop() {
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.wait().code(), Some(0));
     drop((idle, silent));
+}
+
+#[test]
+fn a_stop_that_comes_during_the_start_is_a_stop() {
+    if Command::new("strace").arg("--version").output().is_err() {
+        skip("a signal in the midst of the start, which takes strace");
+        return;
+    }
+    for call in ["flock", "epoll_create1", "bind", "listen"] {
+        let dir = scratch();
+        let daemon = Command::new("timeout")
+            .args(["30", "strace", "-f", "-o", "trace", "-e"])
+            .arg(format!("trace={call}"))
+            .arg("-e")
+            .arg(format!("inject={call}:signal=SIGTERM:when=1"))
+            .arg(env!("CARGO_BIN_EXE_shelly-executord"))
+            .args(["--socket", "executor.sock", "--state", "state"])
+            .current_dir(&dir)
+            .output()
+            .expect("strace starts");
+        assert_eq!(daemon.status.code(), Some(0), "{call}: {daemon:?}");
+        let trace = std::fs::read_to_string(dir.join("trace")).expect("a trace");
+        assert!(
+            trace.contains("SIGTERM"),
+            "{call} was never called: {trace}"
+        );
+        assert!(
+            !dir.join("executor.sock").exists(),
+            "{call}: it took no socket with it"
+        );
+        std::fs::remove_dir_all(dir).expect("removable");
+    }
 }

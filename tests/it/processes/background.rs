@@ -119,7 +119,8 @@ fn a_chatty_holder_does_not_hold_up_the_answer_either() {
         let (reply, took) = timed(|| {
             daemon.bash("yes & echo hi >&2; until grep -q ^yes /proc/$!/comm; do :; done")
         });
-        assert!(took.within(Duration::from_secs(1)), "{mode:?} {took:?}");
+        // It would never end by itself; a loaded machine is let take its time.
+        assert!(took.within(Duration::from_secs(5)), "{mode:?} {took:?}");
         let body = reply.json();
         assert_eq!(commands(&body), ["yes"], "{mode:?}");
         assert_eq!(body["exit_code"], 0, "{mode:?}");
