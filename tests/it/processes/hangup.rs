@@ -1,7 +1,7 @@
 //! Two hundred clients that hang up at once, at every stage of a call, and leave nothing behind.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const CLIENTS: usize = 200;
 const STREAM: &[(&str, &str)] = &[("Accept", "text/event-stream")];
 
 /// Runs until it is ended, in two sessions, after saying so in `file`.
-fn long_command(file: &PathBuf) -> String {
+fn long_command(file: &Path) -> String {
     format!(
         "setsid sleep 600 & sleep 600 & echo $SHELLY_EXECUTION_ID >{0}.new; mv {0}.new {0}; echo here; wait",
         file.display()
@@ -38,13 +38,13 @@ fn connect(daemon: &Daemon) -> Vec<Connection> {
 }
 
 /// The record of the execution that wrote `marker`.
-fn record(daemon: &Daemon, marker: &PathBuf) -> Value {
+fn record(daemon: &Daemon, marker: &Path) -> Value {
     let id = fs::read_to_string(marker).expect("an id");
     daemon.ended(id.trim())
 }
 
 #[track_caller]
-fn assert_disconnected(daemon: &Daemon, mode: Mode, marker: &PathBuf) {
+fn assert_disconnected(daemon: &Daemon, mode: Mode, marker: &Path) {
     let record = record(daemon, marker);
     assert_eq!(record["status"], "cancelled", "{mode:?}: {record}");
     let kill = &record["result"]["kill"];
