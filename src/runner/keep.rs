@@ -40,7 +40,7 @@ impl Keepers {
             loop {
                 tokio::select! {
                     () = &mut ended => {
-                        tree.kill(kill_wait).await;
+                        tree.kill(&leader, kill_wait).await;
                         break;
                     }
                     () = tokio::time::sleep(LOOK) => {

@@ -255,7 +255,7 @@ impl Run {
     /// Asks the group to end, and notes what there was to end.
     fn begin_stop(&self, reason: StopReason) -> Stopping {
         let signalled = count(self.tree.members().pids.len());
-        if let Err(error) = tree::signal_group(self.leader.pid, Signal::SIGTERM) {
+        if let Err(error) = tree::signal_group(&self.leader, Signal::SIGTERM) {
             tracing::error!(%error, pid = %self.leader.pid, "cannot send SIGTERM to a process group");
         }
         Stopping {
@@ -272,7 +272,7 @@ impl Run {
             None if left > 0 => (KillReason::Background, count(left)),
             None => return None,
         };
-        let remains = self.tree.kill(self.plan.kill_wait).await;
+        let remains = self.tree.kill(&self.leader, self.plan.kill_wait).await;
         Some(KillReport {
             by: self.tree.mode(),
             reason,

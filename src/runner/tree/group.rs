@@ -154,11 +154,9 @@ impl GroupTree {
         }
     }
 
-    pub(super) fn kill(&self) -> Remains {
-        if let Some(leader) = self.leader {
-            // The whole group at once, before any of it can fork again.
-            let _ = signal_group(leader, Signal::SIGKILL);
-        }
+    pub(super) fn kill(&self, leader: &Leader) -> Remains {
+        // The whole group at once, before any of it can fork again.
+        let _ = signal_group(leader, Signal::SIGKILL);
         let before = self.look();
         for (pid, seen) in before.members {
             let _ = procfs::kill_if_same(pid, seen);

@@ -111,13 +111,13 @@ impl Tree {
     }
 
     /// Sends SIGKILL to all of it until none is left or `wait` is over.
-    pub(super) async fn kill(&self, wait: Duration) -> Remains {
+    pub(super) async fn kill(&self, leader: &Leader, wait: Duration) -> Remains {
         let deadline = Instant::now() + wait;
         let mut pause = FIRST_LOOK;
         loop {
             let remains = match self {
                 Self::Cgroup(leaf) => leaf.kill(),
-                Self::Group(group) => group.kill(),
+                Self::Group(group) => group.kill(leader),
             };
             if remains.known == 0 || Instant::now() >= deadline {
                 return remains;
@@ -161,8 +161,8 @@ impl Tree {
 
 /// Signals the group that `leader` leads. The only place that turns a leader into a group.
 ///
-/// INVARIANT: `leader` has not been reaped, so its pid, and with it the group's id, is not
-/// anybody else's.
-pub(super) fn signal_group(leader: Pid, signal: Signal) -> io::Result<()> {
-    nix::sys::signal::killpg(leader, signal).map_err(io::Error::from)
+/// INVARIANT: a [`Leader`] has not been reaped, for reaping consumes it. So its pid, and with it the
+/// group's id, is not anybody else's.
+pub(super) fn signal_group(leader: &Leader, signal: Signal) -> io::Result<()> {
+    nix::sys::signal::killpg(leader.pid, signal).map_err(io::Error::from)
 }

@@ -38,13 +38,13 @@ fn connect(daemon: &Daemon) -> Vec<Connection> {
 }
 
 /// The record of the execution that wrote `marker`.
-fn record(daemon: &Daemon, marker: &PathBuf) -> Value {
+fn record(daemon: &Daemon, marker: &Path) -> Value {
     let id = fs::read_to_string(marker).expect("an id");
     daemon.ended(id.trim())
 }
 
 #[track_caller]
-fn assert_disconnected(daemon: &Daemon, mode: Mode, marker: &PathBuf) {
+fn assert_disconnected(daemon: &Daemon, mode: Mode, marker: &Path) {
     let record = record(daemon, marker);
     assert_eq!(record["status"], "cancelled", "{mode:?}: {record}");
     let kill = &record["result"]["kill"];
