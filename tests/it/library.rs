@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use shelly_executor::{Executor, ExecutorConfig, ExecutorError, ToolDefinition, ToolOutput};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Process, scratch, skip};
+use crate::support::{Process, can_trace, scratch};
 
 /// Both kinds of event loop that a host program may have.
 fn runtimes() -> [Runtime; 2] {
@@ -266,8 +266,7 @@ fn nothing_it_is_told_of_has_to_be_there() {
 
 #[test]
 fn constructing_it_never_touches_the_disk() {
-    if Command::new("strace").arg("--version").output().is_err() {
-        skip("that Executor::new touches no file, which takes strace");
+    if !can_trace("that Executor::new touches no file") {
         return;
     }
     let dir = scratch();

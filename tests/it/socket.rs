@@ -4,12 +4,11 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Daemon, scratch, skip};
+use crate::support::{Daemon, can_trace, scratch};
 
 /// The system calls of the daemon's start that `names` lists, in order, those on our socket only.
 fn traced(names: &str) -> Option<Vec<String>> {
-    if Command::new("strace").arg("--version").output().is_err() {
-        skip("the order of system calls at the start, which takes strace");
+    if !can_trace("the order of system calls at the start") {
         return None;
     }
     let dir = scratch();

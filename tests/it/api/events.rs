@@ -1,12 +1,13 @@
 //! A call as a stream of server-sent events.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{blocked, call, release};
 use crate::support::openapi::check_schema;
-use crate::support::{Daemon, Events, Mode, bash_call, wait_for};
+use crate::support::{Daemon, Events, Mode, bash_call, timed, wait_for};
 
 /// What one stream's events come to, each checked to begin where the last ended (in raw bytes,
 /// which for valid text are those of the text).
@@ -78,6 +79,23 @@ fn what_is_written_is_sent_while_the_command_runs() {
     );
     assert_eq!(events.next().expect("the end").name, "result");
     assert!(events.next().is_none());
+}
+
+/// Takes as long as the contract says a stream may be silent: 15 s.
+#[test]
+fn a_silent_stream_shows_that_it_lives() {
+    let daemon = Daemon::start();
+    let (script, fifo) = blocked(&daemon, "go");
+    let (_, mut events) = Events::open(&daemon, &bash_call(&script, &json!({"timeout_secs": 100})));
+    assert_eq!(events.next().expect("started").name, "started");
+    assert_eq!(events.next().expect("a piece").name, "stdout");
+    let (_, silence) = timed(|| events.comment());
+    assert!(silence.wall >= Duration::from_secs(14), "{silence:?}");
+    assert!(silence.within(Duration::from_secs(16)), "{silence:?}");
+    release(&fifo, "on");
+    // A comment is no event, and not counted.
+    assert_eq!(events.next().expect("a piece").id, 3);
+    assert_eq!(events.next().expect("the end").name, "result");
 }
 
 #[test]

@@ -246,7 +246,8 @@ fn the_last_thousand_are_remembered() {
             .to_owned()
     };
     let (script, fifo) = blocked(&daemon, "go");
-    let running = begin(&daemon, &script);
+    // However slow the machine, it is still there at the end.
+    let running = daemon.begin(&script, &json!({"timeout_secs": 600}));
     let forgotten = run("true");
     let oldest = run("true");
     // An unknown tool is an execution too, and no process.

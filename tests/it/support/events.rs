@@ -30,6 +30,18 @@ impl Events {
         (head, Self { connection, text })
     }
 
+    /// Waits for a comment, with which an idle stream shows that it lives.
+    #[track_caller]
+    pub fn comment(&mut self) {
+        assert_eq!(self.text, "", "there is an event before it");
+        let chunk = self.connection.chunk().expect("more");
+        assert!(
+            chunk.starts_with(b":"),
+            "{}",
+            String::from_utf8_lossy(&chunk)
+        );
+    }
+
     /// All that is left.
     pub fn rest(mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.next()).collect()
@@ -57,6 +69,7 @@ impl Iterator for Events {
                 Some(("event", value)) => value.clone_into(&mut name),
                 Some(("id", value)) => id = value.parse().expect("ids are numbers"),
                 Some(("data", value)) => data.push_str(value),
+                _ if line.starts_with(':') => return self.next(),
                 _ => panic!("no field of an event: {line:?}"),
             }
         }

@@ -18,5 +18,5 @@ pub use fifo::Fifo;
 pub use http::{Connection, Reply};
 pub use proc::Process;
 pub use provider::Provider;
-pub use skip::skip;
+pub use skip::{can_trace, skip};
 pub use wait::{wait_for, wait_to_equal, wait_until};
