@@ -76,7 +76,7 @@ pub(super) async fn show(
     let kept = execution.kept(name);
     let length = match &kept {
         Kept::Memory(bytes) => bytes.len() as u64,
-        Kept::File(file) => file.len(),
+        Kept::File { length, .. } => *length,
         Kept::Nowhere => {
             let detail = format!(
                 "the {} of execution `{id}` is not kept any more: the spool had no room for it (spool_total_bytes)",
@@ -120,7 +120,7 @@ fn respond(status: StatusCode, range: ByteRange, total: u64, kept: Kept) -> Resp
             let end = first.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
             Body::from(bytes.slice(first..end.min(bytes.len())))
         }
-        Kept::File(file) => stream_file(file, range.first, length),
+        Kept::File { file, offset, .. } => stream_file(file, offset + range.first, length),
         Kept::Nowhere => Body::empty(),
     };
     let mut response = Response::new(body);

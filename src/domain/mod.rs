@@ -18,6 +18,6 @@ pub use ending::{
 };
 pub use error::{ExecutorError, Violation};
 pub use id::ExecutionId;
-pub use output::{Degradation, RunReport, Status, ToolOutput};
+pub use output::{Degradation, RunReport, Status, ToolOutput, Verbatim};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use tool::{RiskLevel, ToolDefinition, ToolDetails};

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Exit, KillReport, LeftBehind, Usage};
+use super::{Exit, KillReport, LeftBehind, StreamName, Usage};
 
 /// What a tool answered.
 #[derive(Clone, Debug)]
@@ -15,6 +15,28 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// What there is to know of the process that ran.
     pub run: RunReport,
+    /// Which streams `content` holds as they were written.
+    pub(crate) verbatim: Verbatim,
+}
+
+/// Where in an answer's text a stream stands whole and byte for byte as it was written: at which
+/// byte it begins. Such a stream need not be kept twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verbatim {
+    /// Standard output.
+    pub stdout: Option<usize>,
+    /// Standard error.
+    pub stderr: Option<usize>,
+}
+
+impl Verbatim {
+    /// Where that stream begins.
+    pub fn of(&self, stream: StreamName) -> Option<usize> {
+        match stream {
+            StreamName::Stdout => self.stdout,
+            StreamName::Stderr => self.stderr,
+        }
+    }
 }
 
 impl ToolOutput {
@@ -24,6 +46,7 @@ impl ToolOutput {
             content,
             is_error,
             run,
+            verbatim: Verbatim::default(),
         }
     }
 }

@@ -1,10 +1,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use tokio::sync::SetOnce;
 
 use crate::domain::{
     Caller, ExecutionId, ExecutorError, RunReport, Status, StopReason, StreamName, ToolOutput,
+    Verbatim,
 };
 use crate::runner::{Capture, Kept, Live, SpoolFile};
 
@@ -35,6 +37,7 @@ pub struct Finished {
     /// With its text taken out into `text`.
     result: Result<ToolOutput, ExecutorError>,
     text: Mutex<Text>,
+    verbatim: Verbatim,
 }
 
 /// The text of an answer, which is nearly all of its size.
@@ -42,6 +45,15 @@ pub struct Finished {
 enum Text {
     Memory(Arc<String>),
     Spooled(Arc<SpoolFile>),
+}
+
+/// A text as the bytes that others may share.
+struct TextBytes(Arc<String>);
+
+impl AsRef<[u8]> for TextBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
 }
 
 impl Execution {
@@ -101,7 +113,14 @@ impl Execution {
 
     /// One of its output streams as a whole.
     pub fn kept(&self, name: StreamName) -> Kept {
-        self.live.stream(name).kept()
+        match self.live.stream(name).kept() {
+            // It has gone from there when the answer's text has it.
+            Kept::Nowhere => self
+                .finished()
+                .and_then(|finished| finished.stream(name))
+                .unwrap_or(Kept::Nowhere),
+            kept @ (Kept::Memory(_) | Kept::File { .. }) => kept,
+        }
     }
 
     pub(super) fn live(&self) -> &Arc<Live> {
@@ -121,25 +140,51 @@ impl Finished {
             Ok(output) => Some(output),
             Err(error) => error.partial_mut(),
         };
-        let text = match output {
-            Some(output) => std::mem::take(&mut output.content),
-            None => result
-                .as_ref()
-                .err()
-                .map(ExecutorError::chain)
-                .unwrap_or_default(),
+        let (text, verbatim) = match output {
+            Some(output) => (std::mem::take(&mut output.content), output.verbatim),
+            None => {
+                let error = result.as_ref().err().map(ExecutorError::chain);
+                (error.unwrap_or_default(), Verbatim::default())
+            }
         };
         Self {
             status: status(&result),
             ended_at: SystemTime::now(),
             result,
             text: Mutex::new(Text::Memory(Arc::new(text))),
+            verbatim,
         }
     }
 
     /// Lets go of the text in memory, which `file` has.
     pub(super) fn move_text_to(&self, file: Arc<SpoolFile>) {
         *self.lock_text() = Text::Spooled(file);
+    }
+
+    /// Which streams the text holds as they were written.
+    pub(super) fn verbatim(&self) -> Verbatim {
+        self.verbatim
+    }
+
+    /// A stream that the text holds as it was written.
+    fn stream(&self, name: StreamName) -> Option<Kept> {
+        let begin = self.verbatim.of(name)?;
+        let run = self.run()?;
+        let length = match name {
+            StreamName::Stdout => run.stdout_bytes,
+            StreamName::Stderr => run.stderr_bytes,
+        };
+        Some(match &*self.lock_text() {
+            Text::Memory(text) => {
+                let end = begin + usize::try_from(length).ok()?;
+                Kept::Memory(Bytes::from_owner(TextBytes(Arc::clone(text))).slice(begin..end))
+            }
+            Text::Spooled(file) => Kept::File {
+                file: Arc::clone(file),
+                offset: begin as u64,
+                length,
+            },
+        })
     }
 
     /// The error, when the executor could not do it.

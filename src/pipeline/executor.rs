@@ -351,7 +351,7 @@ impl Inner {
         let finished = Arc::new(Finished::new(result));
         let text = finished.text();
         execution.finish(Arc::clone(&finished));
-        execution.live().settle().await;
+        execution.live().settle(finished.verbatim()).await;
         let mut text_bytes = text.len();
         if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
             let (spool, id) = (Arc::clone(spool), execution.id);

@@ -42,8 +42,8 @@ struct Inner {
     file: Option<Arc<SpoolFile>>,
     error: Option<io::Error>,
     followers: usize,
-    /// Whether the memory goes with the last follower.
-    releasable: bool,
+    /// What goes with the last follower.
+    release: Option<Release>,
 }
 
 /// Somebody who reads a stream while it grows. A slow one costs nothing: it reads from what is
@@ -60,6 +60,15 @@ pub struct Follower {
 enum Head {
     Growing(Vec<u8>),
     Sealed(Bytes),
+}
+
+/// What an ended stream lets go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// All of its bytes in memory: others have them.
+    Everything,
+    /// Those of a stream that is too long to stay there.
+    WhatIsLong,
 }
 
 /// A stream as it was captured.
@@ -97,7 +106,7 @@ impl Capture {
                 file: None,
                 error: None,
                 followers: 0,
-                releasable: false,
+                release: None,
             }),
             changed: Notify::new(),
         }
@@ -208,15 +217,15 @@ impl Capture {
     }
 
     /// Lets go of the memory that only the answer needed, once nobody follows the stream any
-    /// more. One that is small enough to stay in memory stays.
-    pub fn release(&self) {
+    /// more.
+    pub fn release(&self, what: Release) {
         let mut inner = self.lock();
-        inner.releasable = true;
+        inner.release = Some(what);
         if inner.followers > 0 {
             return;
         }
-        let small = fits_memory(inner.head.bytes().len()) && inner.file.is_none();
-        let head = if small {
+        let fits = fits_memory(inner.head.bytes().len()) && inner.file.is_none();
+        let head = if what == Release::WhatIsLong && fits {
             // A copy of its own size, for the original has room to grow.
             Bytes::copy_from_slice(inner.head.bytes())
         } else {
@@ -230,7 +239,11 @@ impl Capture {
         let inner = self.lock();
         match (&inner.file, &inner.head) {
             (Some(file), _) if file.is_evicted() => Kept::Nowhere,
-            (Some(file), _) => Kept::File(Arc::clone(file)),
+            (Some(file), _) => Kept::File {
+                file: Arc::clone(file),
+                offset: 0,
+                length: file.len(),
+            },
             (None, head) if head.bytes().len() as u64 == inner.total => Kept::Memory(head.share()),
             (None, _) => Kept::Nowhere,
         }
@@ -291,10 +304,10 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let mut inner = self.capture.lock();
         inner.followers -= 1;
-        let release = inner.releasable;
+        let release = inner.release;
         drop(inner);
-        if release {
-            self.capture.release();
+        if let Some(what) = release {
+            self.capture.release(what);
         }
     }
 }

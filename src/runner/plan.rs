@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::SetOnce;
 
-use super::capture::{Capture, Captured};
+use super::capture::{Capture, Captured, Release};
 use super::spool::Spool;
 use crate::config::{Limits, Truncate};
 use crate::domain::{
     Background, Ending, ExecutionId, KillReport, LeftBehind, StopReason, StreamName, Usage,
+    Verbatim,
 };
 
 /// Exactly what will be run.
@@ -104,16 +105,21 @@ impl Live {
     }
 
     /// Puts what a record cannot hold in memory to disk, off the event loop, and lets go of it
-    /// here. For when the run is over and its answer given.
-    pub async fn settle(&self) {
+    /// here; at once of what stands in the answer's text. For when the run is over and its answer
+    /// given.
+    pub async fn settle(&self, verbatim: Verbatim) {
         for capture in [&self.stdout, &self.stderr] {
+            if verbatim.of(capture.name()).is_some() {
+                capture.release(Release::Everything);
+                continue;
+            }
             if capture.wants_file() {
                 let capture = Arc::clone(capture);
                 // Only a panic makes this fail, and then the spool lacks what the answer had.
                 let whole = move || drop(capture.begin_file().inspect(|file| file.finish()));
                 let _ = tokio::task::spawn_blocking(whole).await;
             }
-            capture.release();
+            capture.release(Release::WhatIsLong);
         }
     }
 

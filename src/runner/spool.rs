@@ -50,8 +50,15 @@ pub struct SpoolFile {
 pub enum Kept {
     /// In memory, the whole of it.
     Memory(Bytes),
-    /// In the spool.
-    File(Arc<SpoolFile>),
+    /// In the spool, `length` bytes from `offset` of a file.
+    File {
+        /// The file.
+        file: Arc<SpoolFile>,
+        /// Where in it the stream begins.
+        offset: u64,
+        /// How long the stream is by now.
+        length: u64,
+    },
     /// The spool had no room for it, or has none configured.
     Nowhere,
 }

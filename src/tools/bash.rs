@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Closing, Context, Streams, ToolImpl, content};
+use super::{Closing, Content, Context, Streams, ToolImpl, content};
 use crate::config::ExecutorConfig;
 use crate::domain::{
     Call, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason, ToolDefinition,
@@ -175,7 +175,7 @@ fn answer(
     tool: &str,
     summary: String,
     outcome: Outcome,
-    format: impl FnOnce(Streams<'_>, Closing) -> (String, bool),
+    format: impl FnOnce(Streams<'_>, Closing) -> Content,
 ) -> Result<ToolOutput, ExecutorError> {
     let closing = match outcome.ending {
         Ending::Itself(Exit::Code(code)) => Closing::ExitCode(code),
@@ -190,12 +190,12 @@ fn answer(
         stdout: &outcome.stdout,
         stderr: &outcome.stderr,
     };
-    let (text, truncated) = format(streams, closing);
+    let content = format(streams, closing);
     let run = RunReport {
         exit: outcome.ending.exit(),
         oom_killed: outcome.oom_killed,
         duration: outcome.duration,
-        truncated,
+        truncated: content.truncated,
         stdout_bytes: outcome.stdout.total,
         stderr_bytes: outcome.stderr.total,
         background: outcome.background,
@@ -203,7 +203,10 @@ fn answer(
         kill: outcome.kill,
     };
     let is_error = closing != Closing::ExitCode(0);
-    let output = ToolOutput::new(text, is_error, run);
+    let output = ToolOutput {
+        verbatim: content.verbatim,
+        ..ToolOutput::new(content.text, is_error, run)
+    };
     let (tool_name, input_summary) = (tool.to_owned(), summary);
     match (outcome.ending, outcome.capture_error) {
         (

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 pub(crate) use registry::Registry;
-pub use sections::{Closing, Streams, content};
+pub use sections::{Closing, Content, Streams, content};
 
 use crate::config::ExecutorConfig;
 use crate::domain::{Call, ExecutionId, ExecutorError, ToolDetails, ToolOutput};

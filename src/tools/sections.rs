@@ -6,7 +6,7 @@ use std::str::Utf8Chunk;
 use std::time::Duration;
 
 use crate::config::Truncate;
-use crate::domain::Signal;
+use crate::domain::{Signal, Verbatim};
 use crate::runner::Captured;
 
 /// Stands where something was cut away.
@@ -34,23 +34,46 @@ pub enum Closing {
     Cancelled,
 }
 
+/// The sections as one text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// For the model.
+    pub text: String,
+    /// Whether any output had to be cut away.
+    pub truncated: bool,
+    /// Which streams `text` holds as they were written.
+    pub verbatim: Verbatim,
+}
+
+/// What became of a stream in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    AsItWas,
+    Decoded,
+    Cut,
+}
+
 /// Writes the sections in their order, one blank line between them, streams that brought nothing
-/// left out. At most `cap` bytes of raw output are in it; the second value says whether any of it
-/// had to be cut away.
-pub fn content(
-    streams: Streams<'_>,
-    cap: usize,
-    truncate: Truncate,
-    closing: Closing,
-) -> (String, bool) {
+/// left out. At most `cap` bytes of raw output are in it.
+pub fn content(streams: Streams<'_>, cap: usize, truncate: Truncate, closing: Closing) -> Content {
     let (stdout, stderr) = (streams.stdout, streams.stderr);
     let shares = shares(stdout.total, stderr.total, cap as u64);
     let mut text = String::with_capacity(shares.0.saturating_add(shares.1).saturating_add(128));
     let mut truncated = false;
-    for (name, stream, share) in [("stdout", stdout, shares.0), ("stderr", stderr, shares.1)] {
+    let mut verbatim = Verbatim::default();
+    for (name, stream, share, place) in [
+        ("stdout", stdout, shares.0, &mut verbatim.stdout),
+        ("stderr", stderr, shares.1, &mut verbatim.stderr),
+    ] {
         if stream.total > 0 {
             let _ = writeln!(text, "[{name}]");
-            truncated |= write_stream(&mut text, stream, share, truncate);
+            let begin = text.len();
+            match write_stream(&mut text, stream, share, truncate) {
+                // A newline at its end that was left out is the one that follows.
+                Written::AsItWas => *place = Some(begin),
+                Written::Decoded => {}
+                Written::Cut => truncated = true,
+            }
             text.push_str("\n\n");
         }
     }
@@ -61,7 +84,11 @@ pub fn content(
         Closing::Timeout(limit) => write!(text, "[timeout]\n{}s", limit.as_secs_f64()),
         Closing::Cancelled => write!(text, "[cancelled]"),
     };
-    (text, truncated)
+    Content {
+        text,
+        truncated,
+        verbatim,
+    }
 }
 
 /// How many bytes of each stream go in. Standard error, where the reason of a failure stands, has
@@ -73,12 +100,11 @@ fn shares(stdout: u64, stderr: u64, cap: u64) -> (usize, usize) {
     (for_stdout as usize, for_stderr as usize)
 }
 
-/// Writes at most `share` bytes of a stream and says whether that was not all of it.
-fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Truncate) -> bool {
+/// Writes at most `share` bytes of a stream, without a newline at their end.
+fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Truncate) -> Written {
     if stream.total == share as u64 && stream.head.len() >= share {
         let whole = &stream.head[..share];
-        push_decoded(text, whole.strip_suffix(b"\n").unwrap_or(whole));
-        return false;
+        return push_decoded(text, whole.strip_suffix(b"\n").unwrap_or(whole));
     }
     match truncate {
         Truncate::Tail => {
@@ -95,7 +121,7 @@ fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Tr
             push_decoded(text, tail.strip_suffix(b"\n").unwrap_or(tail));
         }
     }
-    true
+    Written::Cut
 }
 
 /// The last `wanted` bytes of a stream; where the tail is shorter than that, it follows directly
@@ -148,9 +174,12 @@ fn sequence_length(byte: u8) -> Option<usize> {
 
 /// Appends text as it is; other bytes as U+FFFD, one for each maximal part of a character (Unicode
 /// 16, section 3.9). Valid text, the rule, takes a tenth of the time.
-fn push_decoded(text: &mut String, bytes: &[u8]) {
+fn push_decoded(text: &mut String, bytes: &[u8]) -> Written {
     match std::str::from_utf8(bytes) {
-        Ok(valid) => text.push_str(valid),
+        Ok(valid) => {
+            text.push_str(valid);
+            Written::AsItWas
+        }
         Err(_) => {
             let replacement = |chunk: &Utf8Chunk<'_>| match chunk.invalid() {
                 [] => "",
@@ -164,6 +193,7 @@ fn push_decoded(text: &mut String, bytes: &[u8]) {
                 text.push_str(chunk.valid());
                 text.push_str(replacement(&chunk));
             }
+            Written::Decoded
         }
     }
 }
@@ -188,7 +218,8 @@ mod tests {
             stdout: &stdout,
             stderr: &stderr,
         };
-        content(streams, cap, truncate, Closing::ExitCode(0))
+        let content = content(streams, cap, truncate, Closing::ExitCode(0));
+        (content.text, content.truncated)
     }
 
     #[test]
@@ -224,7 +255,7 @@ mod tests {
             ),
             (Closing::Cancelled, "[cancelled]"),
         ] {
-            assert_eq!(content(streams, 9, Truncate::Tail, closing).0, expected);
+            assert_eq!(content(streams, 9, Truncate::Tail, closing).text, expected);
         }
     }
 
@@ -265,16 +296,23 @@ mod tests {
             stdout: &stream,
             stderr: &nothing,
         };
-        let (text, truncated) = content(streams, 7, Truncate::Middle, Closing::ExitCode(0));
-        assert_eq!(text, "[stdout]\n0123\n...(truncated)\nyz\n\n[exit_code]\n0");
-        assert!(truncated);
+        let cut = content(streams, 7, Truncate::Middle, Closing::ExitCode(0));
+        assert_eq!(
+            cut.text,
+            "[stdout]\n0123\n...(truncated)\nyz\n\n[exit_code]\n0"
+        );
+        assert!(cut.truncated);
+        assert_eq!(cut.verbatim, Verbatim::default());
         let whole = captured(b"0123456789");
         let streams = Streams {
             stdout: &whole,
             stderr: &nothing,
         };
-        let (text, _) = content(streams, 6, Truncate::Middle, Closing::ExitCode(0));
-        assert_eq!(text, "[stdout]\n012\n...(truncated)\n789\n\n[exit_code]\n0");
+        let cut = content(streams, 6, Truncate::Middle, Closing::ExitCode(0));
+        assert_eq!(
+            cut.text,
+            "[stdout]\n012\n...(truncated)\n789\n\n[exit_code]\n0"
+        );
     }
 
     /// Captures as the runner does: a head of at least the cap, and with `Middle` a tail.
@@ -292,12 +330,18 @@ mod tests {
     proptest! {
         #[test]
         fn valid_text_stays_valid_and_within_the_cap(
-            stdout in "\\PC{0,40}", stderr in "\\PC{0,40}", cap in 1usize..60, middle: bool,
+            stdout in "(\\PC|\n){0,40}", stderr in "(\\PC|\n){0,40}", cap in 1usize..60, middle: bool,
         ) {
             let truncate = if middle { Truncate::Middle } else { Truncate::Tail };
             let captured = [&stdout, &stderr].map(|s| capture_with(s.as_bytes(), cap, truncate));
             let streams = Streams { stdout: &captured[0], stderr: &captured[1] };
-            let (text, truncated) = content(streams, cap, truncate, Closing::ExitCode(0));
+            let Content { text, truncated, verbatim } =
+                content(streams, cap, truncate, Closing::ExitCode(0));
+            for (stream, begin) in [(&stdout, verbatim.stdout), (&stderr, verbatim.stderr)] {
+                prop_assert!(truncated || stream.is_empty() || begin.is_some());
+                let found = begin.map(|begin| &text[begin..begin + stream.len()]);
+                prop_assert!(found.is_none_or(|found| found == stream.as_str()));
+            }
             let replaced = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
             prop_assert!(!replaced(&text) || replaced(&stdout) || replaced(&stderr));
             prop_assert_eq!(truncated, stdout.len() + stderr.len() > cap);

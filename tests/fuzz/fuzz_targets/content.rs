@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use shelly_executor::config::Truncate;
 use shelly_executor::domain::Signal;
 use shelly_executor::runner::Captured;
-use shelly_executor::tools::{Closing, Streams, content};
+use shelly_executor::tools::{Closing, Content, Streams, content};
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -58,12 +58,20 @@ fuzz_target!(|input: Input| {
         stdout: &captured[0],
         stderr: &captured[1],
     };
-    let (text, truncated) = content(streams, cap, truncate, closing);
+    let Content {
+        text,
+        truncated,
+        verbatim,
+    } = content(streams, cap, truncate, closing);
 
     let total = input.stdout.len() + input.stderr.len();
     assert_eq!(truncated, total > cap);
     assert_eq!(truncated, text.contains("\n...(truncated)") && total > cap);
     // One byte that is not UTF-8 becomes U+FFFD, three bytes; markers and sections come on top.
+    for (stream, begin) in [(&input.stdout, verbatim.stdout), (&input.stderr, verbatim.stderr)] {
+        let found = begin.map(|begin| &text.as_bytes()[begin..begin + stream.len()]);
+        assert!(found.is_none_or(|found| found == stream.as_slice()), "{text:?}");
+    }
     assert!(text.len() <= 3 * cap + 128, "{} of {cap}", text.len());
     assert_eq!(text.starts_with("[stdout]\n"), !input.stdout.is_empty());
     if input.stdout.is_empty() {
