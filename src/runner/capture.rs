@@ -14,12 +14,16 @@ use crate::config::Truncate;
 use crate::domain::{ExecutionId, StreamName};
 
 /// How much of a stream is read on the event loop and held in memory whatever the cap, before a
-/// thread of its own takes over and the spool goes to disk. It is what an answer holds by default,
-/// so that only what outgrows its answer pays for a thread.
-pub(super) const INLINE_BYTES: usize = 1 << 20;
+/// thread of its own takes over and the spool goes to disk. It is what an answer holds by default
+/// and a little room for the end of a stream of that length to be seen in, so that only what
+/// outgrows its answer pays for a thread.
+const INLINE_BYTES: usize = (1 << 20) + SMALL_BYTES;
 
-/// A stream beyond this is likely to become a long one; it is also what a pipe holds at first.
-const LARGE_BYTES: usize = 64 * 1024;
+/// Room for what most commands say.
+const SMALL_BYTES: usize = 4 * 1024;
+
+/// What a pipe holds at first (pipe(7)). A stream beyond it is likely to become a long one.
+pub(super) const PIPE_BYTES: usize = 64 * 1024;
 
 /// The head (and with `Truncate::Middle` the tail) of one stream, and where the whole of it is.
 #[derive(Debug)]
@@ -117,20 +121,21 @@ impl Capture {
         self.name
     }
 
-    /// Lets `read` append to the head, to `INLINE_BYTES` in all, and returns what it returned.
-    /// `None` when the head is full or complete.
-    pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>, usize) -> T) -> Option<T> {
+    /// Lets `read` append to the head as much as there is room for, and returns what it returned.
+    /// `None` when the head is full, at `INLINE_BYTES`, or complete.
+    pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
         let mut inner = self.lock();
         let Head::Growing(head) = &mut inner.head else {
             return None;
         };
         let before = head.len();
-        let room = INLINE_BYTES.checked_sub(before).filter(|room| *room > 0)?;
-        if before >= LARGE_BYTES {
-            // Once, instead of copying it at each doubling.
-            head.reserve_exact(room);
+        if before == head.capacity() {
+            // In three steps, instead of copying it at each doubling.
+            let steps = [SMALL_BYTES, SMALL_BYTES + PIPE_BYTES, INLINE_BYTES];
+            let next = steps.into_iter().find(|step| *step > before)?;
+            head.reserve_exact(next - before);
         }
-        let result = read(head, room);
+        let result = read(head);
         let grown = head.len() - before;
         inner.total += grown as u64;
         drop(inner);

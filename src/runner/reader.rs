@@ -10,21 +10,20 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::stat::fstat;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::capture::Capture;
+use super::capture::{Capture, PIPE_BYTES};
 use super::ready::watch;
 use super::spool::{SpoolFile, splice_to};
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
 const BULK_BYTES: usize = 1 << 20;
-
-/// What a pipe holds to begin with (pipe(7)).
-const PIPE_BYTES: usize = 64 * 1024;
 
 /// What a bulk reader still takes after it was told to stop: a full pipe and no more, should
 /// somebody whom no signal reached go on writing.
@@ -195,26 +194,28 @@ impl Reader {
     }
 }
 
+/// Reads what is in the pipe by now.
 fn read_inline(pipe: &File, capture: &Capture) -> Progress {
-    let read = capture.fill(|head, room| {
-        let mut pipe = pipe;
-        if (PIPE_BYTES..2 * PIPE_BYTES).contains(&head.len()) {
-            // It has filled the pipe once: fewer, larger pieces from now on.
-            widen(pipe);
-        }
-        // On an error, what was read before it is in `head` all the same.
-        Read::by_ref(&mut pipe)
-            .take(room as u64)
-            .read_to_end(head)
-            .map(|read| read < room)
-    });
-    match read {
-        None | Some(Ok(false)) => Progress::Outgrown,
-        Some(Ok(true)) => Progress::Ended,
-        Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Progress::Drained,
-        Some(Err(error)) => {
-            capture.fail(error);
-            Progress::Ended
+    loop {
+        let read = capture.fill(|head| {
+            if (PIPE_BYTES..2 * PIPE_BYTES).contains(&head.len()) {
+                // It has filled the pipe once: fewer, larger pieces from now on.
+                widen(pipe);
+            }
+            let room = head.capacity() - head.len();
+            rustix::io::read(pipe, spare_capacity(head)).map(|read| (read, room))
+        });
+        match read {
+            None => return Progress::Outgrown,
+            Some(Ok((0, _))) => return Progress::Ended,
+            // A pipe gives less than there is room for only when it has no more.
+            Some(Ok((read, room))) if read < room => return Progress::Drained,
+            Some(Ok(_) | Err(Errno::INTR)) => {}
+            Some(Err(Errno::AGAIN)) => return Progress::Drained,
+            Some(Err(error)) => {
+                capture.fail(error.into());
+                return Progress::Ended;
+            }
         }
     }
 }
