@@ -2,11 +2,11 @@
 //! when it is not, so that no command's output keeps the daemon from its timers or its callers.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::stat::fstat;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::capture::{Capture, PIPE_BYTES};
 use super::ready::watch;
-use super::spool::{SpoolFile, splice_to};
+use super::spool::SpoolFile;
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
@@ -244,6 +244,7 @@ fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&Sp
                 if stopping {
                     return;
                 }
+                sink.rest();
                 let mut fds = [
                     PollFd::new(pipe.as_fd(), PollFlags::POLLIN),
                     PollFd::new(stop.as_fd(), PollFlags::POLLIN),
@@ -260,8 +261,8 @@ fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&Sp
     }
 }
 
-/// Where a bulk stream goes: through a buffer while the capture wants the bytes, from pipe to file
-/// inside the kernel when only the spool does, nowhere when that has its fill.
+/// Where a bulk stream goes: through a buffer while the capture or the spool wants the bytes,
+/// nowhere when both have their fill.
 struct Sink<'a> {
     capture: &'a Capture,
     spooled: Option<&'a SpoolFile>,
@@ -282,34 +283,31 @@ impl<'a> Sink<'a> {
 
     /// Takes in what is in the pipe, or a part of it; 0 at the end of the stream.
     fn take(&mut self, pipe: &File) -> io::Result<usize> {
-        if self.capture.wants_bytes() {
-            return self.read(pipe);
-        }
-        // It may go on like this for as long as the command runs.
-        self.buffer = Vec::new();
-        let moved = match (self.spooled, &self.null) {
-            (Some(file), _) if file.has_room() => file.splice_from(pipe, BULK_BYTES),
-            (_, Some(null)) => splice_to(pipe, null, None, BULK_BYTES),
-            (_, None) => return self.read(pipe),
-        };
-        match moved {
-            Ok(moved) => {
+        let spools = self.spooled.is_some_and(SpoolFile::has_room);
+        match &self.null {
+            Some(null) if !spools && !self.capture.wants_bytes() => {
+                let flags = SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK;
+                let moved = splice(pipe, None, null, None, BULK_BYTES, flags)?;
                 self.capture.count(moved);
                 Ok(moved)
             }
-            // A file system whose files cannot be spliced to.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.read(pipe),
-            Err(error) => Err(error),
+            _ => self.read(pipe),
         }
     }
 
-    fn read(&mut self, mut pipe: &File) -> io::Result<usize> {
-        self.buffer.resize(BULK_BYTES, 0);
-        let read = pipe.read(&mut self.buffer)?;
+    fn read(&mut self, pipe: &File) -> io::Result<usize> {
+        self.buffer.clear();
+        self.buffer.reserve_exact(BULK_BYTES);
+        let read = rustix::io::read(pipe, spare_capacity(&mut self.buffer))?;
         if let Some(file) = self.spooled {
-            file.append(&self.buffer[..read]);
+            file.append(&self.buffer);
         }
-        self.capture.absorb(&self.buffer[..read]);
+        self.capture.absorb(&self.buffer);
         Ok(read)
+    }
+
+    /// Lets go of the buffer: nobody knows how long the next piece is in coming.
+    fn rest(&mut self) {
+        self.buffer = Vec::new();
     }
 }

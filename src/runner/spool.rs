@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use nix::fcntl::{SpliceFFlags, splice};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::config::SpoolConfig;
 use crate::domain::{Degradation, ExecutionId};
@@ -40,8 +40,6 @@ pub struct SpoolFile {
     writer: Mutex<Option<File>>,
     len: AtomicU64,
     evicted: AtomicBool,
-    /// The spool has no room for more of it.
-    full: AtomicBool,
     spool: Arc<Spool>,
 }
 
@@ -123,7 +121,6 @@ impl Spool {
                     writer: Mutex::new(Some(file)),
                     len: AtomicU64::new(0),
                     evicted: AtomicBool::new(false),
-                    full: AtomicBool::new(false),
                     spool: Arc::clone(self),
                 });
                 let mut files = lock(&self.files);
@@ -197,7 +194,7 @@ impl SpoolFile {
         // Reserving may give files up, so this one is not locked before.
         let writer = lock(&self.writer);
         let written = match &*writer {
-            Some(file) => file.write_all_at(wanted, self.len()),
+            Some(file) => write_at(file, wanted, self.len()),
             // Given up meanwhile.
             None => return self.unreserve(granted),
         };
@@ -231,37 +228,7 @@ impl SpoolFile {
 
     /// Whether more fits.
     pub(super) fn has_room(&self) -> bool {
-        !self.full.load(Ordering::Relaxed)
-            && !self.is_evicted()
-            && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Appends up to `limit` bytes of what is in `pipe`, inside the kernel. As with
-    /// [`SpoolFile::append`] a full disk costs the file, not the stream: 0 is its end only.
-    pub(super) fn splice_from(&self, pipe: &File, limit: usize) -> io::Result<usize> {
-        let granted = self.spool.reserve(self, limit as u64);
-        if granted == 0 {
-            self.full.store(true, Ordering::Relaxed);
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        let writer = lock(&self.writer);
-        let Some(file) = &*writer else {
-            self.unreserve(granted);
-            return Err(io::ErrorKind::Interrupted.into());
-        };
-        // At most `limit`, which is a usize.
-        let moved = splice_to(pipe, file, Some(self.len()), granted as usize);
-        let kept = *moved.as_ref().unwrap_or(&0) as u64;
-        self.unreserve(granted - kept);
-        self.len.fetch_add(kept, Ordering::Release);
-        drop(writer);
-        match moved {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                self.fail(&error);
-                Err(io::ErrorKind::Interrupted.into())
-            }
-            moved => moved,
-        }
+        !self.is_evicted() && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
     }
 
     /// How many bytes can be read.
@@ -313,20 +280,26 @@ impl Drop for SpoolFile {
     }
 }
 
-/// Moves up to `limit` bytes from a pipe to a file, at `offset` or (a device) wherever it is.
-///
-/// # Errors
-/// As splice(2); an empty pipe is `WouldBlock`.
-pub(super) fn splice_to(
-    pipe: &File,
-    file: &File,
-    offset: Option<u64>,
-    limit: usize,
-) -> io::Result<usize> {
-    let mut offset = offset.map(|offset| offset as libc::off64_t);
-    let flags = SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK;
-    let moved = splice(pipe, None, file, offset.as_mut(), limit, flags)?;
-    Ok(moved)
+/// Writes `bytes` at `offset`. Large pieces go past the page cache where the kernel and the file
+/// system know how (`RWF_DONTCACHE`, Linux 6.14): what is hardly ever read again should not push
+/// out what is, and finding fresh pages for it takes longer than filling them.
+fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    /// Each such write is one of the disk's, too.
+    const LARGE: usize = 64 * 1024;
+    let uncached = ReadWriteFlags::from_bits_retain(libc::RWF_DONTCACHE as u32);
+    while bytes.len() >= LARGE {
+        match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset, uncached) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            // If that is not what it means, the other way to write will say so.
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    file.write_all_at(bytes, offset)
 }
 
 /// Whether a stream of this length is kept in memory rather than on disk.
@@ -396,7 +369,6 @@ mod tests {
             writer: Mutex::new(OpenOptions::new().write(true).open("/dev/full").ok()),
             len: AtomicU64::new(0),
             evicted: AtomicBool::new(false),
-            full: AtomicBool::new(false),
             spool: Arc::clone(&spool),
         };
         file.append(b"x");
