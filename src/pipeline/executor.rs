@@ -351,6 +351,9 @@ impl Inner {
         let finished = Arc::new(Finished::new(result));
         let text = finished.text();
         execution.finish(Arc::clone(&finished));
+        // Whoever waits for the answer gets it before the disk gets its copy, which would take the
+        // text from under them.
+        tokio::task::yield_now().await;
         execution.live().settle(finished.verbatim()).await;
         let mut text_bytes = text.len();
         if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
