@@ -23,7 +23,7 @@ const INLINE_BYTES: usize = (1 << 20) + SMALL_BYTES;
 const SMALL_BYTES: usize = 4 * 1024;
 
 /// What a pipe holds at first (pipe(7)). A stream beyond it is likely to become a long one.
-pub(super) const PIPE_BYTES: usize = 64 * 1024;
+const PIPE_BYTES: usize = 64 * 1024;
 
 /// The head (and with `Truncate::Middle` the tail) of one stream, and where the whole of it is.
 #[derive(Debug)]

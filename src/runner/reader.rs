@@ -17,7 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::capture::{Capture, PIPE_BYTES};
+use super::capture::Capture;
 use super::ready::watch;
 use super::spool::SpoolFile;
 
@@ -198,10 +198,6 @@ impl Reader {
 fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     loop {
         let read = capture.fill(|head| {
-            if (PIPE_BYTES..2 * PIPE_BYTES).contains(&head.len()) {
-                // It has filled the pipe once: fewer, larger pieces from now on.
-                widen(pipe);
-            }
             let room = head.capacity() - head.len();
             rustix::io::read(pipe, spare_capacity(head)).map(|read| (read, room))
         });
@@ -220,18 +216,14 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     }
 }
 
-/// Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
-fn widen(pipe: &File) {
-    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
-}
-
 fn inode(pipe: &File) -> Option<u64> {
     fstat(pipe).ok().map(|stat| stat.st_ino)
 }
 
 /// Reads until everybody has closed the pipe, or until told to stop and nothing is left in it.
 fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
-    widen(pipe);
+    // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
     let mut sink = Sink::new(capture, spooled);
     let mut stopping = false;
     let mut last_bytes = 0;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+use super::kernel_file::KernelFile;
 use super::{Remains, procfs};
 use crate::config::Limits;
 
@@ -18,17 +19,30 @@ use crate::config::Limits;
 pub(in crate::runner) struct CgroupParent {
     dir: PathBuf,
     made: AtomicU64,
-    /// Whether leaves have the files of the memory controller.
-    counts_memory: bool,
-    /// A directory for the next leaf, made while there was time for it.
-    spare: Mutex<Option<PathBuf>>,
+    /// The next leaf's, made while there was time for it.
+    spare: Mutex<Option<Arc<Directory>>>,
     stale: Arc<Stale>,
 }
 
-/// Leaves whose executions have ended, to be removed when there is time for it; or whenever it
-/// can be done, for somebody in them may be in an uninterruptible sleep.
+/// The directory of a leaf and what is read of it, opened beforehand.
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    fd: File,
+    /// `cgroup.events`.
+    events: KernelFile,
+    /// `cpu.stat`.
+    cpu: KernelFile,
+    /// `memory.events`, where the controller is there.
+    memory_events: Option<KernelFile>,
+    /// `memory.peak`, where the kernel has it, too (Linux 5.19).
+    memory_peak: Option<KernelFile>,
+}
+
+/// Leaves whose executions have ended, to be removed and closed when there is time for it; or
+/// whenever it can be done, for somebody in them may be in an uninterruptible sleep.
 #[derive(Debug, Default)]
-struct Stale(Mutex<Vec<PathBuf>>);
+struct Stale(Mutex<Vec<Arc<Directory>>>);
 
 /// How long the leaves of an earlier process are given to become empty. Killing takes the kernel
 /// milliseconds; a leaf that is not empty then is in nobody's way.
@@ -50,20 +64,18 @@ impl CgroupParent {
         for controller in ["memory", "pids", "cpu"] {
             let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
         }
-        let mut parent = Self {
+        let parent = Self {
             dir,
             made: AtomicU64::new(0),
-            counts_memory: false,
             spare: Mutex::default(),
             stale: Arc::default(),
         };
         // Found out now rather than at the first call: may leaves be made, and killed as one?
         let probe = parent.leaf(Limits::default())?;
-        if !probe.dir.join("cgroup.kill").exists() {
+        if !probe.dir.path.join("cgroup.kill").exists() {
             let error = "there is no `cgroup.kill`: Linux 5.14 or newer is needed";
             return Err(io::Error::new(io::ErrorKind::Unsupported, error));
         }
-        parent.counts_memory = probe.dir.join("memory.events").exists();
         drop(probe);
         parent.tidy();
         Ok((parent, swept))
@@ -81,11 +93,8 @@ impl CgroupParent {
     /// An empty leaf of one's own.
     pub(in crate::runner) fn leaf(&self, limits: Limits) -> io::Result<Leaf> {
         let spare = lock(&self.spare).take();
-        let dir = spare.map_or_else(|| self.new_dir(), Ok)?;
         let leaf = Leaf {
-            fd: File::open(&dir)?,
-            dir,
-            counts_memory: self.counts_memory,
+            dir: spare.map_or_else(|| self.new_dir(), Ok)?,
             stale: Arc::clone(&self.stale),
         };
         for (file, limit) in [
@@ -94,7 +103,7 @@ impl CgroupParent {
             ("cpu.weight", limits.cpu_weight),
         ] {
             if let Some(limit) = limit {
-                fs::write(leaf.dir.join(file), limit.to_string()).map_err(|error| {
+                fs::write(leaf.dir.path.join(file), limit.to_string()).map_err(|error| {
                     let text = format!(
                         "cannot set {file} to {limit} ({error}): is the controller delegated?"
                     );
@@ -124,15 +133,15 @@ impl CgroupParent {
     }
 
     fn remove_stale(&self) {
-        lock(&self.stale.0).retain(|dir| !remove(dir));
+        lock(&self.stale.0).retain(|dir| !remove(&dir.path));
     }
 
-    fn new_dir(&self) -> io::Result<PathBuf> {
+    fn new_dir(&self) -> io::Result<Arc<Directory>> {
         loop {
             let number = self.made.fetch_add(1, Ordering::Relaxed);
-            let dir = self.dir.join(format!("{LEAF_PREFIX}{number}"));
-            match fs::create_dir(&dir) {
-                Ok(()) => return Ok(dir),
+            let path = self.dir.join(format!("{LEAF_PREFIX}{number}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Directory::open(path).map(Arc::new),
                 // One of an earlier process that could not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -221,32 +230,48 @@ fn sweep(dir: &Path) -> io::Result<usize> {
     Ok(swept)
 }
 
+impl Directory {
+    /// Opens what was just made; what cannot be opened is removed again.
+    fn open(path: PathBuf) -> io::Result<Self> {
+        Self::try_open(&path).inspect_err(|_| drop(fs::remove_dir(&path)))
+    }
+
+    fn try_open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            fd: File::open(path)?,
+            events: KernelFile::open(path.join("cgroup.events"))?,
+            cpu: KernelFile::open(path.join("cpu.stat"))?,
+            memory_events: KernelFile::open(path.join("memory.events")).ok(),
+            memory_peak: KernelFile::open(path.join("memory.peak")).ok(),
+            path: path.to_owned(),
+        })
+    }
+}
+
 /// The cgroup of one execution. What is dropped is killed and removed by its parent, later.
 #[derive(Debug)]
 pub(in crate::runner) struct Leaf {
-    dir: PathBuf,
-    fd: File,
-    counts_memory: bool,
+    dir: Arc<Directory>,
     stale: Arc<Stale>,
 }
 
 impl Leaf {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.dir.fd.as_fd()
     }
 
     pub(super) fn is_populated(&self) -> bool {
-        is_populated(&self.dir)
+        value(&self.dir.events, POPULATED) == Some(1)
     }
 
     /// Every living process in it and below it (a command may make cgroups of its own).
     pub(super) fn members(&self) -> Vec<Pid> {
-        members(&self.dir)
+        members(&self.dir.path)
     }
 
     /// Sends SIGKILL to everything in it, and says what is left.
     pub(super) fn kill(&self) -> Remains {
-        kill(&self.dir);
+        kill(&self.dir.path);
         let known = if self.is_populated() {
             self.members().len().max(1)
         } else {
@@ -260,41 +285,41 @@ impl Leaf {
 
     /// `usage_usec` of `cpu.stat`.
     pub(super) fn cpu(&self) -> Option<Duration> {
-        keyed(&self.dir, "cpu.stat", "usage_usec").map(Duration::from_micros)
+        value(&self.dir.cpu, "usage_usec").map(Duration::from_micros)
     }
 
-    /// `memory.peak` (Linux 5.19), in bytes.
+    /// `memory.peak`, in bytes.
     pub(super) fn memory_peak(&self) -> Option<u64> {
-        if !self.counts_memory {
-            return None;
-        }
-        let peak = fs::read_to_string(self.dir.join("memory.peak")).ok()?;
+        let peak = self.dir.memory_peak.as_ref()?.read().ok()?;
         peak.trim().parse().ok()
     }
 
     /// `oom_kill` of `memory.events`.
     pub(super) fn oom_killed(&self) -> bool {
-        self.counts_memory
-            && keyed(&self.dir, "memory.events", "oom_kill").is_some_and(|count| count > 0)
+        let events = self.dir.memory_events.as_ref();
+        events.is_some_and(|events| value(events, "oom_kill").is_some_and(|count| count > 0))
     }
 }
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        lock(&self.stale.0).push(std::mem::take(&mut self.dir));
+        lock(&self.stale.0).push(Arc::clone(&self.dir));
     }
 }
 
+/// The key in `cgroup.events` that covers everything in and below a cgroup, zombies excluded.
+const POPULATED: &str = "populated";
+
 /// A value of a flat keyed interface file.
-fn keyed(dir: &Path, file: &str, key: &str) -> Option<u64> {
-    let text = fs::read_to_string(dir.join(file)).ok()?;
+fn value(file: &KernelFile, key: &str) -> Option<u64> {
+    let text = file.read().ok()?;
     text.lines()
-        .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// `populated` of `cgroup.events` covers everything below, zombies excluded.
 fn is_populated(dir: &Path) -> bool {
-    keyed(dir, "cgroup.events", "populated") == Some(1)
+    let events = KernelFile::open(dir.join("cgroup.events")).ok();
+    events.and_then(|events| value(&events, POPULATED)) == Some(1)
 }
 
 fn child_dirs(dir: &Path) -> Vec<PathBuf> {

@@ -1,10 +1,11 @@
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
+use super::kernel_file::KernelFile;
 use super::procfs::{self, Stat, Variable};
 use super::{Members, Remains, signal_group};
 use crate::domain::ExecutionId;
@@ -18,6 +19,8 @@ pub(in crate::runner) const EXECUTION_VARIABLE: &str = "SHELLY_EXECUTION_ID";
 #[derive(Debug)]
 pub(in crate::runner) struct Leaders {
     subreaper: bool,
+    /// The list of this process's children; `None` where the kernel makes none.
+    children: OnceLock<Option<KernelFile>>,
     known: Mutex<Known>,
 }
 
@@ -61,6 +64,7 @@ impl Leaders {
     pub(in crate::runner) fn new(subreaper: bool) -> Self {
         Self {
             subreaper,
+            children: OnceLock::new(),
             known: Mutex::default(),
         }
     }
@@ -83,10 +87,13 @@ impl Leaders {
         let this = Pid::this();
         // Orphans go to the first living thread of a subreaper, which is its main thread
         // (find_new_reaper in kernel/exit.c).
-        let children = procfs::children_of_thread(this, this)?;
+        let list = self
+            .children
+            .get_or_init(|| KernelFile::open(procfs::children_file(this, this)).ok());
+        let children = list.as_ref()?.read().ok()?;
         let known = self.lock();
         Some(
-            children
+            procfs::pids(&children)
                 .into_iter()
                 .filter(|pid| !known.leaders.contains_key(pid))
                 .collect(),

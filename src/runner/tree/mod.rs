@@ -3,6 +3,7 @@
 
 mod cgroup;
 mod group;
+mod kernel_file;
 mod procfs;
 
 use std::io;

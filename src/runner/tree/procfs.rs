@@ -45,13 +45,22 @@ fn parse_stat(text: &str) -> Option<Stat> {
 /// The children of one thread, `/proc/PID/task/TID/children`. `None` where the kernel was built
 /// without `CONFIG_PROC_CHILDREN`.
 pub(super) fn children_of_thread(pid: Pid, tid: Pid) -> Option<Vec<Pid>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).ok()?;
-    Some(
-        text.split_ascii_whitespace()
-            .filter_map(|p| p.parse().ok())
-            .map(Pid::from_raw)
-            .collect(),
-    )
+    fs::read_to_string(children_file(pid, tid))
+        .ok()
+        .map(|text| pids(&text))
+}
+
+/// The path of the list of a thread's children.
+pub(super) fn children_file(pid: Pid, tid: Pid) -> String {
+    format!("/proc/{pid}/task/{tid}/children")
+}
+
+/// The process ids that a list of the kernel's names.
+pub(super) fn pids(list: &str) -> Vec<Pid> {
+    list.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .map(Pid::from_raw)
+        .collect()
 }
 
 /// The children of all threads of a process.
