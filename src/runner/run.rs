@@ -283,7 +283,7 @@ impl Run {
 
     /// What outlived a leader that ended by itself.
     async fn left_behind(&self, waited: &Waited) -> Vec<LeftBehind> {
-        if waited.stopping.is_some() || !self.tree.may_have_others() {
+        if waited.stopping.is_some() || !self.tree.may_have_left_others().await {
             return Vec::new();
         }
         let killed = self.plan.background == Background::Kill;

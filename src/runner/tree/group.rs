@@ -1,6 +1,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use std::time::Instant;
+
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -21,6 +23,8 @@ pub(in crate::runner) struct Leaders {
     subreaper: bool,
     /// The list of this process's children; `None` where the kernel makes none.
     children: OnceLock<Option<KernelFile>>,
+    /// When it was last found out whether there are orphans, and the answer.
+    looked: Mutex<Option<(Instant, bool)>>,
     known: Mutex<Known>,
 }
 
@@ -65,6 +69,7 @@ impl Leaders {
         Self {
             subreaper,
             children: OnceLock::new(),
+            looked: Mutex::default(),
             known: Mutex::default(),
         }
     }
@@ -98,6 +103,20 @@ impl Leaders {
                 .filter(|pid| !known.leaders.contains_key(pid))
                 .collect(),
         )
+    }
+
+    /// Whether there are orphans: found out now, or by somebody else since `asked`.
+    fn has_orphans(&self, asked: Instant) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        match *looked {
+            Some((at, found)) if at >= asked => found,
+            _ => {
+                let at = Instant::now();
+                let found = self.orphans().is_none_or(|orphans| !orphans.is_empty());
+                *looked = Some((at, found));
+                found
+            }
+        }
     }
 
     /// Reaps orphans that have ended, and kills those that belong to nobody: when no execution is
@@ -141,16 +160,8 @@ impl GroupTree {
         Ok(leader)
     }
 
-    pub(super) fn may_have_others(&self) -> bool {
-        match self
-            .leaders
-            .subreaper
-            .then(|| self.leaders.orphans())
-            .flatten()
-        {
-            Some(orphans) => !orphans.is_empty(),
-            None => true,
-        }
+    pub(super) fn may_have_others(&self, asked: Instant) -> bool {
+        !self.leaders.subreaper || self.leaders.has_orphans(asked)
     }
 
     pub(super) fn members(&self) -> Members {

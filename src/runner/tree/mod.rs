@@ -71,10 +71,23 @@ impl Tree {
 
     /// Whether a process besides the ended leader may be there. Cheap, and on the path of every
     /// execution.
-    pub(super) fn may_have_others(&self) -> bool {
+    fn may_have_others(&self) -> bool {
         match self {
             Self::Cgroup(leaf) => leaf.is_populated(),
-            Self::Group(group) => group.may_have_others(),
+            Self::Group(group) => group.may_have_others(Instant::now()),
+        }
+    }
+
+    /// The same, of all executions that end in one turn of the event loop at once: the kernel goes
+    /// through all children for each list of them.
+    pub(super) async fn may_have_left_others(&self) -> bool {
+        match self {
+            Self::Cgroup(leaf) => leaf.is_populated(),
+            Self::Group(group) => {
+                let asked = Instant::now();
+                tokio::task::yield_now().await;
+                group.may_have_others(asked)
+            }
         }
     }
 
