@@ -137,21 +137,6 @@ impl Reader {
         }
     }
 
-    /// Whether somebody has the other end open, as far as that can be told.
-    pub(super) fn is_held(&self) -> bool {
-        match &self.state {
-            State::Inline(pipe) => {
-                let mut fds = [PollFd::new(pipe.get_ref().as_fd(), PollFlags::empty())];
-                let _ = poll(&mut fds, PollTimeout::ZERO);
-                !fds[0]
-                    .revents()
-                    .is_some_and(|found| found.contains(PollFlags::POLLHUP))
-            }
-            State::Bulk(_) => true,
-            State::Ended => false,
-        }
-    }
-
     /// The pipe by its inode, while it is being read.
     pub(super) fn inode(&self) -> Option<u64> {
         match &self.state {

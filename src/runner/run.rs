@@ -27,9 +27,9 @@ use crate::domain::{
     Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
 };
 
-/// How long a process that held the output when the leader ended, and has let go of it since, is
-/// given to end: programs close their output last, as `tee` does in `> >(tee file)`, and are not
-/// left behind. Never beyond the drain. A busy machine may take this long to let one run.
+/// How long a process that has closed its standard output is given to end: programs do that last,
+/// as `tee` does in `> >(tee file)`, and are not left behind. A busy machine may take this long to
+/// let one run.
 const PARTING: Duration = Duration::from_millis(50);
 
 /// Where a private script lies while its execution lasts.
@@ -210,21 +210,15 @@ impl Run {
         let limit = self.started + self.plan.limit;
         let mut ended_at: Option<Instant> = None;
         let mut stopping: Option<Stopping> = None;
-        // Whether anybody held the output when the leader ended, and until when whoever let go of
-        // it since is given to end.
-        let (mut held, mut parting) = (false, None);
         loop {
             let drained = !self.stdout.is_open() && !self.stderr.is_open();
             if ended_at.is_some() && drained && stopping.is_none() {
-                if !held {
-                    break;
-                }
-                parting.get_or_insert_with(|| Instant::now() + PARTING);
+                break;
             }
             let deadline = match (stopping, ended_at) {
                 (Some(stopping), _) => stopping.until,
                 // It ended by itself: the time limit has no more to say, the drain has.
-                (None, Some(at)) => parting.into_iter().fold(at + self.plan.drain, Instant::min),
+                (None, Some(at)) => at + self.plan.drain,
                 (None, None) => limit,
             };
             tokio::select! {
@@ -232,7 +226,6 @@ impl Run {
                 () = self.stderr.step(), if self.stderr.is_open() => {}
                 _ = self.leader.pidfd.readable(), if ended_at.is_none() => {
                     ended_at = Some(Instant::now());
-                    held = self.stdout.is_held() || self.stderr.is_held();
                 }
                 () = self.tree.emptied(), if ended_at.is_some() && drained => break,
                 reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => {
@@ -295,7 +288,10 @@ impl Run {
             .into_iter()
             .filter_map(|(name, reader)| Some((name, reader.inode()?)))
             .collect();
-        let members = self.tree.settled_members(self.plan.kill_wait).await;
+        let members = self
+            .tree
+            .settled_members(self.plan.kill_wait, PARTING)
+            .await;
         let others = members.into_iter().filter(|pid| *pid != self.leader.pid);
         others
             .map(|pid| LeftBehind {

@@ -19,6 +19,8 @@ use crate::config::Limits;
 pub(in crate::runner) struct CgroupParent {
     dir: PathBuf,
     made: AtomicU64,
+    /// Whether leaves have the files of the memory controller.
+    counts_memory: bool,
     /// The next leaf's, made while there was time for it.
     spare: Mutex<Option<Arc<Directory>>>,
     stale: Arc<Stale>,
@@ -64,9 +66,10 @@ impl CgroupParent {
         for controller in ["memory", "pids", "cpu"] {
             let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
         }
-        let parent = Self {
+        let mut parent = Self {
             dir,
             made: AtomicU64::new(0),
+            counts_memory: false,
             spare: Mutex::default(),
             stale: Arc::default(),
         };
@@ -76,6 +79,7 @@ impl CgroupParent {
             let error = "there is no `cgroup.kill`: Linux 5.14 or newer is needed";
             return Err(io::Error::new(io::ErrorKind::Unsupported, error));
         }
+        parent.counts_memory = probe.dir.path.join("memory.events").exists();
         drop(probe);
         parent.tidy();
         Ok((parent, swept))
@@ -141,7 +145,7 @@ impl CgroupParent {
             let number = self.made.fetch_add(1, Ordering::Relaxed);
             let path = self.dir.join(format!("{LEAF_PREFIX}{number}"));
             match fs::create_dir(&path) {
-                Ok(()) => return Directory::open(path).map(Arc::new),
+                Ok(()) => return Directory::open(path, self.counts_memory).map(Arc::new),
                 // One of an earlier process that could not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -232,17 +236,21 @@ fn sweep(dir: &Path) -> io::Result<usize> {
 
 impl Directory {
     /// Opens what was just made; what cannot be opened is removed again.
-    fn open(path: PathBuf) -> io::Result<Self> {
-        Self::try_open(&path).inspect_err(|_| drop(fs::remove_dir(&path)))
+    fn open(path: PathBuf, counts_memory: bool) -> io::Result<Self> {
+        Self::try_open(&path, counts_memory).inspect_err(|_| drop(fs::remove_dir(&path)))
     }
 
-    fn try_open(path: &Path) -> io::Result<Self> {
+    fn try_open(path: &Path, counts_memory: bool) -> io::Result<Self> {
+        let of_memory = |file| {
+            let opened = counts_memory.then(|| KernelFile::open(path.join(file)));
+            opened.and_then(Result::ok)
+        };
         Ok(Self {
             fd: File::open(path)?,
             events: KernelFile::open(path.join("cgroup.events"))?,
             cpu: KernelFile::open(path.join("cpu.stat"))?,
-            memory_events: KernelFile::open(path.join("memory.events")).ok(),
-            memory_peak: KernelFile::open(path.join("memory.peak")).ok(),
+            memory_events: of_memory("memory.events"),
+            memory_peak: of_memory("memory.peak"),
             path: path.to_owned(),
         })
     }

@@ -102,13 +102,16 @@ impl Tree {
         }
     }
 
-    /// The same once it is known who belongs to it, or as far as it is known after `wait`.
-    pub(super) async fn settled_members(&self, wait: Duration) -> Vec<Pid> {
-        let deadline = Instant::now() + wait;
+    /// The same once it is known who belongs to it, or as far as it is known after `wait`; and
+    /// without those that end by themselves within `parting`.
+    pub(super) async fn settled_members(&self, wait: Duration, parting: Duration) -> Vec<Pid> {
+        let began = Instant::now();
         let mut pause = FIRST_LOOK;
         loop {
             let members = self.members();
-            if members.is_settled || Instant::now() >= deadline {
+            let settled = members.is_settled || began.elapsed() >= wait;
+            let is_parting = |pid: &Pid| procfs::is_parting(*pid);
+            if settled && (began.elapsed() >= parting || !members.pids.iter().any(is_parting)) {
                 return members.pids;
             }
             tokio::time::sleep(pause).await;

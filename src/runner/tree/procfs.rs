@@ -167,6 +167,12 @@ pub(in crate::runner) fn held_streams(pid: Pid, pipes: &[(StreamName, u64)]) -> 
         .collect()
 }
 
+/// Whether a process has closed its standard output, as one does that ends.
+pub(super) fn is_parting(pid: Pid) -> bool {
+    let stdout = fs::symlink_metadata(format!("/proc/{pid}/fd/1"));
+    stdout.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Sends SIGKILL to `pid` if it still is the process that `seen` describes. Through a pidfd, so
 /// that the process cannot become another between the look and the signal.
 pub(super) fn kill_if_same(pid: Pid, seen: Stat) -> io::Result<()> {
