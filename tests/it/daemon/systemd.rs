@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -14,6 +15,7 @@ use crate::support::{Connection, Daemon, Fifo, Mode, scratch, wait_for};
 
 /// A service manager's end of the notification socket.
 struct Manager {
+    dir: PathBuf,
     socket: UnixDatagram,
     heard: Vec<String>,
 }
@@ -31,6 +33,7 @@ impl Manager {
         });
         // The daemon's connection is made anew for each message, so the path has to stay.
         let manager = Self {
+            dir,
             socket,
             heard: Vec::new(),
         };
@@ -55,6 +58,12 @@ impl Manager {
             let at = new.iter().position(|message| message.lines().any(&line));
             at.map(|at| from + at)
         })
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
