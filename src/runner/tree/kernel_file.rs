@@ -16,15 +16,19 @@ impl KernelFile {
 
     /// What it says now. From the beginning, which has the kernel write it anew.
     pub(super) fn read(&self) -> io::Result<String> {
-        /// More than most of them have to say.
-        const CHUNK: usize = 512;
-        let mut bytes = Vec::with_capacity(CHUNK);
+        /// As much as the kernel writes at once (`PAGE_SIZE`, fs/seq_file.c).
+        const CHUNK: usize = 4096;
+        /// It stops before that only for an entry which would not fit any more. None is as long as
+        /// this, so what is shorter than the rest was all.
+        const LONGEST_ENTRY: usize = 2048;
+        let mut bytes = Vec::new();
         loop {
-            let offset = bytes.len() as u64;
-            if rustix::io::pread(&self.0, spare_capacity(&mut bytes), offset)? == 0 {
+            let before = bytes.len();
+            bytes.reserve_exact(CHUNK);
+            let read = rustix::io::pread(&self.0, spare_capacity(&mut bytes), before as u64)?;
+            if read < CHUNK - LONGEST_ENTRY {
                 return String::from_utf8(bytes).map_err(io::Error::other);
             }
-            bytes.reserve(CHUNK);
         }
     }
 }
@@ -39,9 +43,33 @@ mod tests {
         std::fs::write(&path, "one").expect("writable");
         let file = KernelFile::open(&path).expect("readable");
         assert_eq!(file.read().expect("readable"), "one");
-        let long = "two ".repeat(1000);
+        let long = "two ".repeat(3000);
         std::fs::write(&path, &long).expect("writable");
         assert_eq!(file.read().expect("readable"), long);
         std::fs::remove_file(path).expect("removable");
+    }
+
+    #[test]
+    fn a_list_of_more_than_a_page_is_read_to_its_end() {
+        let (this, thread) = (nix::unistd::getpid(), nix::unistd::gettid());
+        let file = KernelFile::open(super::super::procfs::children_file(this, thread));
+        let file = file.expect("a list of children");
+        let mut sleepers: Vec<_> = (0..1000)
+            .map(|_| {
+                let mut sleep = std::process::Command::new("sleep");
+                sleep.arg("600").spawn().expect("started")
+            })
+            .collect();
+        let listed = file.read().expect("readable");
+        for sleeper in &mut sleepers {
+            sleeper.kill().expect("killed");
+            sleeper.wait().expect("reaped");
+        }
+        let expected: Vec<String> = sleepers
+            .iter()
+            .map(|child| child.id().to_string())
+            .collect();
+        assert!(listed.len() > 4096, "{} bytes", listed.len());
+        assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), expected);
     }
 }
