@@ -98,5 +98,13 @@ pub(super) fn find(api: &Api, peer: &Peer, id: &str) -> Result<Arc<Execution>, R
 }
 
 pub(super) fn bad_query(rejection: axum::extract::rejection::QueryRejection) -> Refusal {
-    Refusal::new(Code::MalformedRequest, rejection.body_text())
+    let mut cause: &dyn std::error::Error = &rejection;
+    // The innermost says what it is; those around it which layer of ours found it.
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    Refusal::new(
+        Code::MalformedRequest,
+        format!("the query cannot be read: {cause}"),
+    )
 }

@@ -61,6 +61,14 @@ impl Api {
     pub fn degradations(&self) -> Vec<Degradation> {
         let mut all = self.health.configuration();
         all.extend(self.executor.degradations());
+        all.extend(
+            self.health.is_stopping().then(|| Degradation {
+                code: "shutting_down",
+                detail: "the daemon is stopping: running commands may end, new calls are refused"
+                    .to_owned(),
+                source: "shelly-executord".to_owned(),
+            }),
+        );
         all
     }
 }

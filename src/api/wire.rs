@@ -1,10 +1,11 @@
 //! `POST /execute`'s body: bytes in, a call or a refusal out.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -13,7 +14,7 @@ use crate::domain::{Background, Call, CallOptions};
 
 /// A tool call in the shape a model emits it, with what a caller may ask for besides.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a tool call")]
 #[schema(as = Call)]
 pub(super) struct CallBody {
     /// The tool's name.
@@ -37,17 +38,48 @@ pub(super) struct CallBody {
     #[schema(value_type = Value, required = false)]
     _cache_control: Option<IgnoredAny>,
     /// The time limit in seconds, above 0 and at most `max_timeout_secs`.
-    #[schema(exclusive_minimum = 0.0)]
-    timeout_secs: Option<f64>,
+    #[schema(value_type = Option<f64>, exclusive_minimum = 0.0)]
+    timeout_secs: Option<Seconds>,
     /// The absolute directory to run in.
     #[schema(value_type = Option<String>, pattern = "^/")]
-    working_dir: Option<PathBuf>,
+    working_dir: Option<String>,
     /// Variables added to the environment.
     env: Option<BTreeMap<String, String>>,
     /// Text for standard input.
     stdin: Option<String>,
     /// What becomes of processes that outlive the command.
     background: Option<BackgroundWord>,
+}
+
+/// A number of seconds, whole or not.
+struct Seconds(f64);
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = Seconds;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number of seconds")
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Seconds, E> {
+                Ok(Seconds(value))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Seconds, E> {
+                Ok(Seconds(value as f64))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Seconds, E> {
+                Ok(Seconds(value as f64))
+            }
+        }
+
+        deserializer.deserialize_any(Number)
+    }
 }
 
 /// The type of the block that a recorded call is.
@@ -72,16 +104,16 @@ enum BackgroundWord {
 /// What is no JSON (or nests deeper than 128 levels), has unknown or missing members, or values
 /// out of range.
 pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> {
-    let body: CallBody = serde_json::from_slice(body).map_err(|error| describe(&error))?;
+    let body = read(body)?;
     let mut options = CallOptions::default();
-    if let Some(secs) = body.timeout_secs {
+    if let Some(Seconds(secs)) = body.timeout_secs {
         options
             .set_timeout_secs(secs, config.max_timeout)
             .map_err(|error| error.to_string())?;
     }
     if let Some(dir) = body.working_dir {
         options
-            .set_working_dir(dir)
+            .set_working_dir(PathBuf::from(dir))
             .map_err(|error| error.to_string())?;
     }
     for (name, value) in body.env.unwrap_or_default() {
@@ -113,11 +145,38 @@ pub(super) fn tool_use_id(body: &[u8]) -> Option<String> {
     serde_json::from_slice::<Id>(body).ok()?.id
 }
 
-fn describe(error: &serde_json::Error) -> String {
-    if error.is_eof() && error.line() <= 1 && error.column() == 0 {
-        return "the body is empty: expected a tool call such as {\"name\": \"bash\", \"input\": {\"command\": \"df -h\"}}".to_owned();
+/// What a body should look like.
+const EXAMPLE: &str =
+    "expected a tool call such as {\"name\": \"bash\", \"input\": {\"command\": \"df -h\"}}";
+
+fn read(body: &[u8]) -> Result<CallBody, String> {
+    // Serde would take the members in their order from an array, too.
+    match body.trim_ascii_start().first() {
+        Some(b'{') => {}
+        Some(_) => return Err(format!("the body is no JSON object: {EXAMPLE}")),
+        None => return Err(format!("the body is empty: {EXAMPLE}")),
     }
-    format!("the body is no tool call: {error}")
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let call = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let member = error.path().to_string();
+        let is_named = member != "." && error.inner().is_data();
+        let at = if is_named {
+            format!("`{member}`: ")
+        } else {
+            String::new()
+        };
+        describe(&at, error.inner())
+    })?;
+    deserializer.end().map_err(|error| describe("", &error))?;
+    Ok(call)
+}
+
+fn describe(at: &str, error: &serde_json::Error) -> String {
+    if error.is_data() {
+        format!("the body is no tool call: {at}{error}")
+    } else {
+        format!("the body is no valid JSON: {error}")
+    }
 }
 
 #[cfg(test)]
@@ -188,7 +247,19 @@ mod tests {
         for (body, part) in [
             ("", "the body is empty"),
             ("{", "EOF"),
-            ("[]", "no tool call"),
+            (
+                "[]",
+                "the body is no JSON object: expected a tool call such as",
+            ),
+            (
+                r#"["bash",{},null,null,null,null,null,null,null,null,null]"#,
+                "no JSON object",
+            ),
+            ("not json", "no JSON object"),
+            (
+                r#"{"name":"bash","input":{}} x"#,
+                "no valid JSON: trailing characters",
+            ),
             (r#"{"name":"bash"}"#, "missing field `input`"),
             (
                 r#"{"name":"bash","input":{},"no_such":1}"#,
@@ -208,11 +279,15 @@ mod tests {
             ),
             (
                 r#"{"name":"bash","input":{},"timeout_secs":"9"}"#,
-                "expected f64",
+                "`timeout_secs`: invalid type: string \"9\", expected a number of seconds",
             ),
             (
                 r#"{"name":"bash","input":{},"working_dir":"tmp"}"#,
                 "`working_dir`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"working_dir":5}"#,
+                "`working_dir`: invalid type: integer `5`, expected a string",
             ),
             (
                 r#"{"name":"bash","input":{},"env":{"":"x"}}"#,
@@ -222,7 +297,7 @@ mod tests {
             (r#"{"name":"bash","input":{},"env":{"A":"\u0000"}}"#, "NUL"),
             (
                 r#"{"name":"bash","input":{},"env":{"A":1}}"#,
-                "expected a string",
+                "`env.A`: invalid type: integer `1`, expected a string",
             ),
             (
                 r#"{"name":"bash","input":{},"background":"stop"}"#,

@@ -2,8 +2,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::AccessFlags;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::values::Bounded;
 use super::{Access, CgroupChoice, ConfigError, ExecutorConfig, Limits, Truncate};
@@ -85,6 +87,27 @@ impl Settings {
             }
             read => read,
         }
+    }
+
+    /// What is valid and yet may be a slip of the pen, for people to read.
+    pub fn doubts(&self) -> Vec<String> {
+        let unknown = self.access.unknown.iter();
+        let mut doubts: Vec<String> = unknown
+            .map(|name| format!("[access] names {name:?}, whom this machine does not know"))
+            .collect();
+        let shell = &self.executor.shell;
+        if nix::unistd::access(shell, AccessFlags::X_OK).is_err() {
+            doubts.push(format!("`shell`: cannot execute `{}`", shell.display()));
+        }
+        if let Some(dir) = &self.executor.working_dir
+            && !dir.is_dir()
+        {
+            doubts.push(format!(
+                "`working_dir`: there is no directory `{}`",
+                dir.display()
+            ));
+        }
+        doubts
     }
 
     /// Validates `text`, which came from `path`. What it does not name has the shipped value.
@@ -378,14 +401,27 @@ fn cgroup_choice(file: CgroupFile) -> Result<CgroupChoice, (&'static str, String
 
 fn log_config(file: LogFile) -> Result<LogConfig, (&'static str, String)> {
     let level = file.level.unwrap_or_else(|| "info".to_owned());
-    if let Err(error) = level.parse::<tracing_subscriber::filter::Targets>() {
-        let detail = format!("{level:?} is no filter ({error}): expected one such as \"info\"");
+    if log_filter(&level).is_none() {
+        let detail = format!(
+            "{level:?} is no level: expected off, error, warn, info, debug or trace, or some of them by target such as \"info,hyper=debug\""
+        );
         return Err(("level", detail));
     }
     Ok(LogConfig {
         level,
         format: file.format.unwrap_or(LogFormat::Auto),
     })
+}
+
+/// Reads a log filter: a level, or levels by target. A word that is neither would by itself be a
+/// target of which everything is logged, and nothing else: a misspelt level would end the log.
+pub fn log_filter(text: &str) -> Option<Targets> {
+    let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+    let is_clear = |directive: &str| directive.contains('=') || is_level(directive.trim());
+    text.split(',')
+        .all(is_clear)
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
@@ -441,6 +477,22 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_a_slip_of_the_pen_is_told() {
+        let text = "shell = \"/bin/nosuch\"\nworking_dir = \"/nowhere\"\n\
+                    [access]\ncallers = [\"user:no-such-user\"]\n\
+                    [log]\nlevel = \"info, hyper=debug\"\n";
+        let settings = Settings::parse(Path::new("e.toml"), text).expect("valid");
+        let doubts = settings.doubts();
+        assert_eq!(doubts.len(), 3, "{doubts:?}");
+        for (doubt, part) in doubts
+            .iter()
+            .zip(["no-such-user", "/bin/nosuch", "/nowhere"])
+        {
+            assert!(doubt.contains(part), "{doubt}");
+        }
+    }
+
+    #[test]
     fn every_shipped_key_is_known_also_the_commented_ones() {
         let uncommented: String = DEFAULT_EXECUTOR_TOML
             .lines()
@@ -493,7 +545,10 @@ mod tests {
                 &["e.toml:3: ", "`path`"],
             ),
             ("[env]\n\"A=B\" = \"x\"\n", &["A=B"]),
-            ("[log]\nlevel = \"a=b=c\"\n", &["e.toml:2: ", "filter"]),
+            ("[log]\nlevel = \"a=b=c\"\n", &["e.toml:2: ", "a=b=c"]),
+            ("[log]\nlevel = \"inof\"\n", &["e.toml:2: ", "inof", "info"]),
+            ("[log]\nlevel = \"warn,loud\"\n", &["e.toml:2: ", "trace"]),
+            ("[log]\nlevel = \"\"\n", &["e.toml:2: ", "off"]),
             (
                 "truncate = \"head\"\n",
                 &["e.toml:1: ", "truncate", "tail", "middle"],

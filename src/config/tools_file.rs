@@ -56,6 +56,11 @@ impl ToolDescriptions {
         toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))
     }
 
+    /// The tools that are described.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// The description of `tool`, without the white space around it.
     pub fn of(&self, tool: &str) -> Option<&str> {
         self.0.get(tool).map(|entry| entry.description.trim())

@@ -91,7 +91,7 @@ pub enum DaemonError {
 pub fn check_config(options: &Options) -> Result<String, ConfigError> {
     let (path, settings) = read_settings(options)?;
     let tools = path.with_file_name("tools.toml");
-    crate::config::ToolDescriptions::read(&tools)?;
+    let descriptions = crate::config::ToolDescriptions::read(&tools)?;
     let mut report = match path.exists() {
         true => format!("{}: valid", path.display()),
         false => format!(
@@ -99,10 +99,13 @@ pub fn check_config(options: &Options) -> Result<String, ConfigError> {
             path.display()
         ),
     };
-    for name in &settings.access.unknown {
-        report.push_str(&format!(
-            "\nwarning: [access] names {name:?}, whom this machine does not know"
-        ));
+    let known = Executor::new(settings.executor.clone()).tool_definitions();
+    let unknown = descriptions
+        .names()
+        .filter(|name| known.iter().all(|tool| tool.name != *name))
+        .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
+    for doubt in settings.doubts().into_iter().chain(unknown) {
+        report.push_str(&format!("\nwarning: {doubt}"));
     }
     Ok(report)
 }

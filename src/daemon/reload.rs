@@ -36,7 +36,7 @@ impl Configuration {
         spool_dir: PathBuf,
         filter: LogFilter,
     ) -> Self {
-        tell_unknown(&path, &settings);
+        tell_doubts(&path, &settings);
         Self {
             has_file: AtomicBool::new(path.exists()),
             path,
@@ -68,7 +68,8 @@ impl Configuration {
         let (_watcher, mut changes) = match watch {
             Ok((watcher, changes)) => (Some(watcher), changes),
             Err(error) => {
-                tracing::info!(%error, path = %self.path.display(), "changes of the configuration are taken up on SIGHUP only");
+                let dir = self.path.parent().unwrap_or(Path::new("/"));
+                tracing::info!(%error, dir = %dir.display(), "the directory of the configuration cannot be watched: changes are taken up on SIGHUP only");
                 (None, mpsc::channel(1).1)
             }
         };
@@ -131,7 +132,7 @@ impl Configuration {
         if *self.settings() == settings {
             return;
         }
-        tell_unknown(&self.path, &settings);
+        tell_doubts(&self.path, &settings);
         let instance = api.executor.config().instance.clone().unwrap_or_default();
         api.executor
             .reconfigure(self.executor_config(&settings, &instance));
@@ -145,11 +146,10 @@ impl Configuration {
     }
 }
 
-/// Names on an access list that nobody has admit nobody, which may be a slip of the pen.
-fn tell_unknown(path: &Path, settings: &Settings) {
+fn tell_doubts(path: &Path, settings: &Settings) {
     if path.exists() {
-        for name in &settings.access.unknown {
-            tracing::warn!(path = %path.display(), "[access] names {name:?}, whom this machine does not know");
+        for doubt in settings.doubts() {
+            tracing::warn!(path = %path.display(), "{doubt}");
         }
     }
 }

@@ -49,6 +49,9 @@ impl Socket {
         {
             return Ok(socket);
         }
+        if asked.is_none() {
+            make_parent(path)?;
+        }
         Self::bind(path)
     }
 
@@ -81,14 +84,6 @@ impl Socket {
     }
 
     fn bind(path: &Path) -> io::Result<Self> {
-        if let Some(dir) = path.parent() {
-            let mode = if Uid::effective().is_root() {
-                0o755
-            } else {
-                0o700
-            };
-            DirBuilder::new().recursive(true).mode(mode).create(dir)?;
-        }
         let lock = lock(path)?;
         clear(path)?;
         let descriptor = socket(
@@ -141,6 +136,18 @@ fn listener(descriptor: OwnedFd) -> io::Result<UnixListener> {
     let listener = StdListener::from(descriptor);
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
+}
+
+/// Makes the directory of a socket at its usual place. Of one that was asked for it has to be there:
+/// a slip of the pen should not be made true.
+fn make_parent(path: &Path) -> io::Result<()> {
+    let mode = if Uid::effective().is_root() {
+        0o755
+    } else {
+        0o700
+    };
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(mode).create(dir)
 }
 
 /// Makes sure that no other daemon is between looking at `path` and binding it, or listens there.

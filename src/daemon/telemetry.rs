@@ -6,7 +6,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use crate::config::{LogConfig, LogFormat};
+use crate::config::{LogConfig, LogFormat, log_filter};
 
 /// What keeps the log from being written.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ impl LogFilter {
     /// Goes by `level` from now on, which is a valid filter.
     pub(super) fn set(&self, level: &str) {
         if !self.fixed
-            && let Ok(targets) = level.parse::<Targets>()
+            && let Some(targets) = log_filter(level)
             && let Err(error) = self.handle.reload(targets)
         {
             tracing::warn!(%error, "cannot change the log level");
@@ -57,9 +57,7 @@ pub(super) fn start(config: &LogConfig) -> Result<LogFilter, TelemetryError> {
         .filter(|value| !value.is_empty());
     let fixed = from_environment.is_some();
     let value = from_environment.unwrap_or_else(|| config.level.clone());
-    let targets: Targets = value
-        .parse()
-        .map_err(|_| TelemetryError::Filter { value })?;
+    let targets = log_filter(&value).ok_or(TelemetryError::Filter { value })?;
     let (filter, handle) = reload::Layer::new(targets);
     let registry = tracing_subscriber::registry().with(filter);
     let format = match config.format {

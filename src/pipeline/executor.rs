@@ -258,7 +258,16 @@ impl Executor {
             source: error.path().display().to_string(),
         });
         let spool = self.inner.spool.as_ref().and_then(|spool| spool.problem());
-        tools.into_iter().chain(spool).collect()
+        let lacking = self.inner.runner.lacks(self.config().limits);
+        let limits = (!lacking.is_empty()).then(|| Degradation {
+            code: "limits_unsupported",
+            detail: format!(
+                "no call is run, for its limits could not be set: there is no cgroup controller {} here; have it delegated or unset the limits",
+                lacking.join(", ")
+            ),
+            source: "[limits]".to_owned(),
+        });
+        tools.into_iter().chain(spool).chain(limits).collect()
     }
 
     /// Cleans up after commands that hid from their executions. Call it every few seconds.

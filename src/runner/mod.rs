@@ -25,7 +25,7 @@ pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
 pub use spool::{Kept, Spool, SpoolFile};
 
-use crate::config::{CgroupChoice, ExecutorConfig, SpoolConfig};
+use crate::config::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig};
 use crate::domain::{ExecutionId, KillMode};
 use environment::BaseEnvironment;
 use inherited::Corrections;
@@ -129,9 +129,31 @@ impl Runner {
         self.keepers.end_all().await;
     }
 
+    /// The cgroup controllers that `limits` needs and that are not there. A plan with such limits
+    /// is not run.
+    pub fn lacks(&self, limits: Limits) -> Vec<&'static str> {
+        let has = |controller| {
+            let parent = self.cgroups.as_ref();
+            parent.is_some_and(|parent| parent.has(controller))
+        };
+        [
+            ("memory", limits.memory_max),
+            ("pids", limits.pids_max),
+            ("cpu", limits.cpu_weight),
+        ]
+        .into_iter()
+        .filter_map(|(controller, limit)| limit.map(|_| controller))
+        .filter(|controller| !has(controller))
+        .collect()
+    }
+
     fn tree(&self, id: ExecutionId, plan: &Plan) -> io::Result<Tree> {
         match &self.cgroups {
             Some(parent) => parent.leaf(plan.limits).map(Tree::Cgroup),
+            None if plan.limits != Limits::default() => {
+                let text = "[limits] are set, which only cgroups can hold";
+                Err(io::Error::new(io::ErrorKind::Unsupported, text))
+            }
             None => Ok(Tree::Group(self.leaders.tree(id))),
         }
     }

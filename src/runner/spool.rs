@@ -178,7 +178,6 @@ impl Spool {
     }
 
     fn report(&self, detail: String) {
-        tracing::warn!(%detail, "the spool does not take output");
         *lock(&self.problem) = Some(detail);
     }
 }

@@ -342,6 +342,17 @@ fn config_check_is_the_daemons_own() {
         text(&refused.stderr).contains("default_timeout_seconds"),
         "{refused:?}"
     );
+    // Valid, but hardly what was meant.
+    let tools = "[bsh]\ndescription = \"Run.\"\n";
+    std::fs::write(dir.join("tools.toml"), tools).expect("writable");
+    std::fs::write(&good, "shell = \"/bin/nosuch\"\n").expect("writable");
+    let doubted = check(&good);
+    assert_eq!(code(&doubted), 0);
+    let told = text(&doubted.stdout);
+    assert!(
+        told.contains("/bin/nosuch") && told.contains("no tool `bsh`"),
+        "{told}"
+    );
     std::fs::remove_dir_all(&dir).expect("ours");
 }
 

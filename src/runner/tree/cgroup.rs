@@ -19,8 +19,8 @@ use crate::config::Limits;
 pub(in crate::runner) struct CgroupParent {
     dir: PathBuf,
     made: AtomicU64,
-    /// Whether leaves have the files of the memory controller.
-    counts_memory: bool,
+    /// What leaves can be limited by and account for.
+    controllers: Vec<String>,
     /// The next leaf's, made while there was time for it.
     spare: Mutex<Option<Arc<Directory>>>,
     stale: Arc<Stale>,
@@ -66,10 +66,12 @@ impl CgroupParent {
         for controller in ["memory", "pids", "cpu"] {
             let _ = fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"));
         }
-        let mut parent = Self {
+        let controllers = fs::read_to_string(dir.join("cgroup.subtree_control"))?;
+        let controllers = controllers.split_whitespace().map(str::to_owned).collect();
+        let parent = Self {
             dir,
             made: AtomicU64::new(0),
-            counts_memory: false,
+            controllers,
             spare: Mutex::default(),
             stale: Arc::default(),
         };
@@ -79,7 +81,6 @@ impl CgroupParent {
             let error = "there is no `cgroup.kill`: Linux 5.14 or newer is needed";
             return Err(io::Error::new(io::ErrorKind::Unsupported, error));
         }
-        parent.counts_memory = probe.dir.path.join("memory.events").exists();
         drop(probe);
         parent.tidy();
         Ok((parent, swept))
@@ -92,6 +93,11 @@ impl CgroupParent {
             Some(dir) => Self::at(dir).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Whether leaves have that controller.
+    pub(in crate::runner) fn has(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|name| name == controller)
     }
 
     /// An empty leaf of one's own.
@@ -145,7 +151,7 @@ impl CgroupParent {
             let number = self.made.fetch_add(1, Ordering::Relaxed);
             let path = self.dir.join(format!("{LEAF_PREFIX}{number}"));
             match fs::create_dir(&path) {
-                Ok(()) => return Directory::open(path, self.counts_memory).map(Arc::new),
+                Ok(()) => return Directory::open(path, self.has("memory")).map(Arc::new),
                 // One of an earlier process that could not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),

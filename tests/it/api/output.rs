@@ -152,14 +152,20 @@ fn a_range_is_served_as_the_standard_says() {
 fn the_stream_must_be_named() {
     let daemon = Daemon::start();
     let id = begin(&daemon, "true");
-    for query in [
-        "",
-        "?stream=",
-        "?stream=stdin",
-        "?stream=stdout&from=1",
-        "?stream=STDOUT",
+    for (query, part) in [
+        ("", "missing field `stream`"),
+        ("?stream=", "expected `stdout` or `stderr`"),
+        ("?stream=stdin", "`stdin`"),
+        ("?stream=stdout&from=1", "`from`"),
+        ("?stream=STDOUT", "`STDOUT`"),
     ] {
         let reply = daemon.get(&format!("/executions/{id}/output{query}"));
+        let detail = reply.json()["detail"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(detail.starts_with("the query cannot be read: "), "{detail}");
+        assert!(detail.contains(part), "{detail} lacks {part}");
         assert_eq!(
             (reply.status, &reply.json()["code"]),
             (400, &json!("malformed_request")),

@@ -43,15 +43,15 @@ fn a_malformed_request_is_told_what_is_wrong() {
         (json!({"timeout_secs": -1}), "timeout_secs"),
         // Refused, never clamped.
         (json!({"timeout_secs": 3600.001}), "max_timeout_secs"),
-        (json!({"timeout_secs": "5"}), "expected f64"),
+        (json!({"timeout_secs": "5"}), "`timeout_secs`: invalid type"),
         (json!({"working_dir": "tmp"}), "working_dir"),
         (json!({"working_dir": "/a\0b"}), "working_dir"),
         (json!({"env": {"": "x"}}), "env"),
         (json!({"env": {"A=B": "x"}}), "A=B"),
         (json!({"env": {"A": "x\0y"}}), "NUL"),
         (json!({"env": {"A\0": "x"}}), "NUL"),
-        (json!({"env": ["A=1"]}), "expected a map"),
-        (json!({"stdin": 7}), "expected a string"),
+        (json!({"env": ["A=1"]}), "`env`: invalid type"),
+        (json!({"stdin": 7}), "`stdin`: invalid type"),
         (json!({"background": "detach"}), "`kill` or `keep`"),
     ] {
         let mut call = bash_call("true", &members);
@@ -363,6 +363,9 @@ fn a_stopping_daemon_says_so() {
     let body = problem(&refused, 503, "shutting_down", None);
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(body["tool_use_id"], "toolu_01A");
+    let health = late.request("GET", "/health", &[], b"").json();
+    assert_eq!(health["status"], "degraded");
+    assert_eq!(health["problems"][0]["code"], "shutting_down");
     // What runs has its time.
     release(&fifo, "finished");
     assert_eq!(waiting.reply().stdout(), "begun\nfinished");

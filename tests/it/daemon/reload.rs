@@ -214,8 +214,12 @@ fn descriptions_are_read_at_each_look() {
     let detail = problem["detail"].as_str().expect("a detail");
     assert!(detail.contains("tools.toml:2: `description`"), "{detail}");
     assert_eq!(problem["source"], "tools.toml");
+    wait_until("it is logged", || {
+        daemon.log().contains("tools_file_invalid")
+    });
 
     fs::remove_file(daemon.dir().join("tools.toml")).expect("there");
     assert_eq!(description(), built_in);
     assert_eq!(daemon.get("/health").json()["problems"], json!([]));
+    wait_until("it is logged", || daemon.log().contains("well again"));
 }

@@ -184,6 +184,10 @@ fn what_is_no_daemons_socket_is_left_alone() {
         assert_told(&refused(dir, &args), 1, &["no socket", "in-the-way"]);
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
 
+        let args = ["--socket", "no-such-directory/socket", "--state", "state"];
+        assert_told(&refused(dir, &args), 1, &["no-such-directory"]);
+        assert!(!dir.join("no-such-directory").exists());
+
         // Somebody who listens without holding our lock.
         let listener = UnixListener::bind(dir.join("theirs")).expect("bound");
         let args = ["--socket", "theirs", "--state", "state"];

@@ -77,4 +77,29 @@ fn a_limit_that_cannot_be_set_is_named() {
         content.contains("memory.max") && content.contains("67108864"),
         "{body}"
     );
+    assert_unsupported(&daemon, "controller memory here");
+}
+
+/// An operator who set limits relies on them: without cgroups nothing runs that they would not hold.
+#[test]
+fn limits_without_cgroups_keep_commands_from_running() {
+    let daemon = Daemon::start_with(Mode::Group, "[limits]\nmemory_max = 67108864\npids_max = 3");
+    let body = daemon.bash("echo hi").json();
+    assert_eq!(body["code"], "spawn_failed", "{body}");
+    let content = body["content"].as_str().expect("text");
+    assert!(content.contains("only cgroups can hold"), "{body}");
+    assert_unsupported(&daemon, "controller memory, pids here");
+    // It says so by itself, too, not only when asked.
+    daemon.wait_until("it is logged", || {
+        daemon.log().contains("limits_unsupported")
+    });
+}
+
+#[track_caller]
+fn assert_unsupported(daemon: &Daemon, part: &str) {
+    let health = daemon.get("/health").json();
+    assert_eq!(health["status"], "degraded", "{health}");
+    assert_eq!(health["problems"][0]["code"], "limits_unsupported");
+    let detail = health["problems"][0]["detail"].as_str().expect("text");
+    assert!(detail.contains(part), "{detail}");
 }
