@@ -1,4 +1,4 @@
-//! Everything that is not a 200: one code a problem, one exhaustive table from code to status.
+//! Every 4xx and 5xx: one code a problem, one exhaustive table from code to status.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
