@@ -12,10 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
-use clap_mangen::Man;
 
 use configuration_page::configuration_page;
-use roff::{Page, references};
+use program_page::{Files, Frame, program_page};
 
 #[path = "../src/bin/shelly-executord/args.rs"]
 mod daemon;
@@ -24,6 +23,7 @@ mod daemon;
 mod ctl;
 
 mod configuration_page;
+mod program_page;
 mod roff;
 mod third_party;
 
@@ -32,14 +32,8 @@ struct Program {
     name: &'static str,
     section: &'static str,
     command: Command,
-    files: &'static [(&'static str, &'static str)],
     see_also: &'static [&'static str],
 }
-
-const SOCKET: (&str, &str) = (
-    "/run/shelly-executor/executor.sock",
-    "the socket that calls arrive on",
-);
 
 fn programs() -> [Program; 2] {
     [
@@ -47,21 +41,6 @@ fn programs() -> [Program; 2] {
             name: "shelly-executord",
             section: "8",
             command: daemon::Args::command(),
-            files: &[
-                SOCKET,
-                (
-                    "/etc/shelly-executor/executor.toml",
-                    "the configuration, described in executor.toml(5)",
-                ),
-                (
-                    "/etc/shelly-executor/tools.toml",
-                    "what a model is told of each tool",
-                ),
-                (
-                    "/var/lib/shelly-executor",
-                    "records and outputs of executions",
-                ),
-            ],
             see_also: &[
                 "shellyctl(1)",
                 "executor.toml(5)",
@@ -73,7 +52,6 @@ fn programs() -> [Program; 2] {
             name: "shellyctl",
             section: "1",
             command: ctl::Args::command(),
-            files: &[SOCKET],
             see_also: &[
                 "shelly-executord(8)",
                 "executor.toml(5)",
@@ -84,6 +62,36 @@ fn programs() -> [Program; 2] {
     ]
 }
 
+const SOCKET: (&str, &str) = (
+    "/run/shelly-executor/executor.sock",
+    "the socket that calls arrive on",
+);
+
+const CONFIGURATION: (&str, &str) = (
+    "/etc/shelly-executor/executor.toml",
+    "the configuration, described in executor.toml(5)",
+);
+
+const TOOLS: (&str, &str) = (
+    "/etc/shelly-executor/tools.toml",
+    "what a model is told of each tool",
+);
+
+const STATE: (&str, &str) = (
+    "/var/lib/shelly-executor",
+    "the daemon's lock and id, and in spool/ what executions write",
+);
+
+/// The files that a page's command has to do with.
+fn files(page: &str) -> Files {
+    match page {
+        "shelly-executord" => &[SOCKET, CONFIGURATION, TOOLS, STATE],
+        "shellyctl-config" | "shellyctl-config-check" => &[CONFIGURATION, TOOLS],
+        "shellyctl-completions" => &[],
+        _ => &[SOCKET],
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let out = std::env::args_os()
         .nth(1)
@@ -92,7 +100,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let date = date()?;
     let man = make_dir(&out, "man")?;
     for program in programs() {
-        write_man_pages(&program, &date, &man)?;
+        for (name, page) in man_pages(&program, &date)? {
+            fs::write(man.join(format!("{name}.{}", program.section)), page)?;
+        }
         write_completions(&program, &out)?;
     }
     let page = configuration_page(include_str!("../config/executor.toml"), &date);
@@ -123,8 +133,8 @@ fn make_dir(parent: &Path, name: &str) -> std::io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// A page for the program, and one for each of its subcommands.
-fn write_man_pages(program: &Program, date: &str, dir: &Path) -> Result<(), Box<dyn Error>> {
+/// A page for the program, and one for each of its subcommands; with their names.
+fn man_pages(program: &Program, date: &str) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     // Without its own name, the command would be called after the package.
     let mut root = program
         .command
@@ -133,6 +143,7 @@ fn write_man_pages(program: &Program, date: &str, dir: &Path) -> Result<(), Box<
         .disable_help_subcommand(true);
     root.build();
     let reference = format!("{}({})", program.name, program.section);
+    let mut pages = Vec::new();
     let mut open = vec![root];
     while let Some(command) = open.pop() {
         open.extend(
@@ -141,46 +152,21 @@ fn write_man_pages(program: &Program, date: &str, dir: &Path) -> Result<(), Box<
                 .filter(|command| !command.is_hide_set())
                 .cloned(),
         );
-        let name = command
-            .get_display_name()
-            .unwrap_or(program.name)
-            .to_owned();
-        let mut page = Page::new(&name, program.section, date);
-        page.raw(&clap_sections(command, program.section)?);
-        page.section("FILES");
-        for (path, what) in program.files {
-            page.entry(path, what);
-        }
-        page.section("SEE ALSO");
+        let name = command.get_display_name().unwrap_or(program.name);
         let parent = (name != program.name).then_some(reference.as_str());
-        page.raw(&references(
-            &parent
+        let frame = Frame {
+            name,
+            section: program.section,
+            date,
+            files: files(name),
+            see_also: parent
                 .into_iter()
                 .chain(program.see_also.iter().copied())
-                .collect::<Vec<_>>(),
-        ));
-        fs::write(
-            dir.join(format!("{name}.{}", program.section)),
-            page.finish(),
-        )?;
+                .collect(),
+        };
+        pages.push((name.to_owned(), program_page(&command, &frame)?));
     }
-    Ok(())
-}
-
-/// What clap's definitions say, from NAME on. The title before that is ours, because clap's loses
-/// an empty date and with it the order of its arguments.
-fn clap_sections(command: Command, section: &str) -> Result<String, Box<dyn Error>> {
-    let mut page = Vec::new();
-    Man::new(command).section(section).render(&mut page)?;
-    let page = String::from_utf8(page)?;
-    let (_, sections) = page
-        .split_once("\n.SH NAME\n")
-        .ok_or("clap wrote a page without a name")?;
-    // Clap's word for what is to be said after the options: examples, exit codes.
-    Ok(format!(
-        ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.SH NAME\n{}",
-        sections.replace(".SH EXTRA\n", ".SH NOTES\n")
-    ))
+    Ok(pages)
 }
 
 fn write_completions(program: &Program, out: &Path) -> Result<(), Box<dyn Error>> {
@@ -193,4 +179,78 @@ fn write_completions(program: &Program, out: &Path) -> Result<(), Box<dyn Error>
         clap_complete::generate_to(shell, &mut program.command.clone(), program.name, dir)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a page without its fonts and escapes.
+    fn page(name: &str) -> Vec<String> {
+        let mut pages = programs()
+            .iter()
+            .flat_map(|program| man_pages(program, "2026-01-31").expect("pages"))
+            .collect::<Vec<_>>()
+            .into_iter();
+        let (_, page) = pages.find(|(page, _)| page == name).expect("a page");
+        let plain = ["\\fB", "\\fI", "\\fR", "\\"]
+            .iter()
+            .fold(page, |page, escape| page.replace(escape, ""));
+        plain.lines().map(str::to_owned).collect()
+    }
+
+    /// The lines of one section of a page.
+    fn section(name: &str, heading: &str) -> Vec<String> {
+        let heading = format!(".SH \"{heading}\"");
+        let lines = page(name).into_iter();
+        lines
+            .skip_while(|line| *line != heading)
+            .skip(1)
+            .take_while(|line| !line.starts_with(".SH"))
+            .collect()
+    }
+
+    #[test]
+    fn a_synopsis_has_values_and_repetitions() {
+        let exec = section("shellyctl-exec", "SYNOPSIS").join(" ");
+        for part in ["[--timeout SECONDS]", "[--env NAME=VALUE]...", "[--stdin]"] {
+            assert!(exec.contains(part), "{exec}");
+        }
+        assert!(exec.ends_with(" COMMAND..."), "{exec}");
+        let tools = section("shellyctl-tools", "SYNOPSIS").join(" ");
+        assert!(tools.ends_with(" [NAME]"), "{tools}");
+    }
+
+    #[test]
+    fn both_programs_tell_exit_statuses_and_variables() {
+        for name in ["shelly-executord", "shellyctl"] {
+            let statuses = section(name, "EXIT STATUS");
+            for status in ["0", "2", "78"] {
+                assert!(statuses.iter().any(|line| line == status), "{statuses:?}");
+            }
+            let variables = section(name, "ENVIRONMENT");
+            assert!(
+                variables.iter().any(|line| line == "SHELLY_SOCKET"),
+                "{variables:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_page_has_backticks() {
+        for program in programs() {
+            for (name, page) in man_pages(&program, "2026-01-31").expect("pages") {
+                assert!(!page.contains('`'), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_lists_the_files_of_its_own_command() {
+        let has = |name, path: &str| section(name, "FILES").iter().any(|line| line == path);
+        assert!(has("shellyctl-exec", SOCKET.0));
+        assert!(has("shellyctl-config-check", CONFIGURATION.0));
+        assert!(!has("shellyctl-config-check", SOCKET.0));
+        assert!(section("shellyctl-completions", "FILES").is_empty());
+    }
 }

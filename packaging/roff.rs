@@ -22,16 +22,7 @@ impl Page {
 
     /// A line of running text, in which `this` is set in bold.
     pub fn text(&mut self, line: &str) {
-        let mut fonts = ["\\fR", "\\fB"].into_iter().cycle();
-        let line = escape(line);
-        let mut parts = line.split('`');
-        let mut out = parts.next().unwrap_or_default().to_owned();
-        fonts.next();
-        for (font, part) in fonts.zip(parts) {
-            out.push_str(font);
-            out.push_str(part);
-        }
-        self.raw(&out);
+        self.raw(&quotes_in_bold(&escape(line)));
     }
 
     /// Lines that are shown as they stand; nothing if there are none.
@@ -47,7 +38,7 @@ impl Page {
         self.raw(&format!(
             ".TP\n\\fI{}\\fR\n{}",
             escape(term),
-            escape(meaning)
+            quotes_in_bold(&escape(meaning))
         ));
     }
 
@@ -71,9 +62,20 @@ pub fn references(pages: &[&str]) -> String {
     pages.iter().map(set).collect::<Vec<_>>().join(",\n")
 }
 
+/// A line of troff in which `this` is set in bold, and the backticks are gone.
+pub fn quotes_in_bold(line: &str) -> String {
+    let mut parts = line.split('`');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for (font, part) in ["\\fB", "\\fR"].into_iter().cycle().zip(parts) {
+        out.push_str(font);
+        out.push_str(part);
+    }
+    out
+}
+
 /// Text as troff input: no escapes, no hyphens where minus signs are meant, and no line that starts
 /// like a request.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     match escaped.starts_with(['.', '\'']) {
         true => format!("\\&{escaped}"),

@@ -150,10 +150,7 @@ fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
 fn refusal_hint(code: &str) -> Option<&'static str> {
     match code {
         "unknown_tool" => Some("`shellyctl tools` lists the tools"),
-        "unknown_execution" => {
-            Some("only your own executions can be seen, and only the latest are kept")
-        }
-        "access_denied" => Some("`[access]` in executor.toml says who may call"),
+        "unknown_execution" => Some("those of other users are for admins only"),
         "queue_full" | "rate_limited" => Some("try again in a moment"),
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),
         _ => None,
@@ -182,13 +179,9 @@ fn describe(answer: &Answer) -> String {
     answer.problem.as_ref().map_or_else(
         || format!("the daemon answered {}", answer.status),
         |problem| {
+            // The daemon's detail names the places of `errors` already.
             let detail = problem.detail.as_deref().unwrap_or(&problem.title);
-            let places: String = problem
-                .errors
-                .iter()
-                .map(|error| format!("; `{}`: {}", error.pointer, error.detail))
-                .collect();
-            format!("{detail} ({}){places}", problem.code)
+            format!("{detail} ({})", problem.code)
         },
     )
 }
@@ -218,14 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_detail_code_and_places() {
-        let body = r#"{"title": "t", "detail": "no such", "code": "invalid_input",
-            "errors": [{"pointer": "/command", "detail": "must be a string"}]}"#;
+    fn a_refusal_says_detail_and_code_and_each_thing_once() {
+        let body = r#"{"title": "t", "detail": "the input is invalid: /command: is required", "code": "invalid_input",
+            "errors": [{"pointer": "/command", "detail": "is required"}]}"#;
         let answer = Box::new(Answer::parse(422, body.into()).expect("succeeds"));
         let error = ClientError::Refused { answer };
         assert_eq!(
             error.to_string(),
-            "no such (invalid_input); `/command`: must be a string"
+            "the input is invalid: /command: is required (invalid_input)"
         );
+        assert_eq!(refusal_hint("access_denied"), None, "its detail says it");
     }
 }

@@ -186,6 +186,16 @@ impl Ended {
     }
 }
 
+/// The body that a waiting caller would have got. A result has no member `status`; the daemon adds
+/// one at the end of the event, where HTTP has no other place for it.
+fn body(mut data: String) -> String {
+    if let Some(kept) = data.strip_suffix(r#","status":200}"#).map(str::len) {
+        data.truncate(kept);
+        data.push('}');
+    }
+    data
+}
+
 fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
     let output = |stream| {
         serde_json::from_str(&frame.data).map(|Output { text, offset }| EventKind::Output {
@@ -206,7 +216,7 @@ fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
         },
         "result" => {
             let status = serde_json::from_str::<Ended>(&frame.data)?.http_status();
-            EventKind::Result(Box::new(Answer::parse(status, frame.data)?))
+            EventKind::Result(Box::new(Answer::parse(status, body(frame.data))?))
         }
         _ => EventKind::Other {
             name: frame.event,
@@ -256,6 +266,22 @@ mod tests {
         assert_eq!(result(r#"{"status": 200, "content": "x"}"#), (200, None));
         let cancelled = r#"{"status": 409, "title": "Cancelled", "code": "cancelled"}"#;
         assert_eq!(result(cancelled), (409, Some("cancelled".into())));
+    }
+
+    #[test]
+    fn a_result_is_kept_as_a_waiting_caller_gets_it() {
+        for (data, kept) in [
+            (r#"{"content":"x","status":200}"#, r#"{"content":"x"}"#),
+            (
+                r#"{"title":"t","status":504,"code":"timeout"}"#,
+                r#"{"title":"t","status":504,"code":"timeout"}"#,
+            ),
+        ] {
+            match decoded("result", data) {
+                Ok(EventKind::Result(answer)) => assert_eq!(answer.json, kept),
+                other => panic!("not a result: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -35,9 +35,6 @@ use transport::{Ask, Head, Transport};
 /// Where an installed daemon listens.
 pub const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
 
-/// The environment variable that names another socket.
-pub const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
-
 /// The socket when nobody names one: that of a daemon of this user's own where there is one.
 fn default_socket() -> PathBuf {
     let own = crate::config::default_socket();
@@ -81,8 +78,7 @@ impl Client {
     /// unset or empty: the installed one's socket, unless there is one of the user's own.
     #[must_use]
     pub fn from_env_or_default() -> Self {
-        let named = std::env::var_os(SOCKET_VARIABLE).filter(|value| !value.is_empty());
-        Self::new(named.map_or_else(default_socket, PathBuf::from))
+        Self::new(crate::config::socket_from_environment().unwrap_or_else(default_socket))
     }
 
     /// The socket this client talks to.

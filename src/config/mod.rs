@@ -14,6 +14,6 @@ pub use access::Access;
 pub use error::ConfigError;
 pub use executor::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig, Truncate};
 pub use file::{DEFAULT_EXECUTOR_TOML, LogConfig, LogFormat, Settings, log_filter};
-pub use places::{Places, default_socket};
+pub use places::{Places, default_socket, socket_from_environment};
 pub use tools_file::{DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use watch::watch_file;

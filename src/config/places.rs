@@ -1,6 +1,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+/// The environment variable that names the socket where no flag does.
+const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
+
 /// What the directories are called.
 const NAME: &str = "shelly-executor";
 
@@ -25,6 +28,13 @@ impl Places {
             state: state_dir(root),
         }
     }
+}
+
+/// The socket that `SHELLY_SOCKET` names. An empty variable names none.
+pub fn socket_from_environment() -> Option<PathBuf> {
+    env::var_os(SOCKET_VARIABLE)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 /// The socket when neither flag nor `SHELLY_SOCKET` names one: below `/run` for root, below

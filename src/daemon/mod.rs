@@ -18,7 +18,9 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 
 use crate::api::{self, Api, EdgeSettings, Limits};
-use crate::config::{ConfigError, Places, Settings, SpoolConfig};
+use crate::config::{
+    ConfigError, Places, Settings, SpoolConfig, ToolDescriptions, socket_from_environment,
+};
 use crate::domain::KillMode;
 use crate::pipeline::{Executor, Started};
 use reload::Configuration;
@@ -43,7 +45,7 @@ const MAX_REFUSALS: usize = 64;
 pub struct Options {
     /// `--config`.
     pub config: Option<PathBuf>,
-    /// `--socket`.
+    /// `--socket`; `SHELLY_SOCKET` names it as well, where this does not.
     pub socket: Option<PathBuf>,
     /// `--state`.
     pub state: Option<PathBuf>,
@@ -84,30 +86,35 @@ pub enum DaemonError {
     EventLoop(#[source] io::Error),
 }
 
+/// What a check of the configuration found.
+#[derive(Debug)]
+pub struct ConfigCheck {
+    /// The file that was named, else the one at the usual place.
+    pub path: PathBuf,
+    /// Whether it is there. Where none was named, the built-in configuration does without one.
+    pub exists: bool,
+    /// What is valid but hardly meant; or the first thing that is wrong.
+    pub verdict: Result<Vec<String>, ConfigError>,
+}
+
 /// Validates the configuration and says what it found; starts nothing.
-///
-/// # Errors
-/// The first thing that is wrong with it.
-pub fn check_config(options: &Options) -> Result<String, ConfigError> {
-    let (path, settings) = read_settings(options)?;
-    let tools = path.with_file_name("tools.toml");
-    let descriptions = crate::config::ToolDescriptions::read(&tools)?;
-    let mut report = match path.exists() {
-        true => format!("{}: valid", path.display()),
-        false => format!(
-            "{}: not there; the built-in configuration is used",
-            path.display()
-        ),
-    };
-    let known = Executor::new(settings.executor.clone()).tool_definitions();
-    let unknown = descriptions
-        .names()
-        .filter(|name| known.iter().all(|tool| tool.name != *name))
-        .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
-    for doubt in settings.doubts().into_iter().chain(unknown) {
-        report.push_str(&format!("\nwarning: {doubt}"));
+pub fn check_config(options: &Options) -> ConfigCheck {
+    let path = config_path(options);
+    let verdict = read_settings(options).and_then(|settings| {
+        let tools = path.with_file_name("tools.toml");
+        let descriptions = ToolDescriptions::read(&tools)?;
+        let known = Executor::new(settings.executor.clone()).tool_definitions();
+        let unknown = descriptions
+            .names()
+            .filter(|name| known.iter().all(|tool| tool.name != *name))
+            .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
+        Ok(settings.doubts().into_iter().chain(unknown).collect())
+    });
+    ConfigCheck {
+        exists: path.exists(),
+        path,
+        verdict,
     }
-    Ok(report)
 }
 
 /// Runs the daemon until it is told to stop.
@@ -116,7 +123,8 @@ pub fn check_config(options: &Options) -> Result<String, ConfigError> {
 /// What kept it from starting. Once it runs it only ends in order.
 pub fn run(options: &Options) -> Result<(), DaemonError> {
     signals::hold().map_err(DaemonError::EventLoop)?;
-    let (config_path, settings) = read_settings(options)?;
+    let config_path = config_path(options);
+    let settings = read_settings(options)?;
     let filter = telemetry::start(&settings.log)?;
     process::prepare();
 
@@ -130,7 +138,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         .enable_all()
         .build()
         .map_err(DaemonError::EventLoop)?;
-    let socket_path = options.socket.clone();
+    let socket_path = options.socket.clone().or_else(socket_from_environment);
     let configuration = Configuration::new(config_path, settings, state.spool_dir(), filter);
     let result = event_loop.block_on(start(configuration, socket_path, places.socket, &state));
     // Threads that still read from something unkillable must not hold up the end.
@@ -240,15 +248,16 @@ fn edge_settings(settings: &Settings) -> EdgeSettings {
 }
 
 /// Reads the configuration that was named, or the one at the usual place if there is one.
-fn read_settings(options: &Options) -> Result<(PathBuf, Settings), ConfigError> {
+fn read_settings(options: &Options) -> Result<Settings, ConfigError> {
     match &options.config {
-        Some(path) => Ok((path.clone(), Settings::read(path)?)),
-        None => {
-            let path = Places::for_this_user().config;
-            let settings = Settings::read_or_shipped(&path)?;
-            Ok((path, settings))
-        }
+        Some(path) => Settings::read(path),
+        None => Settings::read_or_shipped(&config_path(options)),
     }
+}
+
+fn config_path(options: &Options) -> PathBuf {
+    let named = options.config.clone();
+    named.unwrap_or_else(|| Places::for_this_user().config)
 }
 
 fn spool_config(settings: &Settings, dir: PathBuf) -> Option<SpoolConfig> {

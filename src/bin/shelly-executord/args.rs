@@ -11,7 +11,8 @@ use clap::Parser;
 /// SIGHUP reloads the configuration. SIGTERM and SIGINT stop the daemon: running commands get
 /// shutdown_grace_secs to end, at a second signal none.
 #[derive(Debug, Parser)]
-#[command(name = "shelly-executord", version)]
+#[command(name = "shelly-executord", version, max_term_width = 100)]
+#[command(after_long_help = AFTER_HELP)]
 pub struct Args {
     /// Read this configuration instead of /etc/shelly-executor/executor.toml
     ///
@@ -20,11 +21,12 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
 
-    /// Listen on this socket
+    /// Listen on this socket, in place of $SHELLY_SOCKET
     ///
-    /// The default is the socket systemd hands over, else /run/shelly-executor/executor.sock for
-    /// root and $XDG_RUNTIME_DIR/shelly-executor/executor.sock for others.
-    #[arg(long, value_name = "PATH", env = "SHELLY_SOCKET")]
+    /// Where neither names one it is the socket systemd hands over, else /run/shelly-executor/executor.sock for
+    /// root and $XDG_RUNTIME_DIR/shelly-executor/executor.sock for others. An empty SHELLY_SOCKET is
+    /// as good as none.
+    #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
     /// Keep state in this directory
@@ -37,4 +39,27 @@ pub struct Args {
     /// Validate the configuration, say what is wrong with it, and exit
     #[arg(long)]
     pub check_config: bool,
+
+    /// With --check-config: print a JSON object of what was found
+    #[arg(long, requires = "check_config")]
+    pub json: bool,
 }
+
+const AFTER_HELP: &str = "\
+Exit status:
+  0   it was told to stop, and did; or the configuration is valid (--check-config)
+  1   it could not start
+  2   the command line is wrong
+  78  the configuration is not valid
+
+Environment:
+  SHELLY_SOCKET    the socket, where --socket names none
+  STATE_DIRECTORY  the state directory, where --state names none; set by systemd
+  XDG_RUNTIME_DIR  where the daemon of an ordinary user has its socket
+  XDG_STATE_HOME   where the daemon of an ordinary user keeps its state
+  RUST_LOG         what is logged, in place of `level` in [log] of the configuration
+  LISTEN_FDS       set by systemd with the socket that it hands over
+  NOTIFY_SOCKET    set by systemd: where it is told of readiness, reloads and the end
+  WATCHDOG_USEC    set by systemd: how often it expects a sign of life
+
+The commands that the daemon runs see none of these.";

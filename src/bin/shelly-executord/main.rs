@@ -6,7 +6,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use shelly_executor::daemon::{self, Options};
+use serde_json::{Value, json};
+use shelly_executor::daemon::{self, ConfigCheck, Options};
 
 use args::Args;
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         socket,
         state,
         check_config,
+        json,
     } = Args::parse();
     let options = Options {
         config,
@@ -26,19 +28,50 @@ fn main() -> ExitCode {
         state,
     };
     if check_config {
-        return match daemon::check_config(&options) {
-            Ok(report) => {
-                println!("{report}");
-                ExitCode::SUCCESS
-            }
-            Err(error) => fail(&error, INVALID_CONFIGURATION),
-        };
+        return check(&options, json);
     }
     match daemon::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ daemon::DaemonError::Config(_)) => fail(&error, INVALID_CONFIGURATION),
         Err(error) => fail(&error, 1),
     }
+}
+
+/// Says what a check of the configuration found; on standard error too, when it is not valid.
+fn check(options: &Options, json: bool) -> ExitCode {
+    let found = daemon::check_config(options);
+    if json {
+        println!("{}", as_json(&found));
+    }
+    match &found.verdict {
+        Err(error) => return fail(error, INVALID_CONFIGURATION),
+        Ok(warnings) if !json => {
+            let found_there = match found.exists {
+                true => "valid",
+                false => "not there; the built-in configuration is used",
+            };
+            println!("{}: {found_there}", found.path.display());
+            for warning in warnings {
+                println!("warning: {warning}");
+            }
+        }
+        Ok(_) => {}
+    }
+    ExitCode::SUCCESS
+}
+
+fn as_json(found: &ConfigCheck) -> Value {
+    let (warnings, error) = match &found.verdict {
+        Ok(warnings) => (warnings.as_slice(), None),
+        Err(error) => (Default::default(), Some(error.chain())),
+    };
+    json!({
+        "path": found.path.display().to_string(),
+        "exists": found.exists,
+        "valid": error.is_none(),
+        "warnings": warnings,
+        "error": error,
+    })
 }
 
 /// Prints an error with its causes.

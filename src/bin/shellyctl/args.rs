@@ -24,18 +24,12 @@ use clap_complete::Shell;
 )]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Args {
-    /// The daemon's socket
+    /// The daemon's socket, in place of $SHELLY_SOCKET
     ///
-    /// The default is that of a daemon of one's own,
-    /// $XDG_RUNTIME_DIR/shelly-executor/executor.sock, where there is one, else
+    /// Where neither names one it is that of a daemon of one's own,
+    /// $XDG_RUNTIME_DIR/shelly-executor/executor.sock, if there is one, else
     /// /run/shelly-executor/executor.sock. An empty SHELLY_SOCKET is as good as none.
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        env = "SHELLY_SOCKET",
-        value_hint = ValueHint::FilePath
-    )]
+    #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub socket: Option<PathBuf>,
 
     /// Print the daemon's JSON instead of text for people
@@ -53,11 +47,17 @@ Exit status:
   1    the daemon is degraded (status), or the tool reported an error (call)
   2    the command line is wrong
   3    the daemon cannot be reached (status)
+  78   the configuration is not valid (config check)
   124  the time limit ended it (exec, call)
   125  the daemon refused, failed or cannot be reached
   130  it was cancelled (exec, call)
 
-exec otherwise ends as the command did: with its exit code, or with 128 + n if signal n ended it.";
+exec otherwise ends as the command did: with its exit code, or with 128 + n if signal n ended it.
+
+Environment:
+  SHELLY_SOCKET    the daemon's socket, where --socket names none
+  XDG_RUNTIME_DIR  where a daemon of one's own has its socket
+  NO_COLOR         if not empty, there are no colours";
 
 /// The commands of shellyctl.
 #[derive(Debug, Subcommand)]
@@ -96,16 +96,10 @@ pub enum Command {
 
     /// Call any tool with JSON input
     ///
-    /// Prints the text that a model would get. The exit status is 0 for a result, 1 for a result
-    /// that the tool reports as an error, and otherwise as for exec.
-    Call {
-        /// The tool to call
-        tool: String,
-
-        /// Its input, a JSON object; `-` reads it from standard input
-        #[arg(value_name = "JSON")]
-        input: String,
-    },
+    /// Prints the text that a model would get. SIGINT (Ctrl-C), SIGTERM and SIGHUP cancel, as for
+    /// exec. The exit status is 0 for a result, 1 for a result that the tool reports as an error,
+    /// and otherwise 124, 125 or 130 as for exec.
+    Call(CallArgs),
 
     /// Cancel an execution
     ///
@@ -130,11 +124,11 @@ pub enum Command {
     },
 }
 
-/// What to run, and how.
+/// How a call runs, whichever tool it is of.
 #[derive(Debug, clap::Args)]
-pub struct ExecArgs {
+pub struct CallOptions {
     /// The time limit in seconds, fractions allowed; the daemon's default if absent
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub timeout: Option<f64>,
 
     /// The directory to run in; the daemon's default if absent
@@ -144,6 +138,13 @@ pub struct ExecArgs {
     /// Set a variable in the command's environment; can be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
+}
+
+/// What to run, and how.
+#[derive(Debug, clap::Args)]
+pub struct ExecArgs {
+    #[command(flatten)]
+    pub options: CallOptions,
 
     /// Pass standard input on to the command, read to its end before the start; it must be UTF-8
     #[arg(long)]
@@ -154,13 +155,27 @@ pub struct ExecArgs {
     pub command: Vec<String>,
 }
 
+/// Which tool to call, with what, and how.
+#[derive(Debug, clap::Args)]
+pub struct CallArgs {
+    #[command(flatten)]
+    pub options: CallOptions,
+
+    /// The tool to call
+    pub tool: String,
+
+    /// Its input, a JSON object; `-` reads it from standard input
+    #[arg(value_name = "JSON")]
+    pub input: String,
+}
+
 /// The commands of `shellyctl config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Check the configuration without starting anything
     ///
     /// Runs `shelly-executord --check-config`, whose output and exit status these are: 0 when the
-    /// configuration is valid. The daemon is neither asked nor changed.
+    /// configuration is valid, 78 when it is not. The daemon is neither asked nor changed.
     Check {
         /// The configuration file; the daemon's default if absent
         #[arg(value_hint = ValueHint::FilePath)]

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use shelly_executor::client::{Call, Client, Outcome};
 
+use crate::args::CallArgs;
 use crate::failure::Failure;
-use crate::{ending, print};
+use crate::{ending, follow, options, print};
 
 const TOOL_ERROR: u8 = 1;
 
@@ -15,24 +16,11 @@ const TOOL_ERROR: u8 = 1;
 pub const MAX_STDIN_BYTES: u64 = 1 << 30;
 
 /// Makes the call and prints what a model would get.
-///
-/// Ctrl-C ends shellyctl itself: the daemon sees the hang-up and cancels.
-pub async fn run(
-    client: &Client,
-    tool: &str,
-    input: &str,
-    json: bool,
-) -> Result<ExitCode, Failure> {
-    let input = if input == "-" {
-        stdin()?
-    } else {
-        input.to_owned()
+pub async fn run(client: &Client, args: CallArgs, json: bool) -> Result<ExitCode, Failure> {
+    let call = call(args)?;
+    let Some(answer) = follow::to_its_answer(client, &call, None).await? else {
+        return Ok(ExitCode::from(ending::CANCELLED));
     };
-    let input = serde_json::from_str(&input).map_err(|source| Failure::NotJson {
-        tool: tool.to_owned(),
-        source,
-    })?;
-    let answer = client.execute(&Call::new(tool, input)).await?;
     if json {
         print::line(&answer.json)?;
     } else if answer.problem.is_none() || ran(&answer.outcome) {
@@ -47,6 +35,19 @@ pub async fn run(
     } else {
         0
     }))
+}
+
+fn call(args: CallArgs) -> Result<Call, Failure> {
+    let CallArgs {
+        options,
+        tool,
+        input,
+    } = args;
+    let input = if input == "-" { stdin()? } else { input };
+    match serde_json::from_str(&input) {
+        Ok(input) => options::with(options, Call::new(tool, input)),
+        Err(source) => Err(Failure::NotJson { tool, source }),
+    }
 }
 
 /// Whether a process ran, so that `content` has its output rather than the problem once more.

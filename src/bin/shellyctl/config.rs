@@ -9,12 +9,15 @@ use crate::failure::Failure;
 const DAEMON: &str = "shelly-executord";
 
 /// Becomes `shelly-executord --check-config`; comes back only when that cannot be started.
-pub fn check(path: Option<&Path>) -> Failure {
+pub fn check(path: Option<&Path>, json: bool) -> Failure {
     let program = beside_this_program().unwrap_or_else(|| PathBuf::from(DAEMON));
     let mut command = Command::new(&program);
     command.arg("--check-config");
     if let Some(path) = path {
         command.arg("--config").arg(path);
+    }
+    if json {
+        command.arg("--json");
     }
     let source = command.exec();
     Failure::Daemon { program, source }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::error::Category;
 use shelly_executor::client::ClientError;
 
 use crate::{ending, print};
@@ -27,7 +28,10 @@ pub enum Failure {
     #[error("cannot pass standard input on: {source}")]
     Stdin { source: io::Error },
     /// The input of `call` is not JSON.
-    #[error("the input for `{tool}` is not JSON: {source}")]
+    #[error(
+        "the input for `{tool}` is not JSON: {}; expected an object",
+        json_error(source)
+    )]
     NotJson {
         tool: String,
         source: serde_json::Error,
@@ -44,6 +48,18 @@ pub enum Failure {
     /// Neither runtime nor signal handlers.
     #[error("cannot set up: {source}")]
     Setup { source: io::Error },
+}
+
+/// What is wrong with a JSON text, and where.
+fn json_error(error: &serde_json::Error) -> String {
+    match (error.classify(), error.line(), error.column()) {
+        (Category::Eof, 1, 0) => "it is empty".to_owned(),
+        (Category::Eof, line, column) => {
+            format!("it ends too early, at line {line} column {column}")
+        }
+        // serde_json's own text ends in the place.
+        (Category::Syntax | Category::Data | Category::Io, ..) => error.to_string(),
+    }
 }
 
 impl Failure {
@@ -122,6 +138,39 @@ impl Failure {
         print::note(&self.to_string());
         if let Some(hint) = self.hint() {
             print::hint(hint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn not_json(text: &str) -> String {
+        let source = serde_json::from_str::<serde_json::Value>(text).expect_err("not JSON");
+        let tool = "bash".to_owned();
+        Failure::NotJson { tool, source }.to_string()
+    }
+
+    #[test]
+    fn what_is_not_json_is_told_with_place_and_expectation() {
+        for (text, told) in [
+            ("", "it is empty; expected an object"),
+            (
+                r#"{"a": 1"#,
+                "it ends too early, at line 1 column 7; expected an object",
+            ),
+            (
+                "{\n",
+                "it ends too early, at line 2 column 0; expected an object",
+            ),
+            (
+                "{a: 1}",
+                "key must be a string at line 1 column 2; expected an object",
+            ),
+        ] {
+            let expected = format!("the input for `bash` is not JSON: {told}");
+            assert_eq!(not_json(text), expected);
         }
     }
 }

@@ -9,6 +9,8 @@ mod config;
 mod ending;
 mod exec;
 mod failure;
+mod follow;
+mod options;
 mod print;
 mod relay;
 mod status;
@@ -30,12 +32,14 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
-        Command::Config(ConfigCommand::Check { path }) => Err(config::check(path.as_deref())),
+        Command::Config(ConfigCommand::Check { path }) => {
+            Err(config::check(path.as_deref(), args.json))
+        }
         Command::Completions { shell } => completions::print(shell),
         Command::Status
         | Command::Tools { .. }
         | Command::Exec(_)
-        | Command::Call { .. }
+        | Command::Call(_)
         | Command::Cancel { .. } => talk(args),
     }
 }
@@ -53,14 +57,15 @@ fn talk(args: Args) -> Result<ExitCode, Failure> {
 }
 
 async fn dispatch(args: Args) -> Result<ExitCode, Failure> {
-    let named = args.socket.filter(|path| !path.as_os_str().is_empty());
-    let client = named.map_or_else(Client::from_env_or_default, Client::new);
+    let client = args
+        .socket
+        .map_or_else(Client::from_env_or_default, Client::new);
     match args.command {
         Command::Status => status::run(&client, args.json).await,
         Command::Tools { name: None } => tools::list(&client, args.json).await,
         Command::Tools { name: Some(name) } => tools::show(&client, &name, args.json).await,
         Command::Exec(exec) => exec::run(&client, exec, args.json).await,
-        Command::Call { tool, input } => call::run(&client, &tool, &input, args.json).await,
+        Command::Call(call) => call::run(&client, call, args.json).await,
         Command::Cancel { id } => cancel::run(&client, &id, args.json).await,
         Command::Config(_) | Command::Completions { .. } => {
             unreachable!("`run` handles what needs no daemon")

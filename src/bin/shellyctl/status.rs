@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde_json::json;
 use shelly_executor::client::{Client, Health};
 
 use crate::failure::Failure;
@@ -42,6 +43,10 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
     let health = match patiently(client, client.health()).await {
         Ok(health) => health,
         Err(failure) if failure.is_unreachable() => {
+            if json {
+                let unreachable = json!({ "status": "unreachable", "detail": failure.to_string() });
+                print::line(&unreachable.to_string())?;
+            }
             return Ok(failure.report_as(json, NOT_RUNNING));
         }
         Err(failure) => return Err(failure),

@@ -21,7 +21,7 @@ pub async fn list(client: &Client, json: bool) -> Result<ExitCode, Failure> {
         .map(|tool| {
             [
                 print::one_line(&tool.name),
-                print::one_line(&tool.description),
+                first_sentence(&tool.description),
             ]
         })
         .collect();
@@ -68,9 +68,39 @@ fn render(tool: &ToolDetails, page: Page) -> String {
     text
 }
 
+/// As much of a description as says what a tool is for, on one line.
+fn first_sentence(description: &str) -> String {
+    let mut paragraphs = description.trim().split("\n\n");
+    let paragraph = print::one_line(paragraphs.next().unwrap_or_default());
+    match paragraph.split_once(". ") {
+        Some((sentence, _)) => format!("{sentence}."),
+        None => paragraph,
+    }
+}
+
 /// A string without its quotes; anything else as JSON.
 fn scalar(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_first_sentences() {
+        for (description, listed) in [
+            (
+                "Reads 1.5 lines of a.txt. At once.",
+                "Reads 1.5 lines of a.txt.",
+            ),
+            ("Reads\na file.", "Reads a file."),
+            ("Reads a file\n\nAt once. Or later.", "Reads a file"),
+            ("", ""),
+        ] {
+            assert_eq!(first_sentence(description), listed);
+        }
+    }
 }

@@ -1,0 +1,150 @@
+//! A call from its start to its answer, for `exec` and `call`. Signals cancel it.
+
+use std::cell::OnceCell;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use shelly_executor::client::{Answer, Call, Client, ClientError, EventKind};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::print;
+use crate::relay::Relay;
+
+/// How long the answer may take once the daemon has confirmed the cancelling. It is on its way by
+/// then; longer means that standard output is stuck.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a command is quiet before its spool is looked at for output beyond the stream's cap.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Makes the call and passes its output on as it comes, if there is a relay. None when a signal
+/// ended the waiting before there was an answer.
+pub async fn to_its_answer(
+    client: &Client,
+    call: &Call,
+    relay: Option<Relay>,
+) -> Result<Option<Answer>, Failure> {
+    let mut signals = Signals::new()?;
+    let id = OnceCell::new();
+    let mut following = pin!(follow(client, call, &id, relay));
+    tokio::select! {
+        answer = &mut following => answer.map(Some),
+        () = signals.next() => tokio::select! {
+            answer = cancel(client, id.get(), following) => answer,
+            () = signals.next() => Ok(hung_up()),
+        },
+    }
+}
+
+/// The whole life of the execution: its answer in the end, its id in `id` as soon as it has one.
+async fn follow(
+    client: &Client,
+    call: &Call,
+    id: &OnceCell<String>,
+    mut relay: Option<Relay>,
+) -> Result<Answer, Failure> {
+    let mut stream = client.stream(call).await?;
+    loop {
+        let next = tokio::time::timeout(QUIET, stream.next()).await;
+        let event = match (next, &mut relay) {
+            (Ok(event), _) => event.transpose()?,
+            (Err(_), Some(relay)) => {
+                relay.catch_up().await?;
+                continue;
+            }
+            (Err(_), None) => continue,
+        };
+        let Some(event) = event else {
+            let execution_id = id.get().cloned();
+            return Err(ClientError::StreamCutShort {
+                execution_id,
+                source: None,
+            }
+            .into());
+        };
+        match event.kind {
+            EventKind::Started { execution_id } => {
+                if let Some(relay) = &mut relay {
+                    relay.started(&execution_id);
+                }
+                // The first one counts; the daemon sends no second.
+                let _ = id.set(execution_id);
+            }
+            EventKind::Output {
+                stream,
+                text,
+                offset,
+            } => {
+                if let Some(relay) = &mut relay {
+                    relay.output(stream, &text, offset).await?;
+                }
+            }
+            EventKind::ConfirmationRequired { details } => {
+                print::note(&format!("waiting for a confirmation: {details}"));
+            }
+            EventKind::Result(answer) => {
+                if let Some(relay) = relay {
+                    relay.finish(&answer.outcome).await?;
+                }
+                return Ok(*answer);
+            }
+            EventKind::Other { .. } => {}
+        }
+    }
+}
+
+/// Cancels, and goes on following meanwhile: the last output and the answer are still to come.
+async fn cancel(
+    client: &Client,
+    id: Option<&String>,
+    mut following: Pin<&mut impl Future<Output = Result<Answer, Failure>>>,
+) -> Result<Option<Answer>, Failure> {
+    // Before the start there is nothing to name; leaving hangs up, which cancels too.
+    let Some(id) = id else {
+        return Ok(hung_up());
+    };
+    tokio::select! {
+        answer = &mut following => return answer.map(Some),
+        cancelled = client.cancel(id) => if let Err(error) = cancelled {
+            print::note(&format!("cannot cancel {id}, hanging up instead: {error}"));
+            return Ok(None);
+        },
+    }
+    match tokio::time::timeout(ANSWER_GRACE, following).await {
+        Ok(answer) => answer.map(Some),
+        Err(_) => Ok(hung_up()),
+    }
+}
+
+/// Leaves without an answer.
+fn hung_up() -> Option<Answer> {
+    print::note("hung up before the answer came; the daemon cancels the execution");
+    None
+}
+
+/// The signals that ask a program to stop.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let take = |kind| signal(kind).map_err(|source| Failure::Setup { source });
+        Ok(Self {
+            interrupt: take(SignalKind::interrupt())?,
+            terminate: take(SignalKind::terminate())?,
+            hangup: take(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
