@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -10,6 +10,7 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::body::{self, json_response, record, to_json};
+use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::config::Access;
@@ -37,7 +38,7 @@ pub(super) struct WaitQuery {
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Path(id): Path<String>,
+    Name(id): Name,
     query: Result<Query<WaitQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Refusal> {
     let execution = find(&api, &peer, &id)?;
@@ -57,7 +58,7 @@ pub(super) async fn show(
 pub(super) async fn cancel(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Path(id): Path<String>,
+    Name(id): Name,
 ) -> Result<Response, Refusal> {
     let execution = find(&api, &peer, &id)?;
     execution.stop(StopReason::Cancelled);

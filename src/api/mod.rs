@@ -8,6 +8,7 @@ mod executions;
 mod health;
 mod openapi;
 mod output;
+mod path;
 mod peer;
 mod problem;
 mod routes;

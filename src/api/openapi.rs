@@ -50,9 +50,9 @@ const PROBLEMS: &[(&str, &[Code])] = &[
         Code::MalformedRequest, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout,
     ]),
-    ("showTool",        &[Code::UnknownTool]),
+    ("showTool",        &[Code::UnknownTool, Code::MalformedRequest]),
     ("showExecution",   &[Code::UnknownExecution, Code::MalformedRequest]),
-    ("cancelExecution", &[Code::UnknownExecution]),
+    ("cancelExecution", &[Code::UnknownExecution, Code::MalformedRequest]),
     ("showOutput",      &[Code::UnknownExecution, Code::NotFound, Code::MalformedRequest, Code::RangeNotSatisfiable]),
 ];
 

@@ -1,8 +1,11 @@
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
@@ -13,10 +16,11 @@ use utoipa::IntoParams;
 use super::Api;
 use super::executions::{bad_query, find, hold};
 use super::openapi::RawBytes;
+use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::domain::StreamName;
-use crate::runner::{Kept, SpoolFile};
+use crate::runner::Kept;
 
 /// How much of a file is read at once, in bytes.
 const PIECE: usize = 256 * 1024;
@@ -30,6 +34,13 @@ pub(super) struct OutputQuery {
     /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
     #[param(minimum = 0, maximum = 60, nullable = false)]
     wait: Option<f64>,
+}
+
+/// Where an answer's bytes come from.
+enum Source {
+    Memory(Bytes),
+    /// A file, from an offset on.
+    File(Arc<File>, u64),
 }
 
 /// A range of bytes, both ends included.
@@ -66,23 +77,33 @@ enum Wanted {
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Path(id): Path<String>,
+    Name(id): Name,
     query: Result<Query<OutputQuery>, axum::extract::rejection::QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let execution = find(&api, &peer, &id)?;
     let Query(OutputQuery { stream: name, wait }) = query.map_err(bad_query)?;
     hold(&execution, wait).await?;
-    let kept = execution.kept(name);
-    let length = match &kept {
-        Kept::Memory(bytes) => bytes.len() as u64,
-        Kept::File { length, .. } => *length,
+    let (source, length) = match execution.kept(name) {
+        Kept::Memory(bytes) => {
+            let length = bytes.len() as u64;
+            (Source::Memory(bytes), length)
+        }
+        Kept::File {
+            file,
+            offset,
+            length,
+        } => {
+            // Once it is open it stays readable, whatever becomes of the record.
+            let opened = tokio::task::spawn_blocking(move || file.open()).await;
+            match opened.map_err(io::Error::other).flatten() {
+                Ok(file) => (Source::File(Arc::new(file), offset), length),
+                Err(error) => return Err(not_kept(name, &id, &error.to_string())),
+            }
+        }
         Kept::Nowhere => {
-            let detail = format!(
-                "the {} of execution `{id}` is not kept any more: the spool had no room for it (spool_total_bytes)",
-                name.as_str()
-            );
-            return Err(Refusal::new(Code::NotFound, detail));
+            let why = "the spool had no room for it (spool_total_bytes) or could not take it";
+            return Err(not_kept(name, &id, why));
         }
     };
     let (status, range) = match wanted(headers.get(header::RANGE), length) {
@@ -103,25 +124,30 @@ pub(super) async fn show(
             ));
         }
     };
-    Ok(respond(status, range, length, kept))
+    Ok(respond(status, range, length, source))
 }
 
-fn respond(status: StatusCode, range: ByteRange, total: u64, kept: Kept) -> Response {
+fn not_kept(stream: StreamName, id: &str, why: &str) -> Refusal {
+    let stream = stream.as_str();
+    let detail = format!("the {stream} of execution `{id}` is not kept: {why}");
+    Refusal::new(Code::NotFound, detail)
+}
+
+fn respond(status: StatusCode, range: ByteRange, total: u64, source: Source) -> Response {
     let length = if total == 0 {
         0
     } else {
         range.last - range.first + 1
     };
-    let body = match kept {
-        Kept::Memory(bytes) => {
+    let body = match source {
+        Source::Memory(bytes) => {
             let first = usize::try_from(range.first)
                 .unwrap_or(usize::MAX)
                 .min(bytes.len());
             let end = first.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
             Body::from(bytes.slice(first..end.min(bytes.len())))
         }
-        Kept::File { file, offset, .. } => stream_file(file, offset + range.first, length),
-        Kept::Nowhere => Body::empty(),
+        Source::File(file, offset) => stream_file(file, offset + range.first, length),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -140,22 +166,21 @@ fn respond(status: StatusCode, range: ByteRange, total: u64, kept: Kept) -> Resp
 }
 
 /// Reads a file piece by piece, off the event loop, as fast as the client takes it.
-fn stream_file(file: Arc<SpoolFile>, offset: u64, length: u64) -> Body {
+fn stream_file(file: Arc<File>, offset: u64, length: u64) -> Body {
     Body::from_stream(stream::try_unfold(
         (file, offset, length),
         |(file, offset, left)| async move {
             if left == 0 {
-                return Ok::<_, std::io::Error>(None);
+                return Ok::<_, io::Error>(None);
             }
             let limit = PIECE.min(usize::try_from(left).unwrap_or(PIECE));
             let source = Arc::clone(&file);
-            let piece = tokio::task::spawn_blocking(move || source.read_at(offset, limit))
-                .await
-                .map_err(std::io::Error::other)??;
-            if piece.is_empty() {
-                // Evicted meanwhile: breaking off tells the client that this is not all.
-                return Err(std::io::Error::other("the spool gave these bytes up"));
-            }
+            let piece = tokio::task::spawn_blocking(move || {
+                let mut piece = vec![0; limit];
+                // Given up meanwhile: breaking off tells the client that this is not all.
+                source.read_exact_at(&mut piece, offset).map(|()| piece)
+            });
+            let piece = piece.await.map_err(io::Error::other)??;
             let read = piece.len() as u64;
             Ok(Some((
                 Bytes::from(piece),

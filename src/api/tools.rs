@@ -1,4 +1,4 @@
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::body::{json_response, to_json};
+use super::path::Name;
 use super::problem::{Code, Refusal};
 use crate::domain::{RiskLevel, ToolDetails};
 
@@ -77,10 +78,7 @@ pub(super) async fn list(State(api): State<Api>) -> Response {
     params(("name" = String, Path, description = "The tool's name.")),
     responses((status = 200, description = "The tool.", body = ToolDetailsBody))
 )]
-pub(super) async fn show(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Response, Refusal> {
+pub(super) async fn show(State(api): State<Api>, Name(name): Name) -> Result<Response, Refusal> {
     let tool = api
         .executor
         .tools()

@@ -67,10 +67,17 @@ impl Settings {
     /// # Errors
     /// See [`ConfigError`]; nothing of an invalid file is used.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        let unreadable = |source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
-        })?;
+        };
+        // Reading a FIFO would wait for a writer, and the daemon with it.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(std::io::Error::other(
+                "it is not a regular file",
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
         Self::parse(path, &text)
     }
 

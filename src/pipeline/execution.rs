@@ -215,12 +215,10 @@ impl Finished {
             Text::Memory(text) => return Arc::clone(text),
             Text::Spooled(file) => Arc::clone(file),
         };
-        let length = usize::try_from(file.len()).unwrap_or(usize::MAX);
-        let bytes = file.read_at(0, length).unwrap_or_else(|error| {
-            tracing::error!(%error, "cannot read the text of an answer back from the spool");
-            Vec::new()
-        });
-        Arc::new(String::from_utf8_lossy(&bytes).into_owned())
+        let text = file.open().and_then(std::io::read_to_string);
+        Arc::new(text.unwrap_or_else(|error| {
+            format!("[the text of this answer is lost: it cannot be read from the spool: {error}]")
+        }))
     }
 
     fn lock_text(&self) -> MutexGuard<'_, Text> {

@@ -37,24 +37,26 @@ impl Keepers {
         let task = tokio::spawn(async move {
             let ended = async move { drop(end.wait_for(|end| *end).await) };
             tokio::pin!(ended);
+            let mut leader = leader;
             loop {
                 tokio::select! {
                     () = &mut ended => {
                         tree.kill(&leader, kill_wait).await;
-                        break;
+                        let _ = leader.reap();
+                        return;
                     }
-                    () = tokio::time::sleep(LOOK) => {
-                        if !tree.has_others() {
-                            break;
-                        }
-                    }
+                    () = tokio::time::sleep(LOOK) => {}
                 }
-            }
-            // A leader that even SIGKILL has not ended (uninterruptible sleep) must not be waited for.
-            if !tree.members().pids.contains(&leader.pid) {
-                let _ = leader
-                    .reap()
-                    .inspect_err(|error| tracing::error!(%error, "cannot reap"));
+                if tree.has_others() {
+                    continue;
+                }
+                // One that even SIGKILL has not ended (uninterruptible sleep, a tracer) is not
+                // waited for in any other way than this.
+                match leader.reap() {
+                    Ok(Ok(_)) => return,
+                    Ok(Err(error)) => return tracing::error!(%error, "cannot reap"),
+                    Err(alive) => leader = alive,
+                }
             }
         });
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,6 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use super::capture::Capture;
 use super::ready::watch;
@@ -45,7 +44,8 @@ enum State {
 
 #[derive(Debug)]
 struct Bulk {
-    thread: JoinHandle<()>,
+    /// Completes with the thread that reads.
+    ended: oneshot::Receiver<()>,
     stop: Arc<EventFd>,
     /// Completes once the stream's spool file is begun, or cannot be.
     begun: oneshot::Receiver<()>,
@@ -94,8 +94,8 @@ impl Reader {
                 }
             },
             State::Bulk(bulk) => {
-                if let Err(error) = (&mut bulk.thread).await {
-                    self.capture.fail(io::Error::other(error));
+                if (&mut bulk.ended).await.is_err() {
+                    self.capture.fail(panicked());
                 }
                 Progress::Ended
             }
@@ -121,8 +121,8 @@ impl Reader {
         if let State::Bulk(bulk) = self.state {
             // An eventfd takes any number of these without blocking (eventfd(2)).
             let _ = bulk.stop.write(1);
-            if let Err(error) = bulk.thread.await {
-                self.capture.fail(io::Error::other(error));
+            if bulk.ended.await.is_err() {
+                self.capture.fail(panicked());
             }
         }
     }
@@ -146,37 +146,51 @@ impl Reader {
         }
     }
 
-    /// Moves an inline stream to a thread of its own.
+    /// Moves an inline stream to a thread of its own; not one of a pool, of which those that are
+    /// kept for good would leave nothing for the others.
     fn hand_over(&mut self) {
         let State::Inline(pipe) = std::mem::replace(&mut self.state, State::Ended) else {
             return;
         };
-        match EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK) {
-            Ok(stop) => {
-                let stop = Arc::new(stop);
-                let (pipe, capture) = (pipe.into_inner(), Arc::clone(&self.capture));
-                let inode = inode(&pipe);
-                let told = Arc::clone(&stop);
-                let (begin, begun) = oneshot::channel();
-                let thread = tokio::task::spawn_blocking(move || {
-                    let spooled = capture.begin_file();
-                    // Nobody listens unless the stream is kept.
-                    let _ = begin.send(());
-                    read_bulk(&pipe, &told, &capture, spooled.as_deref());
-                    if let Some(file) = spooled {
-                        file.finish();
-                    }
-                });
-                self.state = State::Bulk(Bulk {
-                    thread,
-                    stop,
-                    begun,
-                    inode,
-                });
-            }
-            Err(error) => self.capture.fail(error.into()),
+        match Bulk::start(pipe.into_inner(), &self.capture) {
+            Ok(bulk) => self.state = State::Bulk(bulk),
+            Err(error) => self.capture.fail(error),
         }
     }
+}
+
+impl Bulk {
+    fn start(pipe: File, capture: &Arc<Capture>) -> io::Result<Self> {
+        /// It calls nothing deep.
+        const STACK_BYTES: usize = 256 * 1024;
+        let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let stop = Arc::new(stop);
+        let inode = inode(&pipe);
+        let (begin, begun) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let (capture, told) = (Arc::clone(capture), Arc::clone(&stop));
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        thread.name("output".to_owned()).spawn(move || {
+            let spooled = capture.begin_file();
+            // Nobody listens unless the stream is kept.
+            let _ = begin.send(());
+            read_bulk(&pipe, &told, &capture, spooled.as_deref());
+            if let Some(file) = spooled {
+                file.finish();
+            }
+            let _ = end.send(());
+        })?;
+        Ok(Self {
+            ended,
+            stop,
+            begun,
+            inode,
+        })
+    }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("the thread that read it panicked")
 }
 
 /// Reads what is in the pipe by now.

@@ -2,11 +2,10 @@
 //! reaped last.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,8 @@ use super::capture::Capture;
 use super::inherited::Corrections;
 use super::plan::{Live, Outcome, Plan, RunError};
 use super::reader::Reader;
-use super::spawn::{self, BirthStep, Leader, Program};
+use super::spawn::{self, BirthStep, Ended, Leader, Program};
+use super::spool;
 use super::tree::{self, Tree};
 use crate::domain::{
     Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
@@ -181,14 +181,21 @@ impl Runner {
 
         // Reaping comes last of all: until then pid and group are the leader's own.
         let (ended, unreaped) = match (leader_ended, keep) {
-            (true, false) => (Some(leader.reap().map_err(cannot_wait)?), None),
-            (true, true) => (Some(leader.observe().map_err(cannot_wait)?), Some(leader)),
+            (true, false) => reap(leader, plan.kill_wait).await?,
+            (true, true) => (leader.observe().map_err(cannot_wait)?, Some(leader)),
             (false, _) => (None, Some(leader)),
         };
         let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
         let oom_killed = tree.oom_killed();
         if let Some(leader) = unreaped {
             self.keepers.keep(tree, leader, plan.kill_wait);
+        }
+        if leader_ended && ended.is_none() {
+            let held = "a tracer holds it";
+            return Err(cannot_wait(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                held,
+            )));
         }
         Ok(Outcome {
             ending: ending(&waited, ended.map(|ended| ended.exit)),
@@ -340,6 +347,25 @@ fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
     }
 }
 
+/// Reaps an ended leader, for which a tracer may have to let go of it first; gives it back if that
+/// takes longer than `wait`.
+async fn reap(
+    mut leader: Leader,
+    wait: Duration,
+) -> Result<(Option<Ended>, Option<Leader>), RunError> {
+    /// How often a tracer is given a chance.
+    const PAUSE: Duration = Duration::from_millis(5);
+    let deadline = Instant::now() + wait;
+    loop {
+        match leader.reap() {
+            Ok(ended) => return Ok((Some(ended.map_err(cannot_wait)?), None)),
+            Err(held) if Instant::now() >= deadline => return Ok((None, Some(held))),
+            Err(held) => leader = held,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
 fn count(processes: usize) -> u32 {
     u32::try_from(processes).unwrap_or(u32::MAX)
 }
@@ -374,6 +400,10 @@ fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, Run
         (Some(_), Some(ScriptFile(path))) => args.push(path.as_os_str().as_bytes().to_vec()),
         (Some(script), None) => {
             args.push(script.option.clone().into_bytes());
+            // Such a command would be read as more options.
+            if script.text.starts_with(['-', '+']) {
+                args.push(b"--".to_vec());
+            }
             args.push(script.text.clone().into_bytes());
         }
         (None, _) => {}
@@ -406,12 +436,7 @@ impl Runner {
             return Ok(None);
         };
         let path = self.scripts.join(format!("{}.script", plan.id));
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        let written = written.and_then(|mut file| {
+        let written = spool::create(&path).and_then(|mut file| {
             let file_guard = ScriptFile(path.clone());
             file.write_all(script.text.as_bytes())?;
             Ok(file_guard)

@@ -7,13 +7,14 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
@@ -226,20 +227,33 @@ impl Leader {
     }
 
     /// How the process ended and the processor time it and what it waited for have used, without
-    /// reaping it: pid and group stay its own. Call it when the pidfd is readable.
-    pub(super) fn observe(&self) -> io::Result<Ended> {
+    /// reaping it: pid and group stay its own. `None` while it has not ended, or while a tracer of
+    /// somebody else's has not let go of it (ptrace(2)).
+    pub(super) fn observe(&self) -> io::Result<Option<Ended>> {
         self.wait(libc::WEXITED | libc::WNOWAIT)
     }
 
-    /// Reaps the process. From here on its pid may be anybody's.
-    pub(super) fn reap(mut self) -> io::Result<Ended> {
-        let ended = self.wait(libc::WEXITED)?;
-        drop(self.birth.take());
-        Ok(ended)
+    /// Whether it has not ended; as far as can be told, for which it must not have been reaped.
+    pub(super) fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(self.pidfd.get_ref().as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut fds, PollTimeout::ZERO), Ok(0))
     }
 
-    /// waitid(2) as the kernel has it, whose fifth argument libc leaves out.
-    fn wait(&self, options: libc::c_int) -> io::Result<Ended> {
+    /// Reaps the process. From here on its pid may be anybody's. Gives the leader back where
+    /// [`Leader::observe`] would find nothing.
+    pub(super) fn reap(mut self) -> Result<io::Result<Ended>, Self> {
+        match self.wait(libc::WEXITED) {
+            Ok(None) => Err(self),
+            Ok(Some(ended)) => {
+                drop(self.birth.take());
+                Ok(Ok(ended))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// waitid(2) as the kernel has it, whose fifth argument libc leaves out. Never blocks.
+    fn wait(&self, options: libc::c_int) -> io::Result<Option<Ended>> {
         // SAFETY: both are plain C structures, for which all zero is a value.
         let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel fills the two structures, which are of the size it expects.
@@ -249,12 +263,16 @@ impl Leader {
                 libc::P_PIDFD,
                 self.pidfd.get_ref().as_raw_fd(),
                 &raw mut info,
-                options,
+                options | libc::WNOHANG,
                 &raw mut usage,
             )
         };
         if result < 0 {
             return Err(io::Error::last_os_error());
+        }
+        // SAFETY: all zero where nobody has ended, else the SIGCHLD part of the union.
+        if unsafe { info.si_pid() } == 0 {
+            return Ok(None);
         }
         // SAFETY: after a wait for an exit the SIGCHLD part of the union is the one in use.
         let status = unsafe { info.si_status() };
@@ -262,10 +280,10 @@ impl Leader {
             libc::CLD_EXITED => Exit::Code(status),
             _ => Exit::Signal(domain::Signal(status)),
         };
-        Ok(Ended {
+        Ok(Some(Ended {
             exit,
             cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
-        })
+        }))
     }
 }
 

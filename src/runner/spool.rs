@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -62,19 +62,17 @@ pub enum Kept {
 }
 
 impl Spool {
-    /// Opens the directory that `config` names, emptying it: what is in there belongs to
-    /// executions that nobody remembers.
+    /// Opens the directory that `config` names, and removes the files of an earlier spool: they
+    /// belong to executions that nobody remembers. What else is in there is left alone.
     ///
     /// # Errors
-    /// When the directory cannot be made or emptied.
+    /// When the directory cannot be made or cleared.
     pub fn open(config: &SpoolConfig) -> io::Result<Self> {
         std::fs::create_dir_all(&config.dir)?;
         for entry in std::fs::read_dir(&config.dir)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                std::fs::remove_dir_all(path)?;
-            } else {
-                std::fs::remove_file(path)?;
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(is_spooled) {
+                std::fs::remove_file(entry.path())?;
             }
         }
         Ok(Self {
@@ -109,12 +107,7 @@ impl Spool {
         suffix: &str,
     ) -> Option<Arc<SpoolFile>> {
         let path = self.dir.join(format!("{id}.{suffix}"));
-        let opened = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        match opened {
+        match create(&path) {
             Ok(file) => {
                 let created = Arc::new(SpoolFile {
                     path,
@@ -177,6 +170,11 @@ impl Spool {
         granted
     }
 
+    /// Says that it takes output again.
+    fn recover(&self) {
+        lock(&self.problem).take();
+    }
+
     fn report(&self, detail: String) {
         *lock(&self.problem) = Some(detail);
     }
@@ -200,6 +198,7 @@ impl SpoolFile {
         match written {
             Ok(()) => {
                 self.len.fetch_add(granted, Ordering::Release);
+                self.spool.recover();
             }
             Err(error) => {
                 drop(writer);
@@ -245,17 +244,17 @@ impl SpoolFile {
         self.evicted.load(Ordering::Acquire)
     }
 
-    /// Reads up to `limit` bytes from `offset`; nothing of what was given up.
+    /// Opens it for reading. Reports to the spool what went wrong.
     ///
     /// # Errors
-    /// As open(2) and pread(2).
-    pub fn read_at(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
-        let there = self.len().saturating_sub(offset);
-        let mut bytes = vec![0; limit.min(usize::try_from(there).unwrap_or(limit))];
-        if !bytes.is_empty() {
-            File::open(&self.path)?.read_exact_at(&mut bytes, offset)?;
-        }
-        Ok(bytes)
+    /// As open(2).
+    pub fn open(&self) -> io::Result<File> {
+        File::open(&self.path).inspect_err(|error| {
+            if !self.is_evicted() {
+                let path = self.path.display();
+                self.spool.report(format!("cannot read `{path}`: {error}"));
+            }
+        })
     }
 
     /// Gives the disk space back. Readers that are under way find it empty.
@@ -301,6 +300,28 @@ fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     file.write_all_at(bytes, offset)
 }
 
+/// A new private file. A directory that somebody has cleared away is made again.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    match (options.open(path), path.parent()) {
+        (Err(error), Some(dir)) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(dir)?;
+            options.open(path)
+        }
+        (opened, _) => opened,
+    }
+}
+
+/// Whether a file's name is one that a spool gives.
+fn is_spooled(name: &str) -> bool {
+    let Some((id, suffix)) = name.split_once('.') else {
+        return false;
+    };
+    let of_an_execution = id.parse::<ExecutionId>().is_ok();
+    of_an_execution && ["stdout", "stderr", "content", "script"].contains(&suffix)
+}
+
 /// Whether a stream of this length is kept in memory rather than on disk.
 pub(super) fn fits_memory(len: usize) -> bool {
     len <= MEMORY_BYTES
@@ -333,9 +354,8 @@ mod tests {
         let file = spool.create(ExecutionId::new(), "stdout").expect("created");
         file.append(b"01234567");
         file.append(b"89ABCDEF");
-        assert_eq!(file.read_at(2, 100).expect("readable"), b"23456789");
+        assert_eq!(std::fs::read(&file.path).expect("readable"), b"0123456789");
         file.finish();
-        assert_eq!(file.read_at(8, 100).expect("readable"), b"89");
         file.append(b"too late");
         assert_eq!((file.len(), spool.used.load(Ordering::Relaxed)), (10, 10));
         drop(file);
@@ -356,6 +376,27 @@ mod tests {
         assert_eq!(spool.used.load(Ordering::Relaxed), 60);
         drop((a, b));
         assert_eq!(spool.used.load(Ordering::Relaxed), 0);
+        std::fs::remove_dir_all(dir).expect("removable");
+    }
+
+    #[test]
+    fn only_files_of_a_spool_are_cleared_away() {
+        let (dir, _) = spool(10, 10);
+        let id = ExecutionId::new();
+        let theirs = ["root", "cron.stdout", "a/b.stdout"];
+        std::fs::create_dir(dir.join("a")).expect("writable");
+        let ours = format!("{id}.stdout");
+        for name in theirs.iter().copied().chain([&*ours]) {
+            std::fs::write(dir.join(name), name).expect("writable");
+        }
+        let config = SpoolConfig {
+            dir: dir.clone(),
+            max_bytes: 10,
+            total_bytes: 10,
+        };
+        Spool::open(&config).expect("cleared");
+        assert!(theirs.iter().all(|name| dir.join(name).exists()));
+        assert!(!dir.join(ours).exists());
         std::fs::remove_dir_all(dir).expect("removable");
     }
 

@@ -6,18 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::kernel_file::KernelFile;
 use super::{Remains, procfs};
 use crate::config::Limits;
+use crate::runner::spawn::Leader;
 
 /// A cgroup v2 directory in which this process may make leaves, one for each execution.
 /// Interface files: `Documentation/admin-guide/cgroup-v2.rst` of the kernel.
 #[derive(Debug)]
 pub(in crate::runner) struct CgroupParent {
     dir: PathBuf,
+    /// Held on the directory as long as it is ours.
+    _lock: Flock<File>,
     made: AtomicU64,
     /// What leaves can be limited by and account for.
     controllers: Vec<String>,
@@ -61,6 +65,14 @@ impl CgroupParent {
             let error = format!("`{}` is no cgroup v2 directory", dir.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, error));
         }
+        let lock = Flock::lock(File::open(&dir)?, FlockArg::LockExclusiveNonblock);
+        let lock = lock.map_err(|(_, errno)| {
+            let text = format!(
+                "another daemon uses the cgroup `{}` ({errno})",
+                dir.display()
+            );
+            io::Error::new(io::ErrorKind::ResourceBusy, text)
+        })?;
         let swept = sweep(&dir)?;
         // Controllers that are not there (a hybrid host) or not delegated are simply not used.
         for controller in ["memory", "pids", "cpu"] {
@@ -70,6 +82,7 @@ impl CgroupParent {
         let controllers = controllers.split_whitespace().map(str::to_owned).collect();
         let parent = Self {
             dir,
+            _lock: lock,
             made: AtomicU64::new(0),
             controllers,
             spare: Mutex::default(),
@@ -283,16 +296,19 @@ impl Leaf {
         members(&self.dir.path)
     }
 
-    /// Sends SIGKILL to everything in it, and says what is left.
-    pub(super) fn kill(&self) -> Remains {
+    /// Sends SIGKILL to everything in it, and says what is left: in here, and of the leader should
+    /// it have gone elsewhere.
+    pub(super) fn kill(&self, leader: &Leader) -> Remains {
         kill(&self.dir.path);
-        let known = if self.is_populated() {
-            self.members().len().max(1)
+        let members = if self.is_populated() {
+            self.members()
         } else {
-            0
+            Vec::new()
         };
+        let outside = leader.is_alive() && !members.contains(&leader.pid);
+        let inside = members.len().max(usize::from(self.is_populated()));
         Remains {
-            known: u32::try_from(known).unwrap_or(u32::MAX),
+            known: u32::try_from(inside + usize::from(outside)).unwrap_or(u32::MAX),
             proven: true,
         }
     }

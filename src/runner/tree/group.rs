@@ -36,6 +36,9 @@ struct Known {
     /// are, each looks at the environment of its own orphans and nobody else's. Nobody but this
     /// process reaps them, so their pids are their own while they are in here.
     orphans: HashMap<Pid, ExecutionId>,
+    /// The others, each with the leaders that were here when it was first seen: its own is among
+    /// them, or has ended before.
+    strays: HashMap<Pid, HashSet<Pid>>,
 }
 
 /// One execution's processes: those that descend from the leader, those of its session, and those
@@ -105,6 +108,13 @@ impl Leaders {
         )
     }
 
+    /// The execution of that id, if its leader is here.
+    fn execution(&self, id: &str) -> Option<ExecutionId> {
+        let id = id.parse().ok()?;
+        let is_here = self.lock().leaders.values().any(|known| *known == id);
+        is_here.then_some(id)
+    }
+
     /// Whether there are orphans: found out now, or by somebody else since `asked`.
     fn has_orphans(&self, asked: Instant) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,15 +130,18 @@ impl Leaders {
     }
 
     /// Reaps orphans that have ended, and kills those that belong to nobody: when no execution is
-    /// left, whatever is still here was left behind unrecognisably.
+    /// left that was there when it came, it was left behind unrecognisably.
     pub(in crate::runner) fn tidy(&self) {
         if !self.subreaper {
             return;
         }
-        let alone = self.lock().leaders.is_empty();
-        for pid in self.orphans().unwrap_or_default() {
+        let orphans = self.orphans().unwrap_or_default();
+        let abandoned = self.lock().abandoned(&orphans);
+        for pid in orphans {
             let seen = procfs::stat(pid);
-            if alone && let Some(seen) = seen.filter(|seen| !seen.is_dead) {
+            if abandoned.contains(&pid)
+                && let Some(seen) = seen.filter(|seen| !seen.is_dead)
+            {
                 tracing::warn!(%pid, command = procfs::command_line(pid), "killing a process that an earlier command left behind");
                 let _ = procfs::kill_if_same(pid, seen);
             }
@@ -143,6 +156,34 @@ impl Leaders {
         if ended.is_ok_and(|status| status != WaitStatus::StillAlive) {
             known.orphans.remove(&pid);
         }
+    }
+}
+
+impl Known {
+    /// Which of `orphans` can belong to none of the executions that are here.
+    fn abandoned(&mut self, orphans: &[Pid]) -> Vec<Pid> {
+        let Self {
+            leaders,
+            orphans: told,
+            strays,
+        } = self;
+        let told_apart = |pid: &Pid| {
+            told.get(pid)
+                .is_some_and(|id| leaders.values().any(|l| l == id))
+        };
+        strays.retain(|pid, _| orphans.contains(pid));
+        for pid in orphans.iter().filter(|pid| !told_apart(pid)) {
+            let candidates = strays.entry(*pid);
+            let candidates = candidates.or_insert_with(|| {
+                tracing::debug!(%pid, "it cannot be told whose it is");
+                leaders.keys().copied().collect()
+            });
+            candidates.retain(|leader| leaders.contains_key(leader));
+        }
+        let abandoned = orphans
+            .iter()
+            .filter(|pid| strays.get(pid).is_some_and(HashSet::is_empty));
+        abandoned.copied().collect()
     }
 }
 
@@ -273,14 +314,18 @@ impl GroupTree {
         let leaders = &known.leaders;
         let only_one = leaders.len() == 1 && self.leader.is_some_and(|l| leaders.contains_key(&l));
         drop(known);
-        match procfs::variable(pid, EXECUTION_VARIABLE) {
-            Variable::Value(id) => id.parse().map_err(|_| Owner::Another),
-            // It gave up session and environment. With no other execution about it can be but ours.
-            Variable::Unset | Variable::Unreadable if only_one && self.leaders.subreaper => {
-                Ok(self.id)
-            }
+        let variable = procfs::variable(pid, EXECUTION_VARIABLE);
+        if let Variable::Value(id) = &variable
+            && let Some(id) = self.leaders.execution(id)
+        {
+            return Ok(id);
+        }
+        match variable {
+            // It gave up session and environment, or changed it. With no other execution about it
+            // can be but ours.
+            _ if only_one && self.leaders.subreaper => Ok(self.id),
             Variable::Unreadable => Err(Owner::Undecided),
-            Variable::Unset => Err(Owner::Unknown),
+            Variable::Value(_) | Variable::Unset => Err(Owner::Unknown),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -133,7 +134,11 @@ impl Tree {
         let mut pause = FIRST_LOOK;
         loop {
             let remains = match self {
-                Self::Cgroup(leaf) => leaf.kill(),
+                Self::Cgroup(leaf) => {
+                    // Who has moved to another cgroup is still in its group, mostly.
+                    let _ = signal_group(leader, Signal::SIGKILL);
+                    leaf.kill(leader)
+                }
                 Self::Group(group) => group.kill(leader),
             };
             if remains.known == 0 || Instant::now() >= deadline {
@@ -181,5 +186,9 @@ impl Tree {
 /// INVARIANT: a [`Leader`] has not been reaped, for reaping consumes it. So its pid, and with it the
 /// group's id, is not anybody else's.
 pub(super) fn signal_group(leader: &Leader, signal: Signal) -> io::Result<()> {
-    nix::sys::signal::killpg(leader.pid, signal).map_err(io::Error::from)
+    match nix::sys::signal::killpg(leader.pid, signal) {
+        // Just born: it leads no group yet, and has no children either.
+        Err(Errno::ESRCH) => procfs::pidfd_send_signal(leader.pidfd.get_ref(), signal),
+        sent => Ok(sent?),
+    }
 }

@@ -174,6 +174,39 @@ fn the_stream_must_be_named() {
     }
 }
 
+/// Whoever clears the spool away is told, and the next output has a place again.
+#[test]
+fn what_was_lost_on_disk_is_not_made_up() {
+    let daemon = Daemon::start();
+    let id = begin(&daemon, "seq 20000");
+    daemon.ended(&id);
+    let spool = daemon.dir().join("state/spool");
+    daemon.wait_until("it is on disk", || {
+        spool.read_dir().is_ok_and(|entries| entries.count() == 1)
+    });
+    std::fs::remove_dir_all(&spool).expect("removable");
+    let record = daemon.get(&format!("/executions/{id}")).json();
+    let content = record["result"]["content"].as_str().expect("a text");
+    assert!(content.contains("is lost"), "{content}");
+    let reply = daemon.get(&format!("/executions/{id}/output?stream=stdout"));
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (404, &json!("not_found"))
+    );
+    let health = daemon.get("/health").json();
+    assert_eq!(health["problems"][0]["code"], "spool_failed", "{health}");
+
+    let id = begin(&daemon, "seq 20000");
+    daemon.ended(&id);
+    daemon.wait_until("all is well again", || {
+        daemon.get("/health").json()["status"] == "ok"
+    });
+    assert_eq!(whole(&daemon, &id, "stdout").len(), 108_894);
+    let long = "#".repeat(200_000) + "\necho read";
+    std::fs::remove_dir_all(&spool).expect("removable");
+    assert_eq!(daemon.bash(&long).stdout(), "read");
+}
+
 #[test]
 fn a_running_command_shows_what_there_is() {
     let daemon = Daemon::start();

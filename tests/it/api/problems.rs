@@ -339,6 +339,18 @@ fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[test]
+fn a_path_that_cannot_be_read_is_a_problem_too() {
+    let daemon = Daemon::start();
+    for path in [
+        "/executions/%ff",
+        "/executions/%ff/output?stream=stdout",
+        "/tools/%ff",
+    ] {
+        problem(&daemon.get(path), 400, "malformed_request", None);
+    }
+}
+
+#[test]
 fn a_stopping_daemon_says_so() {
     let mut daemon = Daemon::start();
     let (script, fifo) = blocked(&daemon, "go");

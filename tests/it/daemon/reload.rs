@@ -188,6 +188,18 @@ fn access_changes_with_the_file() {
     );
 }
 
+/// Reading it would wait for a writer, and everybody for the reader.
+#[test]
+fn a_file_that_is_no_file_is_not_read() {
+    let daemon = start();
+    let path = daemon.dir().join("executor.toml");
+    fs::remove_file(&path).expect("there");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+    let problem = wait_for_problem(&daemon, "config_invalid");
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(detail.contains("not a regular file"), "{detail}");
+}
+
 #[test]
 fn descriptions_are_read_at_each_look() {
     let daemon = start();

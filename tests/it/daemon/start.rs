@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 
-use crate::support::{Daemon, scratch, skip};
+use crate::support::{Daemon, Mode, scratch, skip};
 
 /// A user with no rights and no entry anywhere.
 const NOBODY: u32 = 64_123;
@@ -194,6 +195,23 @@ fn what_is_no_daemons_socket_is_left_alone() {
         assert_told(&refused(dir, &args), 1, &["another daemon listens there"]);
         drop(listener);
     });
+}
+
+#[test]
+fn what_another_daemon_runs_in_its_cgroup_is_left_to_it() {
+    let Some(mode) = Mode::all().into_iter().find(|mode| *mode == Mode::Cgroup) else {
+        return;
+    };
+    let daemon = Daemon::start_with(mode, "");
+    let id = daemon.begin("exec sleep 600", &json!({}));
+    let config = daemon.dir().join("executor.toml");
+    in_scratch(|dir| {
+        let config = config.to_str().expect("UTF-8");
+        let args = ["--config", config, "--socket", "other", "--state", "state"];
+        assert_told(&refused(dir, &args), 1, &["another daemon uses the cgroup"]);
+    });
+    let record = daemon.get(&format!("/executions/{id}")).json();
+    assert_eq!(record["status"], "running", "{record}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::NOBODY;
@@ -97,6 +98,26 @@ fn a_tee_that_ends_by_itself_is_waited_for_and_not_listed() {
             assert_eq!(body.get("kill"), None, "{mode:?}: {body}");
         }
     }
+}
+
+/// Each has two readers of its own for as long as it lives.
+#[test]
+fn any_number_that_is_kept_takes_nothing_from_the_others() {
+    let mut daemon = Daemon::start_with(Mode::Group, "");
+    for _ in 0..300 {
+        let reply = daemon.bash_with("sleep 600 & echo x", &json!({"background": "keep"}));
+        assert_eq!(reply.stdout(), "x");
+    }
+    let (reply, took) = timed(|| {
+        let members = json!({"timeout_secs": 0.5});
+        daemon.bash_with("head -c 3000000 /dev/zero; sleep 600", &members)
+    });
+    assert_eq!(reply.json()["code"], "timeout");
+    assert_eq!(reply.json()["stdout_bytes"], 3_000_000);
+    assert!(took.within(Duration::from_secs(5)), "{took:?}");
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().success());
+    assert_eq!(daemon.processes(), NOBODY);
 }
 
 #[test]

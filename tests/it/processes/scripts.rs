@@ -99,6 +99,15 @@ fn what_keeps_a_process_from_starting_is_named() {
 }
 
 #[test]
+fn a_command_that_looks_like_an_option_is_none() {
+    let daemon = Daemon::start();
+    for command in ["--version", "+x", "-c"] {
+        let body = daemon.bash(command).json();
+        assert_eq!(body["exit_code"], 127, "{command}: {body}");
+    }
+}
+
+#[test]
 fn a_shell_that_cannot_be_executed_is_named() {
     for mode in Mode::all() {
         for (shell, reason) in [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::NOBODY;
-use crate::support::{Daemon, Fifo, Mode, skip, timed, wait_for, wait_until};
+use crate::support::{Daemon, Fifo, Mode, can_trace, skip, timed, wait_for, wait_until};
 
 /// What a stop may take beyond limit and grace.
 const MARGIN: Duration = Duration::from_millis(300);
@@ -170,6 +170,119 @@ fn what_hides_alone_is_found() {
         assert_eq!(body["background"][0]["pid"], pid, "{mode:?}: {body}");
         assert_eq!(body["kill"]["survivors"], 0, "{mode:?}");
     }
+}
+
+/// A command that goes to another cgroup, as `systemd-run --scope` would have it go, is killed all
+/// the same; and whatever it does, the daemon answers.
+#[test]
+fn a_leader_that_leaves_its_cgroup_is_killed() {
+    let Some(mode) = Mode::all().into_iter().find(|mode| *mode == Mode::Cgroup) else {
+        return;
+    };
+    let daemon = Daemon::start_with(mode, "kill_grace_ms = 100");
+    let elsewhere = daemon.cgroup().expect("a cgroup").join("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("a cgroup");
+    let command = format!(
+        "echo $$ >{}/cgroup.procs; trap '' TERM; echo $$; exec sleep 600",
+        elsewhere.display()
+    );
+    for members in [
+        json!({"timeout_secs": 0.5}),
+        json!({"timeout_secs": 0.5, "background": "keep"}),
+    ] {
+        let reply = daemon.bash_with(&command, &members);
+        let pid: i32 = reply.stdout().parse().expect("a pid");
+        let body = reply.json();
+        assert_eq!(body["code"], "timeout", "{body}");
+        assert_eq!(body["kill"]["survivors"], 0, "{body}");
+        assert!(!crate::support::Process::lives(pid));
+        assert_eq!(daemon.get("/health").json()["running"], 0);
+    }
+}
+
+/// A tracer keeps an ended process from being reaped: that costs its own execution, and nobody else.
+#[test]
+fn a_tracer_holds_up_nobody_else() {
+    if !can_trace("what a tracer holds") {
+        return;
+    }
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 100\nkill_wait_ms = 200");
+        let id = daemon.begin("echo $$; exec sleep 600", &json!({}));
+        let pid = wait_for("its pid", || {
+            let output = daemon.output(&id, "stdout");
+            let text = String::from_utf8(output).ok()?;
+            text.trim().parse::<i32>().ok()
+        });
+        let mut strace = std::process::Command::new("strace");
+        strace.args(["-o", "/dev/null", "-p", &pid.to_string()]);
+        let mut strace = strace
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("strace");
+        let status = format!("/proc/{pid}/status");
+        wait_until("it is traced", || {
+            let status = std::fs::read_to_string(&status).unwrap_or_default();
+            status.contains(&format!("TracerPid:\t{}", strace.id()))
+        });
+        let tracer = nix::unistd::Pid::from_raw(strace.id() as i32);
+        nix::sys::signal::kill(tracer, nix::sys::signal::Signal::SIGSTOP).expect("stopped");
+        let path = format!("/executions/{id}");
+        let reply = daemon.connect().request("DELETE", &path, &[], b"");
+        assert_eq!(reply.status, 200, "{mode:?}");
+        assert_eq!(daemon.bash("echo well").stdout(), "well", "{mode:?}");
+        nix::sys::signal::kill(tracer, nix::sys::signal::Signal::SIGKILL).expect("killed");
+        strace.wait().expect("reaped");
+        wait_until("it is gone", || !crate::support::Process::lives(pid));
+    }
+}
+
+/// One that was only just born has no group yet.
+#[test]
+fn a_command_can_be_stopped_from_its_first_moment() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 60000");
+        for _ in 0..50 {
+            let id = daemon.begin("exec sleep 600", &json!({}));
+            let path = format!("/executions/{id}");
+            let (reply, took) = timed(|| daemon.connect().request("DELETE", &path, &[], b""));
+            assert_eq!(reply.json()["status"], "cancelled", "{mode:?}");
+            assert!(took.within(Duration::from_secs(30)), "{mode:?}: {took:?}");
+        }
+    }
+}
+
+/// Agents save their environment in one call and load it in the next.
+#[test]
+fn an_id_of_nobody_hides_nobody() {
+    let daemon = Daemon::start_with(Mode::Group, "kill_grace_ms = 100");
+    for id in ["garbage", "01890000-0000-7000-8000-000000000000"] {
+        let command = format!(
+            "(SHELLY_EXECUTION_ID={id} setsid sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1' &) | cat"
+        );
+        let reply = daemon.bash(&command);
+        let pid: i32 = reply.stdout().parse().expect("a pid");
+        let body = reply.json();
+        assert_eq!(body["background"][0]["pid"], pid, "{id}: {body}");
+        assert!(!crate::support::Process::lives(pid), "{id}");
+    }
+}
+
+/// With others about it cannot be told whose such a process is; but it is not theirs who came later.
+#[test]
+fn what_hid_between_others_goes_when_they_have() {
+    let daemon = Daemon::start_with(Mode::Group, "");
+    let early = daemon.begin("exec sleep 600", &json!({}));
+    let hidden = "(env -i setsid sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1' &) | cat";
+    let pid: i32 = daemon.bash(hidden).stdout().parse().expect("a pid");
+    // Seen, and not killed: it may be the early one's.
+    daemon.wait_until("it is seen", || daemon.log().contains("whose it is"));
+    let _late = daemon.begin("exec sleep 600", &json!({}));
+    assert!(crate::support::Process::lives(pid));
+    let path = format!("/executions/{early}");
+    daemon.connect().request("DELETE", &path, &[], b"");
+    wait_until("it is killed", || !crate::support::Process::lives(pid));
+    assert_eq!(daemon.get("/health").json()["running"], 1);
 }
 
 /// SIGKILL does nothing to a process that a v1 freezer holds, until that lets go.

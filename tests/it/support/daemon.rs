@@ -276,6 +276,11 @@ impl Daemon {
         wait_until(what, holds);
     }
 
+    /// The daemon's cgroup, in cgroup mode.
+    pub fn cgroup(&self) -> Option<&Path> {
+        self.cgroup.as_deref()
+    }
+
     /// The leaves that are in the daemon's cgroup.
     pub fn leaves(&self) -> Vec<PathBuf> {
         let Some(dir) = &self.cgroup else {
