@@ -174,11 +174,14 @@ fn prefers_async(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether `Accept` names the event stream itself; a wildcard means JSON.
+/// Whether `Accept` names the event stream itself (a wildcard means JSON), and not to rule it out
+/// (RFC 9110, section 12.4.2).
 fn accepts_events(headers: &HeaderMap) -> bool {
     listed(headers, "accept").any(|range| {
-        let kind = range.split(';').next().unwrap_or_default();
-        kind.trim().eq_ignore_ascii_case("text/event-stream")
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        let mut weights = parts.filter_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+        kind.eq_ignore_ascii_case("text/event-stream") && weights.all(|weight| weight > 0.0)
     })
 }
 

@@ -195,15 +195,18 @@ fn stream_file(file: Arc<File>, offset: u64, length: u64) -> Body {
 fn wanted(header: Option<&HeaderValue>, length: u64) -> Wanted {
     let Some(spec) = header
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.trim().strip_prefix("bytes="))
-        .filter(|spec| !spec.contains(','))
+        .and_then(|value| value.trim().split_once('='))
+        .filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"))
+        .map(|(_, spec)| spec.trim())
+        // Numbers are digits only, and more than one range is not served.
+        .filter(|spec| spec.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
     else {
         return Wanted::Whole;
     };
-    let Some((first, last)) = spec.trim().split_once('-') else {
+    let Some((first, last)) = spec.split_once('-') else {
         return Wanted::Whole;
     };
-    match (first.trim(), last.trim()) {
+    match (first, last) {
         ("", suffix) => match suffix.parse::<u64>() {
             Err(_) => Wanted::Whole,
             Ok(suffix) if suffix == 0 || length == 0 => Wanted::Unsatisfiable,
@@ -257,6 +260,9 @@ mod tests {
             ("bytes=x-1", Wanted::Whole),
             ("bytes=1-x", Wanted::Whole),
             ("bytes=", Wanted::Whole),
+            ("bytes=+1-+2", Wanted::Whole),
+            ("bytes=0 - 1", Wanted::Whole),
+            ("Bytes=0-3", part(0, 3)),
         ] {
             assert_eq!(
                 wanted(Some(&HeaderValue::from_static(spec)), 10),

@@ -229,6 +229,7 @@ fn only_who_asks_for_a_stream_gets_one() {
             "application/json;q=0.5, Text/Event-Stream;q=0.9",
             "text/event-stream",
         ),
+        ("text/event-stream;q=0", "application/json"),
         ("*/*", "application/json"),
         ("text/*", "application/json"),
         ("application/json", "application/json"),
