@@ -68,9 +68,15 @@ fuzz_target!(|input: Input| {
     assert_eq!(truncated, total > cap);
     assert_eq!(truncated, text.contains("\n...(truncated)") && total > cap);
     // One byte that is not UTF-8 becomes U+FFFD, three bytes; markers and sections come on top.
-    for (stream, begin) in [(&input.stdout, verbatim.stdout), (&input.stderr, verbatim.stderr)] {
+    for (stream, begin) in [
+        (&input.stdout, verbatim.stdout),
+        (&input.stderr, verbatim.stderr),
+    ] {
         let found = begin.map(|begin| &text.as_bytes()[begin..begin + stream.len()]);
-        assert!(found.is_none_or(|found| found == stream.as_slice()), "{text:?}");
+        assert!(
+            found.is_none_or(|found| found == stream.as_slice()),
+            "{text:?}"
+        );
     }
     assert!(text.len() <= 3 * cap + 128, "{} of {cap}", text.len());
     assert_eq!(text.starts_with("[stdout]\n"), !input.stdout.is_empty());
