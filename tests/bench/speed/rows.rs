@@ -374,7 +374,8 @@ impl Bench {
     }
 
     fn sizes(&self, sink: Sink) -> Fallible<()> {
-        for program in [daemon::program(), env!("CARGO_BIN_EXE_shellyctl").into()] {
+        let daemon = daemon::program();
+        for program in [daemon.with_file_name("shellyctl"), daemon] {
             let name = program.file_name().unwrap_or_default().to_string_lossy();
             let stripped = self.scratch.stripped(&program)?;
             let size = fs::metadata(stripped)?.len() as f64;
