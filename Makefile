@@ -20,6 +20,7 @@ check-format:
 
 check-lints:
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo metadata --locked --format-version 1 --manifest-path tests/fuzz/Cargo.toml >/dev/null
 
 check-docs:
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items

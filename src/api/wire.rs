@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::de::{IgnoredAny, Visitor};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -30,13 +30,14 @@ pub(super) struct CallBody {
     #[serde(rename = "type")]
     kind: Option<BlockKind>,
     /// Accepted and ignored.
+    // Read all the same: what serde skips it does not check to be JSON.
     #[serde(rename = "caller")]
     #[schema(value_type = Value, required = false)]
-    _caller: Option<IgnoredAny>,
+    _caller: Option<Value>,
     /// Accepted and ignored.
     #[serde(rename = "cache_control")]
     #[schema(value_type = Value, required = false)]
-    _cache_control: Option<IgnoredAny>,
+    _cache_control: Option<Value>,
     /// The time limit in seconds, above 0 and at most `max_timeout_secs`.
     #[schema(value_type = Option<f64>, exclusive_minimum = 0.0)]
     timeout_secs: Option<Seconds>,
@@ -211,6 +212,20 @@ mod tests {
             call.expect("a call").tool_use_id.as_deref(),
             Some("toolu_01A")
         );
+    }
+
+    /// Found by fuzzing.
+    #[test]
+    fn what_is_ignored_has_to_be_json_too() {
+        let call = |caller: &[u8]| {
+            let body = [br#"{"name":"bash","input":{},"caller":"#, caller, br#"}"#].concat();
+            parse_call(&body, &ExecutorConfig::default())
+        };
+        assert!(call(br#""x""#).is_ok());
+        for caller in [&b"\"\xB6\""[..], br#""\ud800""#] {
+            let refusal = call(caller).expect_err("no JSON");
+            assert!(refusal.contains("no valid JSON"), "{refusal}");
+        }
     }
 
     #[test]
