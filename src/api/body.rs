@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
-use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::json::{Text, json_response, to_json_around};
 use super::openapi::ResultSchema;
 use super::problem::{Problem, problem_response};
 use crate::domain::{
@@ -20,7 +20,8 @@ use crate::pipeline::{Execution, Finished};
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Answer<'a> {
     /// The text for the model: `[stdout]`, `[stderr]` and `[exit_code]` or `[signal]`.
-    content: &'a str,
+    #[schema(value_type = String)]
+    content: Text,
     /// Whether the command failed.
     is_error: bool,
     /// The id of the model's call, handed back.
@@ -205,7 +206,7 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
     let tool_use_id = execution.tool_use_id.as_deref();
     match (finished.error(), finished.run()) {
         (Some(error), run) => {
-            let problem = Problem::of_execution(error, execution.id, tool_use_id, &text);
+            let problem = Problem::of_execution(error, execution.id, tool_use_id);
             let status = problem.status();
             let body = match run {
                 Some(run) => to_json_around(&text, &problem.with_run(run)),
@@ -215,7 +216,7 @@ pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode,
         }
         (None, Some(run)) => {
             let answer = Answer {
-                content: &text,
+                content: Text,
                 is_error: finished.is_error(),
                 tool_use_id,
                 execution_id: execution.id.to_string(),
@@ -263,40 +264,6 @@ pub(super) fn record(execution: &Execution) -> RecordBody {
         result: result
             .and_then(|(_, body)| String::from_utf8(body).ok())
             .and_then(|json| RawValue::from_string(json).ok()),
-    }
-}
-
-pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
-}
-
-/// JSON of a body that is nearly all `text`, in one piece of memory of about the right size: a
-/// buffer that grows by doubling takes up to three times as much.
-fn to_json_around(text: &str, value: &impl Serialize) -> Vec<u8> {
-    /// What all the other members take, list of processes left behind aside.
-    const OTHERS: usize = 1024;
-    // Text has a newline every few dozen characters, and little else to escape. Counting exactly
-    // takes as long as writing.
-    let escapes = text.len() / 16;
-    write_json(Vec::with_capacity(text.len() + escapes + OTHERS), value)
-}
-
-/// JSON of one of our own bodies, none of which has anything that JSON cannot hold.
-pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
-    write_json(Vec::new(), value)
-}
-
-fn write_json(mut into: Vec<u8>, value: &impl Serialize) -> Vec<u8> {
-    match serde_json::to_writer(&mut into, value) {
-        Ok(()) => into,
-        Err(error) => {
-            tracing::error!(%error, "cannot write an answer as JSON");
-            b"{}".to_vec()
-        }
     }
 }
 

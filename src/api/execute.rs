@@ -8,7 +8,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
-use super::body::{json_response, record, response, to_json};
+use super::body::{record, response};
+use super::json::{json_response, to_json};
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::wire::{CallBody, parse_call, tool_use_id};

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::body::{self, json_response, record, to_json};
+use super::body::{self, record};
+use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};

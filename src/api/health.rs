@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::body::{json_response, to_json};
+use super::json::{json_response, to_json};
 use crate::domain::Degradation;
 
 /// What is known of the daemon besides its executions.

@@ -6,6 +6,7 @@ mod connection;
 mod execute;
 mod executions;
 mod health;
+mod json;
 mod openapi;
 mod output;
 mod path;

@@ -10,7 +10,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{self, ContentBuilder, HeaderBuilder, RefOr, ResponseBuilder};
 use utoipa::{OpenApi, PartialSchema, ToSchema};
 
-use super::body::{json_response, to_json};
+use super::json::{json_response, to_json};
 use super::problem::{Code, Problem, RunProblem};
 use super::routes::{Audience, ROUTES};
 use super::sse;

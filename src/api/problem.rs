@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::body::RunBody;
+use super::json::{Text, to_json_around};
 use crate::domain::{ExecutionId, ExecutorError, RunReport, StopReason, Violation};
 
 /// The stable words for what can go wrong.
@@ -123,7 +124,8 @@ pub(super) struct Problem<'a> {
     #[schema(required)]
     stage: Option<Stage>,
     /// The text for the model.
-    content: &'a str,
+    #[schema(value_type = String)]
+    content: Text,
     /// Always true.
     is_error: bool,
     /// The id of the model's call, handed back; null when it could not be read.
@@ -163,7 +165,6 @@ impl<'a> Problem<'a> {
         error: &ExecutorError,
         id: ExecutionId,
         tool_use_id: Option<&'a str>,
-        content: &'a str,
     ) -> Self {
         let (code, stage) = Code::of(error);
         let status = code.status();
@@ -179,7 +180,7 @@ impl<'a> Problem<'a> {
             detail: error.chain(),
             code,
             stage: Some(stage),
-            content,
+            content: Text,
             is_error: true,
             tool_use_id,
             execution_id: Some(id.to_string()),
@@ -250,13 +251,13 @@ impl IntoResponse for Refusal {
             detail: self.detail.clone(),
             code: self.code,
             stage: None,
-            content: &self.detail,
+            content: Text,
             is_error: true,
             tool_use_id: self.tool_use_id.as_deref(),
             execution_id: None,
             errors: None,
         };
-        let mut response = problem_response(status, super::body::to_json(&problem));
+        let mut response = problem_response(status, to_json_around(&problem.detail, &problem));
         response.headers_mut().extend(self.headers);
         response
     }

@@ -154,7 +154,7 @@ fn with_status(body: Vec<u8>, status: u16) -> String {
 }
 
 fn json(value: &impl Serialize) -> String {
-    String::from_utf8(super::body::to_json(value)).unwrap_or_default()
+    String::from_utf8(super::json::to_json(value)).unwrap_or_default()
 }
 
 /// A stream as text: characters whole, other bytes as U+FFFD.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::body::{json_response, to_json};
+use super::json::{json_response, to_json};
 use super::path::Name;
 use super::problem::{Code, Refusal};
 use crate::domain::{RiskLevel, ToolDetails};
