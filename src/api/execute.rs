@@ -70,6 +70,8 @@ pub(super) async fn execute(
 
     let execution = api.executor.begin(call, peer.caller.clone());
     if prefers_async(&headers) {
+        // What waits for the process should not wait for this answer to be written.
+        tokio::task::yield_now().await;
         return Ok(accepted(&execution));
     }
     if accepts_events(&headers) {

@@ -25,11 +25,7 @@ impl Serialize for Text {
 struct Around<'a>(&'a str);
 
 impl Formatter for Around<'_> {
-    fn write_raw_fragment<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        _: &str,
-    ) -> io::Result<()> {
+    fn write_raw_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, _: &str) -> io::Result<()> {
         write_string(writer, self.0)
     }
 }

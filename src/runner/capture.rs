@@ -20,7 +20,7 @@ use crate::domain::{ExecutionId, StreamName};
 const INLINE_BYTES: usize = (1 << 20) + SMALL_BYTES;
 
 /// Room for what most commands say.
-const SMALL_BYTES: usize = 4 * 1024;
+pub(super) const SMALL_BYTES: usize = 4 * 1024;
 
 /// What a pipe holds at first (pipe(7)). A stream beyond it is likely to become a long one.
 const PIPE_BYTES: usize = 64 * 1024;

@@ -16,13 +16,17 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use super::capture::Capture;
+use super::capture::{Capture, SMALL_BYTES};
 use super::ready::watch;
 use super::spool::SpoolFile;
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
 const BULK_BYTES: usize = 1 << 20;
+
+/// The size that the pipe of a stream gets that is no small one: its writer goes on while it is
+/// read, where each would wait for the other at every 64 KiB. Larger ones take fresh memory for it.
+const WIDE_BYTES: usize = 256 * 1024;
 
 /// What a bulk reader still takes after it was told to stop: a full pipe and no more, should
 /// somebody whom no signal reached go on writing.
@@ -205,6 +209,7 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
             Some(Ok((0, _))) => return Progress::Ended,
             // A pipe gives less than there is room for only when it has no more.
             Some(Ok((read, room))) if read < room => return Progress::Drained,
+            Some(Ok((read, _))) if read == SMALL_BYTES => widen(pipe, WIDE_BYTES),
             Some(Ok(_) | Err(Errno::INTR)) => {}
             Some(Err(Errno::AGAIN)) => return Progress::Drained,
             Some(Err(error)) => {
@@ -215,14 +220,18 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     }
 }
 
+fn widen(pipe: &File, bytes: usize) {
+    // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(bytes as i32));
+}
+
 fn inode(pipe: &File) -> Option<u64> {
     fstat(pipe).ok().map(|stat| stat.st_ino)
 }
 
 /// Reads until everybody has closed the pipe, or until told to stop and nothing is left in it.
 fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
-    // Refused beyond the user's share of pipe memory (pipe(7)); the default size works too.
-    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(BULK_BYTES as i32));
+    widen(pipe, BULK_BYTES);
     let mut sink = Sink::new(capture, spooled);
     let mut stopping = false;
     let mut last_bytes = 0;
