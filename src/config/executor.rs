@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +41,10 @@ pub struct ExecutorConfig {
     pub instance: Option<String>,
     /// The file with the tools' descriptions; `None` uses the built-in ones.
     pub tools_file: Option<PathBuf>,
+    /// Tools that are not listed and cannot be called. Default none.
+    pub disabled_tools: BTreeSet<String>,
+    /// Whether an execution's stages are timed (seed 004's `enableMetrics`). Default yes.
+    pub stage_times: bool,
 }
 
 impl Default for ExecutorConfig {
@@ -62,6 +66,8 @@ impl Default for ExecutorConfig {
             spool: None,
             instance: None,
             tools_file: None,
+            disabled_tools: BTreeSet::new(),
+            stage_times: true,
         }
     }
 }

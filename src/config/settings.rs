@@ -1,0 +1,357 @@
+use std::path::Path;
+use std::time::Duration;
+
+use nix::unistd::AccessFlags;
+use toml::{Table, Value};
+
+use super::file::{CgroupFile, CgroupMode, File};
+use super::log::log_config;
+use super::values::Bounded;
+use super::{Access, CgroupChoice, ConfigError, ExecutorConfig, Limits, LogConfig};
+
+/// The shipped configuration, which is also the default.
+pub const DEFAULT_EXECUTOR_TOML: &str = include_str!("../../config/executor.toml");
+
+/// All of `executor.toml`, validated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How things are run. `spool`'s directory and `instance` are the daemon's to fill in.
+    pub executor: ExecutorConfig,
+    /// The most kept of one stream, in bytes; 0 keeps none.
+    pub spool_max_bytes: u64,
+    /// The most kept of all streams, in bytes.
+    pub spool_total_bytes: u64,
+    /// The largest request body, in bytes.
+    pub max_request_bytes: usize,
+    /// How many connections are served at once.
+    pub max_connections: usize,
+    /// How long a stop waits for running commands.
+    pub shutdown_grace: Duration,
+    /// Who may do what.
+    pub access: Access,
+    /// What is logged and how.
+    pub log: LogConfig,
+}
+
+impl Settings {
+    /// Reads and validates `path`.
+    ///
+    /// # Errors
+    /// See [`ConfigError`]; nothing of an invalid file is used.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        // Reading a FIFO would wait for a writer, and the daemon with it.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(std::io::Error::other(
+                "it is not a regular file",
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads and validates `path`; where there is none, the shipped settings.
+    ///
+    /// # Errors
+    /// As [`Settings::read`].
+    pub fn read_or_shipped(path: &Path) -> Result<Self, ConfigError> {
+        match Self::read(path) {
+            Err(ConfigError::Unreadable { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Self::shipped()
+            }
+            read => read,
+        }
+    }
+
+    /// What is valid and yet may be a slip of the pen, for people to read.
+    pub fn doubts(&self) -> Vec<String> {
+        let unknown = self.access.unknown.iter();
+        let mut doubts: Vec<String> = unknown
+            .map(|name| format!("[access] names {name:?}, whom this machine does not know"))
+            .collect();
+        let shell = &self.executor.shell;
+        if nix::unistd::access(shell, AccessFlags::X_OK).is_err() {
+            doubts.push(format!("`shell`: cannot execute `{}`", shell.display()));
+        }
+        if let Some(dir) = &self.executor.working_dir
+            && !dir.is_dir()
+        {
+            doubts.push(format!(
+                "`working_dir`: there is no directory `{}`",
+                dir.display()
+            ));
+        }
+        doubts
+    }
+
+    /// Validates `text`, which came from `path`. What it does not name has the shipped value.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        // By itself first: what is wrong in it has a line there.
+        let given: File =
+            toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
+        let invalid = |error| ConfigError::from_toml(path, DEFAULT_EXECUTOR_TOML, &error);
+        let mut whole: Table = toml::from_str(DEFAULT_EXECUTOR_TOML).map_err(invalid)?;
+        overlay(&mut whole, toml::from_str(text).map_err(invalid)?);
+        let whole: File = whole.try_into().map_err(invalid)?;
+        whole.settings().map_err(|(key, detail)| {
+            let line = if given.names(key) {
+                line_of(text, key)
+            } else {
+                1
+            };
+            ConfigError::Invalid {
+                path: path.to_owned(),
+                line,
+                key: Some(key.to_owned()),
+                detail,
+            }
+        })
+    }
+
+    /// The shipped settings.
+    ///
+    /// # Errors
+    /// None in a build whose tests pass.
+    pub fn shipped() -> Result<Self, ConfigError> {
+        Self::parse(Path::new("built-in executor.toml"), DEFAULT_EXECUTOR_TOML)
+    }
+
+    /// The keys whose change from `self` to `next` takes a restart.
+    pub fn needs_restart(&self, next: &Self) -> Vec<&'static str> {
+        let mut keys = Vec::new();
+        if self.executor.cgroup != next.executor.cgroup {
+            keys.push("cgroup");
+        }
+        if self.max_connections != next.max_connections {
+            keys.push("max_connections");
+        }
+        if self.log.format != next.log.format {
+            keys.push("log.format");
+        }
+        keys
+    }
+}
+
+impl File {
+    /// Whether the file itself sets the key that `settings` complains of.
+    fn names(&self, key: &str) -> bool {
+        match key {
+            "default_timeout_secs" => self.default_timeout_secs.is_some(),
+            "callers" | "path" | "level" => true,
+            _ => false,
+        }
+    }
+
+    /// Checks what concerns several keys, and gives every value its type.
+    pub(super) fn settings(self) -> Result<Settings, (&'static str, String)> {
+        let default_timeout = set(self.default_timeout_secs, "default_timeout_secs")?.secs();
+        let max_timeout = set(self.max_timeout_secs, "max_timeout_secs")?.secs();
+        if default_timeout > max_timeout {
+            let detail = format!(
+                "{} is above max_timeout_secs = {}",
+                default_timeout.as_secs(),
+                max_timeout.as_secs()
+            );
+            return Err(("default_timeout_secs", detail));
+        }
+        let executor = ExecutorConfig {
+            default_timeout,
+            max_timeout,
+            max_output_bytes: set(self.max_output_bytes, "max_output_bytes")?.size(),
+            truncate: set(self.truncate, "truncate")?,
+            working_dir: self.working_dir,
+            shell: set(self.shell, "shell")?,
+            kill_grace: set(self.kill_grace_ms, "kill_grace_ms")?.millis(),
+            kill_wait: set(self.kill_wait_ms, "kill_wait_ms")?.millis(),
+            drain: set(self.drain_ms, "drain_ms")?.millis(),
+            env: self.env,
+            limits: Limits {
+                memory_max: self.limits.memory_max.map(Bounded::get),
+                pids_max: self.limits.pids_max.map(Bounded::get),
+                cpu_weight: self.limits.cpu_weight.map(Bounded::get),
+            },
+            cgroup: cgroup_choice(self.cgroup)?,
+            subreaper: true,
+            spool: None,
+            instance: None,
+            tools_file: None,
+            disabled_tools: self.tools.disabled,
+            stage_times: set(self.metrics.enabled, "enabled")?,
+        };
+        let access = &self.access;
+        Ok(Settings {
+            executor,
+            spool_max_bytes: set(self.spool_max_bytes, "spool_max_bytes")?.get(),
+            spool_total_bytes: set(self.spool_total_bytes, "spool_total_bytes")?.get(),
+            max_request_bytes: set(self.max_request_bytes, "max_request_bytes")?.size(),
+            max_connections: set(self.max_connections, "max_connections")?.size(),
+            shutdown_grace: set(self.shutdown_grace_secs, "shutdown_grace_secs")?.secs(),
+            access: Access::resolve([&access.callers, &access.approvers, &access.admins])
+                .map_err(|detail| ("callers", detail))?,
+            log: log_config(self.log)?,
+        })
+    }
+}
+
+/// A value that the shipped file sets, so that every file does.
+fn set<T>(value: Option<T>, key: &'static str) -> Result<T, (&'static str, String)> {
+    let nowhere = || "is set nowhere, not even in the shipped file".to_owned();
+    value.ok_or_else(|| (key, nowhere()))
+}
+
+/// Puts what `given` sets in the place of what `base` does, key by key.
+fn overlay(base: &mut Table, given: Table) {
+    for (key, value) in given {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(given)) => overlay(base, given),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}
+
+fn cgroup_choice(file: CgroupFile) -> Result<CgroupChoice, (&'static str, String)> {
+    match (file.mode.unwrap_or(CgroupMode::Auto), file.path) {
+        (CgroupMode::Group, Some(path)) => {
+            let path = path.display();
+            Err((
+                "path",
+                format!("`{path}` is of no use with mode = \"group\": remove one of them"),
+            ))
+        }
+        (CgroupMode::Group, None) => Ok(CgroupChoice::Group),
+        (_, Some(path)) => Ok(CgroupChoice::Path(path)),
+        (CgroupMode::Cgroup, None) => Ok(CgroupChoice::Delegated),
+        (CgroupMode::Auto, None) => Ok(CgroupChoice::Auto),
+    }
+}
+
+/// The line of the first assignment to `key`, counted from 1.
+fn line_of(text: &str, key: &str) -> usize {
+    let sets = |line: &str| {
+        line.trim_start()
+            .strip_prefix(key)
+            .is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    text.lines().position(sets).map_or(1, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        Settings::parse(Path::new("e.toml"), text)
+            .expect_err(text)
+            .to_string()
+    }
+
+    #[test]
+    fn the_shipped_file_is_valid_and_sets_the_seeds_defaults() {
+        let settings = Settings::shipped().expect("valid");
+        assert_eq!(settings.executor.shell, Path::new("/bin/bash"));
+        let library = ExecutorConfig::default();
+        assert_eq!(settings.executor.default_timeout, library.default_timeout);
+        assert_eq!(settings.executor.max_timeout, library.max_timeout);
+        assert_eq!(settings.executor.max_output_bytes, library.max_output_bytes);
+        assert_eq!(settings.executor.kill_grace, library.kill_grace);
+        assert_eq!(settings.executor.kill_wait, library.kill_wait);
+        assert_eq!(settings.executor.drain, library.drain);
+    }
+
+    #[test]
+    fn what_may_be_a_slip_of_the_pen_is_told() {
+        let text = "shell = \"/bin/nosuch\"\nworking_dir = \"/nowhere\"\n\
+                    [access]\ncallers = [\"user:no-such-user\"]\n\
+                    [log]\nlevel = \"info, hyper=debug\"\n";
+        let settings = Settings::parse(Path::new("e.toml"), text).expect("valid");
+        let doubts = settings.doubts();
+        assert_eq!(doubts.len(), 3, "{doubts:?}");
+        for (doubt, part) in doubts
+            .iter()
+            .zip(["no-such-user", "/bin/nosuch", "/nowhere"])
+        {
+            assert!(doubt.contains(part), "{doubt}");
+        }
+    }
+
+    #[test]
+    fn every_shipped_key_is_known_also_the_commented_ones() {
+        let uncommented: String = DEFAULT_EXECUTOR_TOML
+            .lines()
+            .filter(|line| !line.contains("path ="))
+            .map(|line| match line.strip_prefix("# ") {
+                Some(rest)
+                    if rest
+                        .split_once(" = ")
+                        .is_some_and(|(k, _)| !k.contains(' ')) =>
+                {
+                    rest
+                }
+                _ => line,
+            })
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let settings = Settings::parse(Path::new("e.toml"), &uncommented).expect("valid");
+        assert_eq!(settings.executor.limits.pids_max, Some(4096));
+    }
+
+    #[test]
+    fn refusals_name_file_line_key_and_what_was_expected() {
+        for (text, parts) in [
+            (
+                "\ndefault_timeout_secs = 0\n",
+                &["e.toml:2: ", "default_timeout_secs", "from 1 to"][..],
+            ),
+            (
+                "\n\nno_such_key = 1\n",
+                &["e.toml:3: ", "no_such_key", "expected one of"],
+            ),
+            (
+                "max_output_bytes = -5\n",
+                &["e.toml:1: ", "max_output_bytes", "from 1 to"],
+            ),
+            (
+                "default_timeout_secs = 9\nmax_timeout_secs = 5\n",
+                &["e.toml:1: ", "above max_timeout_secs"],
+            ),
+            (
+                "shell = \"bash\"\n",
+                &["e.toml:1: ", "`shell`", "absolute path"],
+            ),
+            (
+                "[access]\ncallers = [\"root\"]\n",
+                &["e.toml:2: ", "user:NAME"],
+            ),
+            (
+                "[cgroup]\nmode = \"group\"\npath = \"/x\"\n",
+                &["e.toml:3: ", "`path`"],
+            ),
+            ("[env]\n\"A=B\" = \"x\"\n", &["A=B"]),
+            ("[log]\nlevel = \"a=b=c\"\n", &["e.toml:2: ", "a=b=c"]),
+            ("[log]\nlevel = \"inof\"\n", &["e.toml:2: ", "inof", "info"]),
+            ("[log]\nlevel = \"warn,loud\"\n", &["e.toml:2: ", "trace"]),
+            ("[log]\nlevel = \"\"\n", &["e.toml:2: ", "off"]),
+            (
+                "truncate = \"head\"\n",
+                &["e.toml:1: ", "truncate", "tail", "middle"],
+            ),
+            ("x = [", &["e.toml:1: "]),
+        ] {
+            let refusal = refusal(text);
+            for part in parts {
+                assert!(
+                    refusal.contains(part),
+                    "{text:?} gave {refusal:?}, which lacks {part:?}"
+                );
+            }
+        }
+    }
+}
