@@ -12,7 +12,8 @@ use super::json::{Text, json_response, to_json_around};
 use super::openapi::ResultSchema;
 use super::problem::{Problem, problem_response};
 use crate::domain::{
-    Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport, Status, StreamName,
+    Display, Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport, Stage, StageTimes,
+    Status, StreamName,
 };
 use crate::pipeline::{Execution, Finished};
 
@@ -59,6 +60,8 @@ pub(super) struct RunBody {
     background: Vec<BackgroundBody>,
     /// What it used up.
     usage: UsageBody,
+    /// What a person is shown.
+    display: Display,
     /// The proof of the kill; there exactly when a signal was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -139,6 +142,8 @@ pub(super) struct RecordBody {
     /// When it ended; null until then.
     #[schema(required, format = "date-time")]
     ended_at: Option<String>,
+    /// The stages it has been in.
+    stages: Vec<StageBody>,
     /// The status that `POST /execute` answers it with; null until the end.
     #[schema(required, minimum = 200, maximum = 599)]
     http_status: Option<u16>,
@@ -147,8 +152,34 @@ pub(super) struct RecordBody {
     result: Option<Box<RawValue>>,
 }
 
+/// A stage that an execution is or was in.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StageTimes)]
+struct StageBody {
+    /// Which.
+    name: Stage,
+    /// When it began; absent where `metrics.enabled` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = "date-time")]
+    started_at: Option<String>,
+    /// When it ended; absent until then, and where `metrics.enabled` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = "date-time")]
+    ended_at: Option<String>,
+}
+
+impl StageBody {
+    fn new(times: &StageTimes, timed: bool) -> Self {
+        Self {
+            name: times.stage,
+            started_at: timed.then(|| timestamp(times.started_at)),
+            ended_at: times.ended_at.filter(|_| timed).map(timestamp),
+        }
+    }
+}
+
 impl RunBody {
-    pub(super) fn new(run: &RunReport, stopped: bool) -> Self {
+    pub(super) fn new(run: &RunReport, display: &Display, stopped: bool) -> Self {
         let (exit_code, signal) = match run.exit {
             Some(Exit::Code(code)) if !stopped => (Some(code), None),
             Some(Exit::Code(_)) | None => (None, None),
@@ -173,6 +204,7 @@ impl RunBody {
                 cpu_ms: millis(run.usage.cpu),
                 memory_peak_bytes: run.usage.memory_peak,
             },
+            display: display.clone(),
             kill: run.kill.as_ref().map(KillBody::from),
         }
     }
@@ -204,27 +236,29 @@ impl From<&KillReport> for KillBody {
 pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode, Vec<u8>) {
     let text = finished.text();
     let tool_use_id = execution.tool_use_id.as_deref();
-    match (finished.error(), finished.run()) {
-        (Some(error), run) => {
-            let problem = Problem::of_execution(error, execution.id, tool_use_id);
+    match (finished.error(), finished.output()) {
+        (Some(error), output) => {
+            let problem = Problem::of_execution(error, execution);
             let status = problem.status();
-            let body = match run {
-                Some(run) => to_json_around(&text, &problem.with_run(run)),
+            let body = match output {
+                Some(output) => {
+                    to_json_around(&text, &problem.with_run(&output.run, &output.display))
+                }
                 None => to_json_around(&text, &problem),
             };
             (status, body)
         }
-        (None, Some(run)) => {
+        (None, Some(output)) => {
             let answer = Answer {
                 content: Text,
                 is_error: finished.is_error(),
                 tool_use_id,
                 execution_id: execution.id.to_string(),
-                run: RunBody::new(run, false),
+                run: RunBody::new(&output.run, &output.display, false),
             };
             (StatusCode::OK, to_json_around(&text, &answer))
         }
-        // An output always has a run.
+        // What is no error is an output.
         (None, None) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
     }
 }
@@ -260,6 +294,11 @@ pub(super) fn record(execution: &Execution) -> RecordBody {
         ended_at: finished
             .as_ref()
             .map(|finished| timestamp(finished.ended_at)),
+        stages: execution
+            .stages()
+            .iter()
+            .map(|times| StageBody::new(times, execution.timed))
+            .collect(),
         http_status: result.as_ref().map(|(status, _)| status.as_u16()),
         result: result
             .and_then(|(_, body)| String::from_utf8(body).ok())

@@ -47,7 +47,7 @@ struct Document;
 #[rustfmt::skip]
 const PROBLEMS: &[(&str, &[Code])] = &[
     ("execute", &[
-        Code::MalformedRequest, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
+        Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout,
     ]),
     ("showTool",        &[Code::UnknownTool, Code::MalformedRequest]),

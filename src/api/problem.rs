@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 
 use super::body::RunBody;
 use super::json::{Text, to_json_around};
-use crate::domain::{ExecutionId, ExecutorError, RunReport, StopReason, Violation};
+use crate::domain::{Display, ExecutorError, RunReport, Stage, StopReason, Violation};
+use crate::pipeline::Execution;
 
 /// The stable words for what can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -16,6 +17,7 @@ use crate::domain::{ExecutionId, ExecutorError, RunReport, StopReason, Violation
 pub(super) enum Code {
     MalformedRequest,
     AccessDenied,
+    ToolDisabled,
     UnknownTool,
     UnknownExecution,
     NotFound,
@@ -32,21 +34,12 @@ pub(super) enum Code {
     Timeout,
 }
 
-/// The stages of the pipeline in which a call can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Stage {
-    Discovery,
-    Validation,
-    Execution,
-}
-
 impl Code {
     /// The one table from codes to statuses.
     pub(super) fn status(self) -> StatusCode {
         match self {
             Self::MalformedRequest => StatusCode::BAD_REQUEST,
-            Self::AccessDenied => StatusCode::FORBIDDEN,
+            Self::AccessDenied | Self::ToolDisabled => StatusCode::FORBIDDEN,
             Self::UnknownTool | Self::UnknownExecution | Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Cancelled => StatusCode::CONFLICT,
@@ -69,6 +62,7 @@ impl Code {
             }
             Self::MalformedRequest
             | Self::AccessDenied
+            | Self::ToolDisabled
             | Self::UnknownTool
             | Self::UnknownExecution
             | Self::NotFound
@@ -82,23 +76,22 @@ impl Code {
         }
     }
 
-    /// The code and the stage of what the executor could not do.
-    pub(super) fn of(error: &ExecutorError) -> (Self, Stage) {
+    /// The code of what the executor could not do.
+    pub(super) fn of(error: &ExecutorError) -> Self {
         match error {
-            ExecutorError::UnknownTool { .. } => (Self::UnknownTool, Stage::Discovery),
-            ExecutorError::InvalidInput { .. } => (Self::InvalidInput, Stage::Validation),
-            ExecutorError::SpawnFailed { .. } => (Self::SpawnFailed, Stage::Execution),
-            ExecutorError::Timeout { .. } => (Self::Timeout, Stage::Execution),
+            ExecutorError::UnknownTool { .. } => Self::UnknownTool,
+            ExecutorError::ToolDisabled { .. } => Self::ToolDisabled,
+            ExecutorError::InvalidInput { .. } => Self::InvalidInput,
+            ExecutorError::SpawnFailed { .. } => Self::SpawnFailed,
+            ExecutorError::Timeout { .. } => Self::Timeout,
             ExecutorError::Cancelled { reason, .. } => match reason {
-                StopReason::Shutdown => (Self::ShuttingDown, Stage::Execution),
+                StopReason::Shutdown => Self::ShuttingDown,
                 StopReason::Cancelled | StopReason::Disconnect | StopReason::Timeout(_) => {
-                    (Self::Cancelled, Stage::Execution)
+                    Self::Cancelled
                 }
             },
-            ExecutorError::OutputCaptureFailed { .. } => {
-                (Self::OutputCaptureFailed, Stage::Execution)
-            }
-            ExecutorError::Internal { .. } => (Self::Internal, Stage::Execution),
+            ExecutorError::OutputCaptureFailed { .. } => Self::OutputCaptureFailed,
+            ExecutorError::Internal { .. } => Self::Internal,
         }
     }
 }
@@ -161,12 +154,8 @@ struct ViolationBody {
 
 impl<'a> Problem<'a> {
     /// The problem that an execution ended in.
-    pub(super) fn of_execution(
-        error: &ExecutorError,
-        id: ExecutionId,
-        tool_use_id: Option<&'a str>,
-    ) -> Self {
-        let (code, stage) = Code::of(error);
+    pub(super) fn of_execution(error: &ExecutorError, execution: &'a Execution) -> Self {
+        let code = Code::of(error);
         let status = code.status();
         let errors = if let ExecutorError::InvalidInput { violations, .. } = error {
             Some(violations.iter().map(ViolationBody::from).collect())
@@ -179,20 +168,20 @@ impl<'a> Problem<'a> {
             status: status.as_u16(),
             detail: error.chain(),
             code,
-            stage: Some(stage),
+            stage: execution.failed_in(),
             content: Text,
             is_error: true,
-            tool_use_id,
-            execution_id: Some(id.to_string()),
+            tool_use_id: execution.tool_use_id.as_deref(),
+            execution_id: Some(execution.id.to_string()),
             errors,
         }
     }
 
     /// The same with the facts of the run it broke off.
-    pub(super) fn with_run(self, run: &RunReport) -> RunProblem<'a> {
+    pub(super) fn with_run(self, run: &RunReport, display: &Display) -> RunProblem<'a> {
         RunProblem {
             problem: self,
-            run: RunBody::new(run, true),
+            run: RunBody::new(run, display, true),
         }
     }
 

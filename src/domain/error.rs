@@ -22,6 +22,17 @@ pub enum ExecutorError {
         nearest: Option<String>,
     },
 
+    /// The tool is switched off by configuration.
+    #[error(
+        "the tool `{tool_name}` is disabled: an operator enables it in [tools] of executor.toml"
+    )]
+    ToolDisabled {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+    },
+
     /// The input does not fit the tool.
     #[error("the input of `{tool_name}` is invalid: {}", join(violations))]
     InvalidInput {
@@ -107,6 +118,7 @@ impl ExecutorError {
     pub fn tool_name(&self) -> &str {
         match self {
             Self::UnknownTool { tool_name, .. }
+            | Self::ToolDisabled { tool_name, .. }
             | Self::InvalidInput { tool_name, .. }
             | Self::SpawnFailed { tool_name, .. }
             | Self::Timeout { tool_name, .. }
@@ -120,6 +132,7 @@ impl ExecutorError {
     pub fn input_summary(&self) -> &str {
         match self {
             Self::UnknownTool { input_summary, .. }
+            | Self::ToolDisabled { input_summary, .. }
             | Self::InvalidInput { input_summary, .. }
             | Self::SpawnFailed { input_summary, .. }
             | Self::Timeout { input_summary, .. }
@@ -137,6 +150,7 @@ impl ExecutorError {
             }
             Self::Cancelled { partial, .. } => partial.as_deref(),
             Self::UnknownTool { .. }
+            | Self::ToolDisabled { .. }
             | Self::InvalidInput { .. }
             | Self::SpawnFailed { .. }
             | Self::Internal { .. } => None,
@@ -151,6 +165,7 @@ impl ExecutorError {
             }
             Self::Cancelled { partial, .. } => partial.as_deref_mut(),
             Self::UnknownTool { .. }
+            | Self::ToolDisabled { .. }
             | Self::InvalidInput { .. }
             | Self::SpawnFailed { .. }
             | Self::Internal { .. } => None,

@@ -13,6 +13,8 @@ pub struct ToolOutput {
     pub content: String,
     /// Whether the command failed; goes into the `tool_result` block as it is.
     pub is_error: bool,
+    /// What a person is shown.
+    pub display: Display,
     /// What there is to know of the process that ran.
     pub run: RunReport,
     /// Which streams `content` holds as they were written.
@@ -45,10 +47,26 @@ impl ToolOutput {
         Self {
             content,
             is_error,
+            display: Display::default(),
             run,
             verbatim: Verbatim::default(),
         }
     }
+}
+
+/// What a person is shown of an execution, in a line or two: for approvals, histories and live
+/// views. Secrets are masked in all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Display {
+    /// The tool and what it was about.
+    pub title: String,
+    /// The line of the output that tells most: the last of standard error for what failed, else
+    /// the first of standard output; empty where there is none.
+    pub summary: String,
+    /// From the start of the process to its end, in milliseconds.
+    pub duration_ms: u64,
+    /// How it ended: an exit code, a signal's name, `timeout` or `cancelled`.
+    pub exit: String,
 }
 
 /// The facts of one run, without its output.

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use tokio::sync::SetOnce;
 
 use crate::domain::{
-    Caller, ExecutionId, ExecutorError, RunReport, Status, StopReason, StreamName, ToolOutput,
-    Verbatim,
+    Caller, ExecutionId, ExecutorError, RunReport, Stage, StageTimes, Status, StopReason,
+    StreamName, ToolOutput, Verbatim,
 };
 use crate::runner::{Capture, Kept, Live, SpoolFile};
 
@@ -23,8 +23,22 @@ pub struct Execution {
     pub tool_use_id: Option<String>,
     /// When the call came in.
     pub created_at: SystemTime,
+    /// Whether its stages are timed for all to see.
+    pub timed: bool,
     live: Arc<Live>,
+    stages: Mutex<Vec<StageTimes>>,
     finished: SetOnce<Arc<Finished>>,
+}
+
+/// An execution being in a stage; dropping it is the stage's end.
+pub(super) struct InStage<'a>(&'a Execution);
+
+impl Drop for InStage<'_> {
+    fn drop(&mut self) {
+        if let Some(times) = self.0.lock_stages().last_mut() {
+            times.ended_at = Some(SystemTime::now());
+        }
+    }
 }
 
 /// How an execution ended.
@@ -63,6 +77,7 @@ impl Execution {
         caller: Caller,
         id: ExecutionId,
         live: Live,
+        timed: bool,
     ) -> Self {
         Self {
             id,
@@ -70,7 +85,9 @@ impl Execution {
             caller,
             tool_use_id,
             created_at: SystemTime::now(),
+            timed,
             live: Arc::new(live),
+            stages: Mutex::new(Vec::with_capacity(6)),
             finished: SetOnce::new(),
         }
     }
@@ -121,6 +138,32 @@ impl Execution {
                 .unwrap_or(Kept::Nowhere),
             kept @ (Kept::Memory(_) | Kept::File { .. }) => kept,
         }
+    }
+
+    /// The stages it has been in, in their order.
+    pub fn stages(&self) -> Vec<StageTimes> {
+        self.lock_stages().clone()
+    }
+
+    /// The stage that is to be named where it failed. Formatting itself never does: it words what
+    /// became of the execution.
+    pub fn failed_in(&self) -> Option<Stage> {
+        let last = self.lock_stages().last().map(|times| times.stage);
+        last.map(|stage| stage.min(Stage::Execution))
+    }
+
+    /// Begins a stage.
+    pub(super) fn enter(&self, stage: Stage) -> InStage<'_> {
+        self.lock_stages().push(StageTimes {
+            stage,
+            started_at: SystemTime::now(),
+            ended_at: None,
+        });
+        InStage(self)
+    }
+
+    fn lock_stages(&self) -> MutexGuard<'_, Vec<StageTimes>> {
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn live(&self) -> &Arc<Live> {
@@ -200,12 +243,17 @@ impl Finished {
             .map_or(true, |output| output.is_error)
     }
 
+    /// What came of the run, when a process ran. Its text is in [`Finished::text`].
+    pub fn output(&self) -> Option<&ToolOutput> {
+        match &self.result {
+            Ok(output) => Some(output),
+            Err(error) => error.partial(),
+        }
+    }
+
     /// The report of the run, when a process ran.
     pub fn run(&self) -> Option<&RunReport> {
-        match &self.result {
-            Ok(output) => Some(&output.run),
-            Err(error) => error.partial().map(|partial| &partial.run),
-        }
+        self.output().map(|output| &output.run)
     }
 
     /// The text for the model: the output of the process, else the error in words. May read from
@@ -235,6 +283,7 @@ pub(super) fn status(result: &Result<ToolOutput, ExecutorError>) -> Status {
         Err(ExecutorError::Cancelled { .. }) => Status::Cancelled,
         Err(
             ExecutorError::UnknownTool { .. }
+            | ExecutorError::ToolDisabled { .. }
             | ExecutorError::InvalidInput { .. }
             | ExecutorError::SpawnFailed { .. }
             | ExecutorError::OutputCaptureFailed { .. }

@@ -1,22 +1,21 @@
 use std::io;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::execution::{Execution, Finished};
 use super::log;
 use super::records::Records;
+use super::stages;
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, StopReason, ToolDefinition,
     ToolDetails, ToolOutput, prepare_masking, summarize,
 };
 use crate::runner::{Live, Runner, Spool};
-use crate::tools::{Context, Registry, ToolImpl};
+use crate::tools::{Context, Registry, Tool};
 
 /// The longest text of a finished answer that stays in memory rather than in the spool, in bytes.
 /// With a thousand of them remembered this is 4 MiB at the worst.
@@ -117,6 +116,7 @@ impl Executor {
             .transpose()?
             .map(Arc::new);
         let executor = Self::assemble(config, runner, spool);
+        executor.inner.registry.prepare();
         Ok(Started {
             executor,
             killed: leftovers.processes + leftovers.cgroups,
@@ -150,14 +150,16 @@ impl Executor {
     pub fn tools(&self) -> Vec<ToolDetails> {
         let described = self.descriptions().unwrap_or_default();
         let config = self.config();
-        let describe = |tool: &dyn ToolImpl| {
-            let mut details = tool.details(&config);
+        let describe = |tool: &Tool| {
+            let mut details = tool.implementation.details(&config);
             if let Some(text) = described.of(&details.definition.name) {
                 details.definition.description = text.to_owned();
             }
             details
         };
-        self.inner.registry.iter().map(describe).collect()
+        let enabled = |tool: &&Tool| !config.disabled_tools.contains(tool.name());
+        let tools = self.inner.registry.iter();
+        tools.filter(enabled).map(describe).collect()
     }
 
     /// The name of the tool that `name` may have been meant for.
@@ -179,7 +181,7 @@ impl Executor {
         let execution = self.execution(&call, Caller::this_process(), id, &config);
         let _stop = StopOnDrop(Arc::clone(execution.live()));
         let this = self.clone();
-        let task = tokio::spawn(async move { this.inner.perform(&execution, &call, config).await });
+        let task = tokio::spawn(async move { this.inner.perform(&execution, call, config).await });
         let result = task.await;
         result.unwrap_or_else(|error| {
             Err(ExecutorError::Internal {
@@ -200,7 +202,7 @@ impl Executor {
         self.inner.running.send_modify(|running| *running += 1);
         let (inner, begun) = (Arc::clone(&self.inner), Arc::clone(&execution));
         tokio::spawn(async move {
-            let result = inner.perform(&begun, &call, config).await;
+            let result = inner.perform(&begun, call, config).await;
             inner.close(&begun, result).await;
         });
         execution
@@ -312,6 +314,7 @@ impl Executor {
             caller,
             id,
             live,
+            config.stage_times,
         )
     }
 
@@ -324,34 +327,29 @@ impl Executor {
 }
 
 impl Inner {
-    /// Finds the tool and runs it, and writes the log record whatever came of it.
+    /// Takes it through the stages, and writes the log record whatever came of it.
     async fn perform(
         &self,
         execution: &Execution,
-        call: &Call,
+        call: Call,
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
         let tool = self.registry.find(&call.tool);
-        let subject = tool.map_or_else(|| call.input.to_string(), |tool| tool.subject(&call.input));
+        let subject = tool.map_or_else(
+            || call.input.to_string(),
+            |tool| tool.implementation.subject(&call.input),
+        );
         let summary = summarize(&subject);
-        let result = match tool {
-            Some(tool) => {
-                let context = Context {
-                    id: execution.id,
-                    config,
-                    runner: &self.runner,
-                    live: Arc::clone(execution.live()),
-                    summary: summary.clone(),
-                };
-                run_guarded(tool, call, context).await
-            }
-            None => Err(ExecutorError::UnknownTool {
-                tool_name: call.tool.clone(),
-                input_summary: summary.clone(),
-                nearest: self.registry.nearest(&call.tool).map(str::to_owned),
-            }),
+        let trace_id = call.options.trace_id.clone();
+        let context = Context {
+            id: execution.id,
+            config,
+            runner: &self.runner,
+            live: Arc::clone(execution.live()),
+            summary: summary.clone(),
         };
-        log::execution(execution, &result, &summary, call.options.trace_id.as_ref());
+        let result = stages::walk(call, &self.registry, context, execution).await;
+        log::execution(execution, &result, &summary, trace_id.as_ref());
         result
     }
 
@@ -377,24 +375,4 @@ impl Inner {
         self.records.close(execution.id, text_bytes);
         self.running.send_modify(|running| *running -= 1);
     }
-}
-
-/// A panic in a tool costs its own execution, not the record of it.
-async fn run_guarded(
-    tool: &dyn ToolImpl,
-    call: &Call,
-    context: Context<'_>,
-) -> Result<ToolOutput, ExecutorError> {
-    let summary = context.summary.clone();
-    let result = AssertUnwindSafe(tool.run(call, context))
-        .catch_unwind()
-        .await;
-    result.unwrap_or_else(|_| {
-        Err(ExecutorError::Internal {
-            tool_name: call.tool.clone(),
-            input_summary: summary,
-            detail: "it panicked; the log says where".to_owned(),
-            source: None,
-        })
-    })
 }

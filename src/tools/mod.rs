@@ -3,6 +3,7 @@
 
 mod bash;
 mod registry;
+mod schema;
 mod sections;
 
 use std::sync::Arc;
@@ -10,12 +11,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-pub(crate) use registry::Registry;
+pub(crate) use registry::{Registry, Tool};
+pub(crate) use schema::{InputSchema, schema_of};
 pub use sections::{Closing, Content, Streams, content};
 
 use crate::config::ExecutorConfig;
-use crate::domain::{Call, ExecutionId, ExecutorError, ToolDetails, ToolOutput};
-use crate::runner::{Live, Runner};
+use crate::domain::{Call, ExecutionId, ExecutorError, ToolDetails, Violation};
+use crate::runner::{Live, Outcome, Runner};
 
 /// One tool. New ones implement this and are added to the registry's list.
 pub(crate) trait ToolImpl: Send + Sync {
@@ -30,12 +32,17 @@ pub(crate) trait ToolImpl: Send + Sync {
         input.to_string()
     }
 
-    /// Does it.
+    /// What is wrong with an input that fits the schema.
+    fn check(&self, _input: &Value) -> Vec<Violation> {
+        Vec::new()
+    }
+
+    /// Does it. The input fits the schema and has passed `check`.
     fn run<'a>(
         &'a self,
         call: &'a Call,
         context: Context<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, ExecutorError>>;
+    ) -> BoxFuture<'a, Result<Outcome, ExecutorError>>;
 }
 
 /// What a tool has to work with.

@@ -1,5 +1,6 @@
-use super::ToolImpl;
 use super::bash::Bash;
+use super::{InputSchema, ToolImpl};
+use crate::config::ExecutorConfig;
 
 /// How alike (Jaro-Winkler, 0 to 1) two names must be for one to be suggested for the other.
 /// `bsh` and `bash` are at 0.92, `read` and `bash` at 0.5.
@@ -7,22 +8,51 @@ const NEAR: f64 = 0.75;
 
 /// The tools there are, in the order in which they are listed.
 pub(crate) struct Registry {
-    tools: Vec<Box<dyn ToolImpl>>,
+    tools: Vec<Tool>,
+}
+
+/// A tool and what was made ready of it.
+pub(crate) struct Tool {
+    pub(crate) implementation: Box<dyn ToolImpl>,
+    pub(crate) schema: InputSchema,
+}
+
+impl Tool {
+    fn new(implementation: impl ToolImpl + 'static) -> Self {
+        // The schema depends on no configuration.
+        let details = implementation.details(&ExecutorConfig::default());
+        Self {
+            schema: InputSchema::new(details.definition.input_schema),
+            implementation: Box::new(implementation),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.implementation.name()
+    }
 }
 
 impl Registry {
     /// All built-in tools.
     pub(crate) fn built_in() -> Self {
         Self {
-            tools: vec![Box::new(Bash)],
+            tools: vec![Tool::new(Bash)],
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn ToolImpl> {
-        self.tools.iter().map(AsRef::as_ref)
+    /// Does what would otherwise be done at the first call.
+    pub(crate) fn prepare(&self) {
+        for tool in self.iter() {
+            // One that does not compile says so to whoever calls it.
+            let _ = tool.schema.compiled();
+        }
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&dyn ToolImpl> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Tool> {
         self.iter().find(|tool| tool.name() == name)
     }
 
@@ -30,7 +60,7 @@ impl Registry {
     pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
         let name = name.to_lowercase();
         self.iter()
-            .map(ToolImpl::name)
+            .map(Tool::name)
             .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
             .filter(|(likeness, _)| *likeness >= NEAR)
             .max_by(|a, b| a.0.total_cmp(&b.0))

@@ -11,6 +11,7 @@ mod output;
 mod problems;
 mod reading;
 mod records;
+mod stages;
 
 use serde_json::{Value, json};
 

@@ -6,9 +6,10 @@ use super::call;
 use crate::support::{Daemon, Mode, bash_call, wait_until};
 
 /// The members of an answer; `kill` comes on top when a signal was sent.
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 14] = [
     "background",
     "content",
+    "display",
     "duration_ms",
     "execution_id",
     "exit_code",
@@ -48,7 +49,7 @@ fn an_answer_has_all_its_members_whatever_is_known() {
         if mode == Mode::Group {
             assert_eq!(body["usage"]["memory_peak_bytes"], Value::Null);
         }
-        for volatile in ["execution_id", "duration_ms", "usage"] {
+        for volatile in ["execution_id", "duration_ms", "usage", "display"] {
             body.as_object_mut().expect("an object").remove(volatile);
         }
         let expected = json!({

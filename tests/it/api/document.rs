@@ -166,6 +166,7 @@ fn the_check_of_answers_can_fail() {
         "execution_id": "0198c0de-0000-7000-8000-000000000000", "exit_code": 0, "signal": null,
         "oom_killed": false, "duration_ms": 1, "truncated": false, "stdout_bytes": 0,
         "stderr_bytes": 0, "background": [], "usage": {"cpu_ms": 1, "memory_peak_bytes": null},
+        "display": {"title": "bash: true", "summary": "", "duration_ms": 1, "exit": "0"},
     });
     check_schema(answer, &good);
     let bad = |change: &dyn Fn(&mut Value)| {

@@ -164,7 +164,7 @@ fn an_invalid_input_is_told_by_pointer() {
         (json!(null), vec![""]),
         (
             json!({"a/b": 1, "c~d": 2, "command": null}),
-            vec!["/a~1b", "/c~0d", "/command"],
+            vec!["/a~1b", "/command", "/c~0d"],
         ),
     ] {
         let reply = daemon.post(&json!({"name": "bash", "input": input}));

@@ -1,0 +1,29 @@
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+
+use super::validation::Valid;
+use crate::domain::ExecutorError;
+use crate::runner::Outcome;
+use crate::tools::Context;
+
+/// What came of it, whole.
+pub(super) struct Ran(pub(super) Outcome);
+
+/// Has the tool do it. A panic in a tool costs its own execution, not the record of it.
+pub(super) async fn run(valid: Valid<'_>, context: Context<'_>) -> Result<Ran, ExecutorError> {
+    let Valid { call, tool } = valid;
+    let summary = context.summary.clone();
+    let run = tool.implementation.run(&call, context);
+    let outcome = AssertUnwindSafe(run).catch_unwind().await;
+    outcome
+        .unwrap_or_else(|_| {
+            Err(ExecutorError::Internal {
+                tool_name: call.tool.clone(),
+                input_summary: summary,
+                detail: "it panicked; the log says where".to_owned(),
+                source: None,
+            })
+        })
+        .map(Ran)
+}

@@ -1,0 +1,201 @@
+//! Inputs held against JSON Schema 2020-12: every violation by its pointer, defaults filled in,
+//! nothing coerced.
+
+use std::sync::OnceLock;
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, ValidationError, Validator};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::domain::Violation;
+
+/// The schema of a type, as a model is shown it: without the names of Rust types.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    // The tool has a name and a description of its own.
+    schema.remove("title");
+    schema.remove("description");
+    schema.to_value()
+}
+
+/// A tool's input schema, compiled once: at the first input that is held against it, unless
+/// somebody did so before. That takes longer than an input does, and looks at the machine.
+#[derive(Debug)]
+pub(crate) struct InputSchema {
+    document: Value,
+    /// Else why it does not compile; then nothing fits it.
+    validator: OnceLock<Result<Validator, String>>,
+}
+
+impl InputSchema {
+    pub(crate) fn new(document: Value) -> Self {
+        Self {
+            document,
+            validator: OnceLock::new(),
+        }
+    }
+
+    /// Compiles it.
+    pub(crate) fn compiled(&self) -> &Result<Validator, String> {
+        self.validator.get_or_init(|| {
+            jsonschema::options()
+                .with_draft(Draft::Draft202012)
+                .build(&self.document)
+                .map_err(|error| error.masked().to_string())
+        })
+    }
+
+    /// Puts the schema's `default` in the place of every member that is not there.
+    pub(crate) fn fill_in(&self, input: &mut Value) {
+        fill_in(&self.document, input);
+    }
+
+    /// Everything in which `input` breaks the schema, by pointer. Values are not repeated: they
+    /// may be secret, and the caller knows them.
+    pub(crate) fn violations(&self, input: &Value) -> Vec<Violation> {
+        let validator = match self.compiled() {
+            Ok(validator) => validator,
+            Err(error) => {
+                return vec![Violation {
+                    pointer: String::new(),
+                    detail: format!("cannot be checked: the tool's schema is none: {error}"),
+                }];
+            }
+        };
+        if validator.is_valid(input) {
+            return Vec::new();
+        }
+        let mut all: Vec<Violation> = validator.iter_errors(input).flat_map(violations).collect();
+        all.sort_by(|a, b| a.pointer.cmp(&b.pointer));
+        all
+    }
+}
+
+fn fill_in(schema: &Value, value: &mut Value) {
+    let (Some(Value::Object(properties)), Value::Object(members)) =
+        (schema.get("properties"), value)
+    else {
+        return;
+    };
+    for (name, schema) in properties {
+        match (members.get_mut(name), schema.get("default")) {
+            (Some(member), _) => fill_in(schema, member),
+            (None, Some(default)) => {
+                let mut member = default.clone();
+                fill_in(schema, &mut member);
+                members.insert(name.clone(), member);
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// One for each member that is missing or too much, at the place of the member.
+fn violations(error: ValidationError<'_>) -> Vec<Violation> {
+    let at = error.instance_path().as_str();
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's enum, which grows"
+    )]
+    match error.kind() {
+        ValidationErrorKind::Required { property } => vec![Violation {
+            pointer: member(at, property.as_str().unwrap_or_default()),
+            detail: "is required".to_owned(),
+        }],
+        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected
+            .iter()
+            .map(|name| Violation {
+                pointer: member(at, name),
+                detail: "is not a member of this input".to_owned(),
+            })
+            .collect(),
+        _ => vec![Violation {
+            pointer: at.to_owned(),
+            detail: error.masked().to_string(),
+        }],
+    }
+}
+
+/// A pointer (RFC 6901) to a member of what `at` points to.
+fn member(at: &str, name: &str) -> String {
+    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pointers(schema: &InputSchema, input: &Value) -> Vec<String> {
+        let violations = schema.violations(input).into_iter();
+        violations.map(|violation| violation.pointer).collect()
+    }
+
+    #[test]
+    fn every_violation_is_told_by_its_pointer() {
+        let schema = InputSchema::new(json!({
+            "type": "object",
+            "properties": {"command": {"type": "string"}, "n": {"type": "integer", "minimum": 1}},
+            "required": ["command"],
+            "additionalProperties": false
+        }));
+        for (input, expected) in [
+            (json!({"command": "df -h"}), &[][..]),
+            (json!("df -h"), &[""]),
+            (json!({}), &["/command"]),
+            (json!({"command": 3}), &["/command"]),
+            // Nothing is coerced.
+            (json!({"command": "x", "n": "3"}), &["/n"]),
+            (
+                json!({"command": null, "n": 0, "cmd/x": 1}),
+                &["/cmd~1x", "/command", "/n"],
+            ),
+        ] {
+            assert_eq!(pointers(&schema, &input), expected, "{input}");
+        }
+    }
+
+    #[test]
+    fn values_are_not_repeated() {
+        let schema = InputSchema::new(json!({"properties": {"a": {"type": "integer"}}}));
+        let [violation] = &schema.violations(&json!({"a": "hunter2"}))[..] else {
+            panic!("one violation");
+        };
+        assert!(!violation.detail.contains("hunter2"), "{violation:?}");
+    }
+
+    #[test]
+    fn defaults_are_filled_in_also_in_what_they_fill_in() {
+        let schema = InputSchema::new(json!({"properties": {
+            "a": {"default": {}, "properties": {"b": {"default": 2}}},
+            "c": {"type": "string"},
+        }}));
+        for (given, filled) in [
+            (json!({}), json!({"a": {"b": 2}})),
+            (json!({"a": {"b": 1}}), json!({"a": {"b": 1}})),
+            (json!({"a": null, "c": "x"}), json!({"a": null, "c": "x"})),
+            (json!([]), json!([])),
+        ] {
+            let mut input = given.clone();
+            schema.fill_in(&mut input);
+            assert_eq!(input, filled, "{given}");
+        }
+    }
+
+    #[test]
+    fn nothing_fits_a_schema_that_does_not_compile() {
+        let schema = InputSchema::new(json!({"type": "no such type"}));
+        let violations = schema.violations(&json!({}));
+        assert!(
+            violations[0].detail.contains("schema is none"),
+            "{violations:?}"
+        );
+    }
+}
