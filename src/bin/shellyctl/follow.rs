@@ -1,11 +1,11 @@
 //! A call from its start to its answer, for `exec` and `call`. Signals cancel it.
 
-use std::cell::OnceCell;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use shelly_executor::client::{Answer, Call, Client, ClientError, EventKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::SetOnce;
 
 use crate::failure::Failure;
 use crate::print;
@@ -14,6 +14,10 @@ use crate::relay::Relay;
 /// How long the answer may take once the daemon has confirmed the cancelling. It is on its way by
 /// then; longer means that standard output is stuck.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a call that was interrupted at once may take to tell its id. It mostly is on its way:
+/// the command runs before its first event is here.
+const START_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a command is quiet before its spool is looked at for output beyond the stream's cap.
 const QUIET: Duration = Duration::from_secs(1);
@@ -26,12 +30,12 @@ pub async fn to_its_answer(
     relay: Option<Relay>,
 ) -> Result<Option<Answer>, Failure> {
     let mut signals = Signals::new()?;
-    let id = OnceCell::new();
+    let id = SetOnce::new();
     let mut following = pin!(follow(client, call, &id, relay));
     tokio::select! {
         answer = &mut following => answer.map(Some),
         () = signals.next() => tokio::select! {
-            answer = cancel(client, id.get(), following) => answer,
+            answer = cancel(client, &id, following) => answer,
             () = signals.next() => Ok(hung_up()),
         },
     }
@@ -41,7 +45,7 @@ pub async fn to_its_answer(
 async fn follow(
     client: &Client,
     call: &Call,
-    id: &OnceCell<String>,
+    id: &SetOnce<String>,
     mut relay: Option<Relay>,
 ) -> Result<Answer, Failure> {
     let mut stream = client.stream(call).await?;
@@ -97,12 +101,16 @@ async fn follow(
 /// Cancels, and goes on following meanwhile: the last output and the answer are still to come.
 async fn cancel(
     client: &Client,
-    id: Option<&String>,
+    id: &SetOnce<String>,
     mut following: Pin<&mut impl Future<Output = Result<Answer, Failure>>>,
 ) -> Result<Option<Answer>, Failure> {
-    // Before the start there is nothing to name; leaving hangs up, which cancels too.
-    let Some(id) = id else {
-        return Ok(hung_up());
+    let id = tokio::select! {
+        answer = &mut following => return answer.map(Some),
+        id = tokio::time::timeout(START_GRACE, id.wait()) => match id {
+            Ok(id) => id,
+            // There is nothing to name; leaving hangs up, which cancels too.
+            Err(_) => return Ok(hung_up()),
+        },
     };
     tokio::select! {
         answer = &mut following => return answer.map(Some),
