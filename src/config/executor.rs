@@ -1,6 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use regex::bytes::Regex;
 
 /// How an [`Executor`](crate::Executor) runs things. The defaults are the library's; the daemon's
 /// come from `config/executor.toml`.
@@ -41,6 +44,8 @@ pub struct ExecutorConfig {
     pub instance: Option<String>,
     /// The file with the tools' descriptions; `None` uses the built-in ones.
     pub tools_file: Option<PathBuf>,
+    /// What is masked in outputs before anything is stored or sent. Default well-known tokens.
+    pub secrets: SecretsConfig,
     /// Tools that are not listed and cannot be called. Default none.
     pub disabled_tools: BTreeSet<String>,
     /// Whether an execution's stages are timed (seed 004's `enableMetrics`). Default yes.
@@ -66,9 +71,42 @@ impl Default for ExecutorConfig {
             spool: None,
             instance: None,
             tools_file: None,
+            secrets: SecretsConfig::default(),
             disabled_tools: BTreeSet::new(),
             stage_times: true,
         }
+    }
+}
+
+/// What is masked in outputs.
+#[derive(Clone, Debug)]
+pub struct SecretsConfig {
+    /// Whether the shapes of well-known providers' tokens are.
+    pub tokens: bool,
+    /// What matches one of these within a line.
+    pub patterns: Arc<[Regex]>,
+    /// The values of these variables, whether the configuration or a call sets them.
+    pub variables: BTreeSet<String>,
+}
+
+impl Default for SecretsConfig {
+    fn default() -> Self {
+        Self {
+            tokens: true,
+            patterns: Arc::new([]),
+            variables: BTreeSet::new(),
+        }
+    }
+}
+
+impl PartialEq for SecretsConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let patterns = |config: &Self| -> Vec<String> {
+            config.patterns.iter().map(Regex::to_string).collect()
+        };
+        self.tokens == other.tokens
+            && self.variables == other.variables
+            && patterns(self) == patterns(other)
     }
 }
 

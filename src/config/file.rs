@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use regex::bytes::Regex;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -36,6 +37,7 @@ pub(super) struct File {
     pub(super) env: BTreeMap<String, String>,
     pub(super) limits: LimitsFile,
     pub(super) cgroup: CgroupFile,
+    pub(super) secrets: SecretsFile,
     pub(super) tools: ToolsFile,
     pub(super) metrics: MetricsFile,
     pub(super) access: AccessFile,
@@ -64,6 +66,15 @@ pub(super) enum CgroupMode {
     Auto,
     Cgroup,
     Group,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SecretsFile {
+    pub(super) tokens: Option<bool>,
+    #[serde(deserialize_with = "patterns")]
+    pub(super) patterns: Vec<Regex>,
+    pub(super) variables: BTreeSet<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -110,4 +121,17 @@ fn environment<'de, D: Deserializer<'de>>(
         options.add_env(name, value).map_err(D::Error::custom)?;
     }
     Ok(options.env)
+}
+
+fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Regex>, D::Error> {
+    let patterns = Vec::<String>::deserialize(deserializer)?;
+    let compile = |pattern: String| {
+        Regex::new(&pattern).map_err(|error| {
+            let error = error.to_string();
+            let why = error.lines().last().unwrap_or_default();
+            let why = why.strip_prefix("error: ").unwrap_or(why);
+            D::Error::custom(format!("{pattern:?} is no regular expression: {why}"))
+        })
+    };
+    patterns.into_iter().map(compile).collect()
 }

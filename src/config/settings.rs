@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
 use super::values::Bounded;
-use super::{Access, CgroupChoice, ConfigError, ExecutorConfig, Limits, LogConfig};
+use super::{Access, CgroupChoice, ConfigError, ExecutorConfig, Limits, LogConfig, SecretsConfig};
 
 /// The shipped configuration, which is also the default.
 pub const DEFAULT_EXECUTOR_TOML: &str = include_str!("../../config/executor.toml");
@@ -183,6 +183,11 @@ impl File {
             spool: None,
             instance: None,
             tools_file: None,
+            secrets: SecretsConfig {
+                tokens: set(self.secrets.tokens, "tokens")?,
+                patterns: self.secrets.patterns.into(),
+                variables: self.secrets.variables,
+            },
             disabled_tools: self.tools.disabled,
             stage_times: set(self.metrics.enabled, "enabled")?,
         };
@@ -339,6 +344,10 @@ mod tests {
             ("[log]\nlevel = \"inof\"\n", &["e.toml:2: ", "inof", "info"]),
             ("[log]\nlevel = \"warn,loud\"\n", &["e.toml:2: ", "trace"]),
             ("[log]\nlevel = \"\"\n", &["e.toml:2: ", "off"]),
+            (
+                "[secrets]\npatterns = [\"(\"]\n",
+                &["e.toml:2: ", "patterns", "unclosed"],
+            ),
             (
                 "truncate = \"head\"\n",
                 &["e.toml:1: ", "truncate", "tail", "middle"],

@@ -7,6 +7,7 @@ mod ending;
 mod error;
 mod id;
 mod output;
+mod secrets;
 mod stage;
 mod summary;
 mod tool;
@@ -20,6 +21,7 @@ pub use ending::{
 pub use error::{ExecutorError, Violation};
 pub use id::ExecutionId;
 pub use output::{Degradation, Display, RunReport, Status, ToolOutput, Verbatim};
+pub use secrets::Secrets;
 pub use stage::{Stage, StageTimes};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use tool::{RiskLevel, ToolDefinition, ToolDetails};

@@ -11,8 +11,8 @@ use super::records::Records;
 use super::stages;
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, StopReason, ToolDefinition,
-    ToolDetails, ToolOutput, prepare_masking, summarize,
+    Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, Secrets, StopReason,
+    ToolDefinition, ToolDetails, ToolOutput, prepare_masking, summarize,
 };
 use crate::runner::{Live, Runner, Spool};
 use crate::tools::{Context, Registry, Tool};
@@ -307,6 +307,7 @@ impl Executor {
             config.max_output_bytes,
             config.truncate,
             self.inner.spool.as_ref(),
+            secrets(call, config),
         );
         Execution::new(
             call.tool.clone(),
@@ -339,7 +340,7 @@ impl Inner {
             || call.input.to_string(),
             |tool| tool.implementation.subject(&call.input),
         );
-        let summary = summarize(&subject);
+        let summary = summarize(&secrets(&call, &config).mask_text(beginning(&subject)));
         let trace_id = call.options.trace_id.clone();
         let context = Context {
             id: execution.id,
@@ -375,4 +376,22 @@ impl Inner {
         self.records.close(execution.id, text_bytes);
         self.running.send_modify(|running| *running -= 1);
     }
+}
+
+/// As much of a text as its summary is made of, and a little more.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(8 * 1024)]
+}
+
+/// What is to be masked in a call's output: what the configuration says, and the values that the
+/// variables have which it marks as secret.
+fn secrets(call: &Call, config: &ExecutorConfig) -> Secrets {
+    let mut secrets = Secrets::new(config.secrets.tokens, Arc::clone(&config.secrets.patterns));
+    for name in &config.secrets.variables {
+        let given = call.options.env.get(name);
+        if let Some(value) = given.or_else(|| config.env.get(name)) {
+            secrets.add(value);
+        }
+    }
+    secrets
 }

@@ -1,6 +1,6 @@
-//! What one output stream has said so far: the part that answers need, in memory and bounded;
-//! the whole of it in the spool. It outlives whoever reads the pipe: giving up on a pipe loses
-//! nothing that was read.
+//! What one output stream has said so far, secrets masked: the part that answers need, in memory
+//! and bounded; the whole of it in the spool. It outlives whoever reads the pipe: giving up on a
+//! pipe loses nothing that was read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::spool::{Kept, Spool, SpoolFile, fits_memory};
 use crate::config::Truncate;
-use crate::domain::{ExecutionId, StreamName};
+use crate::domain::{ExecutionId, Secrets, StreamName};
 
 /// How much of a stream is read on the event loop and held in memory whatever the cap, before a
 /// thread of its own takes over and the spool goes to disk. It is what an answer holds by default
@@ -31,6 +31,7 @@ pub struct Capture {
     id: ExecutionId,
     name: StreamName,
     spool: Option<Arc<Spool>>,
+    secrets: Arc<Secrets>,
     inner: Mutex<Inner>,
     changed: Notify,
 }
@@ -62,8 +63,25 @@ pub struct Follower {
 /// The first bytes: growing, or complete and shared with the answer.
 #[derive(Debug)]
 enum Head {
-    Growing(Vec<u8>),
+    Growing(Growing),
     Sealed(Bytes),
+}
+
+/// What has been read, and how much of it nobody needs to hold back any more: what follows may be
+/// the beginning of a secret.
+#[derive(Debug, Default)]
+struct Growing {
+    bytes: Vec<u8>,
+    done: usize,
+}
+
+/// The beginning of something that may become a secret, for whoever reads on.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// With what stands before it, which decides whether a word begins there.
+    pub(super) bytes: Vec<u8>,
+    /// How much that is.
+    pub(super) done: usize,
 }
 
 /// What an ended stream lets go of.
@@ -93,13 +111,15 @@ impl Capture {
         cap: usize,
         truncate: Truncate,
         spool: Option<Arc<Spool>>,
+        secrets: Arc<Secrets>,
     ) -> Self {
         Self {
             id,
             name,
             spool,
+            secrets,
             inner: Mutex::new(Inner {
-                head: Head::Growing(Vec::new()),
+                head: Head::Growing(Growing::default()),
                 head_cap: cap.max(INLINE_BYTES),
                 tail: VecDeque::new(),
                 tail_cap: match truncate {
@@ -121,49 +141,67 @@ impl Capture {
         self.name
     }
 
+    /// What is masked in it.
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
     /// Lets `read` append to the head as much as there is room for, and returns what it returned.
     /// `None` when the head is full, at `INLINE_BYTES`, or complete.
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
         let mut inner = self.lock();
-        let Head::Growing(head) = &mut inner.head else {
+        let Head::Growing(Growing { bytes, done }) = &mut inner.head else {
             return None;
         };
-        let before = head.len();
-        if before == head.capacity() {
+        let before = bytes.len();
+        if before == bytes.capacity() {
             // In three steps, instead of copying it at each doubling.
             let steps = [SMALL_BYTES, SMALL_BYTES + PIPE_BYTES, INLINE_BYTES];
             let next = steps.into_iter().find(|step| *step > before)?;
-            head.reserve_exact(next - before);
+            bytes.reserve_exact(next - before);
         }
-        let result = read(head);
-        let grown = head.len() - before;
-        inner.total += grown as u64;
-        drop(inner);
-        if grown > 0 {
-            self.changed.notify_waiters();
+        let (result, done_before) = (read(bytes), *done);
+        if bytes.len() > before {
+            *done = self.secrets.mask(bytes, done_before, false);
+            let grown = (*done > done_before, bytes.len());
+            inner.total = inner.total - before as u64 + grown.1 as u64;
+            drop(inner);
+            if grown.0 {
+                self.changed.notify_waiters();
+            }
         }
         Some(result)
     }
 
-    /// Begins the stream's spool file with what is in memory. For a thread that may block, and
-    /// that is from now on the only one to read the pipe.
-    pub(super) fn begin_file(&self) -> Option<Arc<SpoolFile>> {
-        let file = self.spool.as_ref()?.create(self.id, self.name.as_str())?;
-        let so_far = self.lock().head.share();
-        file.append(&so_far);
-        self.lock().file = Some(Arc::clone(&file));
-        Some(file)
+    /// Begins the stream's spool file with what is in memory, and hands out what is held back of
+    /// it. For a thread that may block, and that is from now on the only one to read the pipe.
+    pub(super) fn begin_file(&self) -> (Option<Arc<SpoolFile>>, Held) {
+        let file = self
+            .spool
+            .as_ref()
+            .and_then(|spool| spool.create(self.id, self.name.as_str()));
+        let (so_far, held) = {
+            let mut inner = self.lock();
+            let held = inner.take_held();
+            (file.is_some().then(|| inner.head.share()), held)
+        };
+        if let (Some(file), Some(so_far)) = (&file, so_far) {
+            file.append(&so_far);
+            self.lock().file = Some(Arc::clone(file));
+        }
+        (file, held)
     }
 
-    /// Takes in `bytes`, which a thread with a buffer of its own has read (and spooled).
+    /// Takes in `bytes`, which a thread with a buffer of its own has read, masked (and spooled).
     pub(super) fn absorb(&self, bytes: &[u8]) {
         let mut inner = self.lock();
         inner.total += bytes.len() as u64;
         let cap = inner.head_cap;
         let room = match &mut inner.head {
-            Head::Growing(head) => {
+            Head::Growing(Growing { bytes: head, done }) => {
                 let room = cap.saturating_sub(head.len()).min(bytes.len());
                 head.extend_from_slice(&bytes[..room]);
+                *done = head.len();
                 room
             }
             Head::Sealed(_) => 0,
@@ -179,7 +217,7 @@ impl Capture {
     pub(super) fn wants_bytes(&self) -> bool {
         let inner = self.lock();
         match &inner.head {
-            Head::Growing(head) => head.len() < inner.head_cap || inner.tail_cap > 0,
+            Head::Growing(head) => head.bytes.len() < inner.head_cap || inner.tail_cap > 0,
             Head::Sealed(_) => false,
         }
     }
@@ -198,7 +236,12 @@ impl Capture {
     pub(super) fn seal(&self) -> (Captured, Option<io::Error>) {
         let mut inner = self.lock();
         let head = match std::mem::replace(&mut inner.head, Head::Sealed(Bytes::new())) {
-            Head::Growing(head) => Bytes::from(head),
+            Head::Growing(Growing { mut bytes, done }) => {
+                let before = bytes.len();
+                self.secrets.mask(&mut bytes, done, true);
+                inner.total -= (before - bytes.len()) as u64;
+                Bytes::from(bytes)
+            }
             Head::Sealed(head) => head,
         };
         inner.head = Head::Sealed(head.clone());
@@ -249,7 +292,7 @@ impl Capture {
                 offset: 0,
                 length: file.len(),
             },
-            (None, head) if head.bytes().len() as u64 == inner.total => Kept::Memory(head.share()),
+            (None, head) if head.len() as u64 == inner.total => Kept::Memory(head.share()),
             (None, _) => Kept::Nowhere,
         }
     }
@@ -320,20 +363,43 @@ impl Drop for Follower {
 impl Head {
     fn share(&self) -> Bytes {
         match self {
-            Self::Growing(head) => Bytes::copy_from_slice(head),
+            Self::Growing(_) => Bytes::copy_from_slice(self.bytes()),
             Self::Sealed(head) => head.clone(),
         }
     }
 
+    /// Those that are not held back.
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Growing(head) => head,
+            Self::Growing(head) => &head.bytes[..head.done],
             Self::Sealed(head) => head,
+        }
+    }
+
+    /// Of all, those held back among them.
+    fn len(&self) -> usize {
+        match self {
+            Self::Growing(head) => head.bytes.len(),
+            Self::Sealed(head) => head.len(),
         }
     }
 }
 
 impl Inner {
+    fn take_held(&mut self) -> Held {
+        let Head::Growing(Growing { bytes, done }) = &mut self.head else {
+            return Held::default();
+        };
+        let before = done.saturating_sub(1);
+        let held = Held {
+            bytes: bytes[before..].to_vec(),
+            done: *done - before,
+        };
+        self.total -= (bytes.len() - *done) as u64;
+        bytes.truncate(*done);
+        held
+    }
+
     fn push_tail(&mut self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(self.tail_cap)..];
         let excess = (self.tail.len() + bytes.len()).saturating_sub(self.tail_cap);

@@ -9,8 +9,8 @@ use super::capture::{Capture, Captured, Release};
 use super::spool::Spool;
 use crate::config::{Limits, Truncate};
 use crate::domain::{
-    Background, Ending, ExecutionId, KillReport, LeftBehind, StopReason, StreamName, Usage,
-    Verbatim,
+    Background, Ending, ExecutionId, KillReport, LeftBehind, Secrets, StopReason, StreamName,
+    Usage, Verbatim,
 };
 
 /// Exactly what will be run.
@@ -68,14 +68,26 @@ pub struct Live {
 
 impl Live {
     /// Streams that hold at most `cap` bytes each (of both ends each, with
-    /// [`Truncate::Middle`]) in memory, and the whole of it in `spool`.
+    /// [`Truncate::Middle`]) in memory, and the whole of it in `spool`, `secrets` masked.
     pub fn new(
         id: ExecutionId,
         cap: usize,
         truncate: Truncate,
         spool: Option<&Arc<Spool>>,
+        secrets: Secrets,
     ) -> Self {
-        let capture = |name| Arc::new(Capture::new(id, name, cap, truncate, spool.cloned()));
+        let secrets = Arc::new(secrets);
+        let capture = |name| {
+            let secrets = Arc::clone(&secrets);
+            Arc::new(Capture::new(
+                id,
+                name,
+                cap,
+                truncate,
+                spool.cloned(),
+                secrets,
+            ))
+        };
         Self {
             stdout: capture(StreamName::Stdout),
             stderr: capture(StreamName::Stderr),
@@ -116,7 +128,7 @@ impl Live {
             if capture.wants_file() {
                 let capture = Arc::clone(capture);
                 // Only a panic makes this fail, and then the spool lacks what the answer had.
-                let whole = move || drop(capture.begin_file().inspect(|file| file.finish()));
+                let whole = move || drop(capture.begin_file().0.inspect(|file| file.finish()));
                 let _ = tokio::task::spawn_blocking(whole).await;
             }
             capture.release(Release::WhatIsLong);

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use super::capture::{Capture, SMALL_BYTES};
+use super::capture::{Capture, Held, SMALL_BYTES};
 use super::ready::watch;
 use super::spool::SpoolFile;
 
@@ -175,10 +175,12 @@ impl Bulk {
         let (capture, told) = (Arc::clone(capture), Arc::clone(&stop));
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         thread.name("output".to_owned()).spawn(move || {
-            let spooled = capture.begin_file();
+            let (spooled, held) = capture.begin_file();
             // Nobody listens unless the stream is kept.
             let _ = begin.send(());
-            read_bulk(&pipe, &told, &capture, spooled.as_deref());
+            let mut sink = Sink::new(&capture, spooled.as_deref(), held);
+            read_bulk(&pipe, &told, &mut sink);
+            sink.flush();
             if let Some(file) = spooled {
                 file.finish();
             }
@@ -230,9 +232,8 @@ fn inode(pipe: &File) -> Option<u64> {
 }
 
 /// Reads until everybody has closed the pipe, or until told to stop and nothing is left in it.
-fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&SpoolFile>) {
+fn read_bulk(pipe: &File, stop: &EventFd, sink: &mut Sink<'_>) {
     widen(pipe, BULK_BYTES);
-    let mut sink = Sink::new(capture, spooled);
     let mut stopping = false;
     let mut last_bytes = 0;
     loop {
@@ -252,7 +253,7 @@ fn read_bulk(pipe: &File, stop: &EventFd, capture: &Capture, spooled: Option<&Sp
                 // An interrupted poll is as good as one that found something to read.
                 let _ = poll(&mut fds, PollTimeout::NONE);
             }
-            Err(error) => return capture.fail(error),
+            Err(error) => return sink.capture.fail(error),
         }
         stopping = stopping || stop.read().is_ok();
         if last_bytes > LAST_BYTES {
@@ -267,16 +268,19 @@ struct Sink<'a> {
     capture: &'a Capture,
     spooled: Option<&'a SpoolFile>,
     buffer: Vec<u8>,
+    /// How much of the buffer has been handed on: what stands before what is held back.
+    done: usize,
     /// `/dev/null` takes pages without looking at them, where reading would copy them.
     null: Option<File>,
 }
 
 impl<'a> Sink<'a> {
-    fn new(capture: &'a Capture, spooled: Option<&'a SpoolFile>) -> Self {
+    fn new(capture: &'a Capture, spooled: Option<&'a SpoolFile>, held: Held) -> Self {
         Self {
             capture,
             spooled,
-            buffer: Vec::new(),
+            buffer: held.bytes,
+            done: held.done,
             null: OpenOptions::new().write(true).open("/dev/null").ok(),
         }
     }
@@ -288,6 +292,7 @@ impl<'a> Sink<'a> {
             Some(null) if !spools && !self.capture.wants_bytes() => {
                 let flags = SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK;
                 let moved = splice(pipe, None, null, None, BULK_BYTES, flags)?;
+                self.flush();
                 self.capture.count(moved);
                 Ok(moved)
             }
@@ -296,18 +301,33 @@ impl<'a> Sink<'a> {
     }
 
     fn read(&mut self, pipe: &File) -> io::Result<usize> {
-        self.buffer.clear();
         self.buffer.reserve_exact(BULK_BYTES);
         let read = rustix::io::read(pipe, spare_capacity(&mut self.buffer))?;
-        if let Some(file) = self.spooled {
-            file.append(&self.buffer);
-        }
-        self.capture.absorb(&self.buffer);
+        self.hand_on(false);
         Ok(read)
     }
 
-    /// Lets go of the buffer: nobody knows how long the next piece is in coming.
+    /// Hands on what is held back: nothing follows that could make a secret of it.
+    fn flush(&mut self) {
+        self.hand_on(true);
+    }
+
+    fn hand_on(&mut self, ended: bool) {
+        let secrets = self.capture.secrets();
+        let done = secrets.mask(&mut self.buffer, self.done, ended);
+        let piece = &self.buffer[self.done..done];
+        if let Some(file) = self.spooled {
+            file.append(piece);
+        }
+        self.capture.absorb(piece);
+        // The last byte stays, for whether a word begins after it.
+        let handed_on = done.saturating_sub(1);
+        self.buffer.drain(..handed_on);
+        self.done = done - handed_on;
+    }
+
+    /// Lets go of the buffer's room: nobody knows how long the next piece is in coming.
     fn rest(&mut self) {
-        self.buffer = Vec::new();
+        self.buffer.shrink_to_fit();
     }
 }

@@ -9,6 +9,7 @@ mod isolation;
 mod limits;
 mod order;
 mod scripts;
+mod secrets;
 mod text;
 mod timeout;
 mod unattended;

@@ -1,0 +1,445 @@
+//! Secrets in a stream of bytes, masked before anything else sees them: the shapes of well-known
+//! tokens, given values, and given patterns. A secret may be cut anywhere between two pieces.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use aho_corasick::AhoCorasick;
+use regex::bytes::Regex;
+
+/// What stands in for a secret.
+const MASK: &[u8] = b"***";
+
+/// The shortest value that is masked, in bytes: of shorter ones every output is full.
+const SHORTEST_VALUE: usize = 4;
+
+/// The longest that is held back for the end of a secret to come, in bytes. Tokens are shorter, and
+/// a line that is longer is looked at in pieces.
+const LONGEST_HELD: usize = 8 * 1024;
+
+/// A kind of token by what it begins with and goes on with.
+struct Shape {
+    prefix: &'static str,
+    class: Class,
+    /// How many of `class` follow at the least.
+    least: usize,
+}
+
+/// What a token goes on with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Letters,
+    /// And `_`.
+    Word,
+    /// And `-`.
+    Dashed,
+    /// And `.`.
+    Dotted,
+}
+
+impl Class {
+    fn has(self, byte: u8) -> bool {
+        byte.is_ascii_alphanumeric()
+            || match byte {
+                b'_' => self != Self::Letters,
+                b'-' => matches!(self, Self::Dashed | Self::Dotted),
+                b'.' => self == Self::Dotted,
+                _ => false,
+            }
+    }
+}
+
+/// The shapes that providers have given their tokens so that they can be found.
+#[rustfmt::skip]
+const SHAPES: &[Shape] = &[
+    Shape { prefix: "sk-",         class: Class::Dashed,  least: 16 }, // Anthropic, OpenAI
+    Shape { prefix: "sk_live_",    class: Class::Letters, least: 16 }, // Stripe
+    Shape { prefix: "rk_live_",    class: Class::Letters, least: 16 },
+    Shape { prefix: "ghp_",        class: Class::Letters, least: 20 }, // GitHub
+    Shape { prefix: "gho_",        class: Class::Letters, least: 20 },
+    Shape { prefix: "ghu_",        class: Class::Letters, least: 20 },
+    Shape { prefix: "ghs_",        class: Class::Letters, least: 20 },
+    Shape { prefix: "ghr_",        class: Class::Letters, least: 20 },
+    Shape { prefix: "github_pat_", class: Class::Word,    least: 20 },
+    Shape { prefix: "glpat-",      class: Class::Dashed,  least: 16 }, // GitLab
+    Shape { prefix: "xoxa-",       class: Class::Dashed,  least: 10 }, // Slack
+    Shape { prefix: "xoxb-",       class: Class::Dashed,  least: 10 },
+    Shape { prefix: "xoxp-",       class: Class::Dashed,  least: 10 },
+    Shape { prefix: "xoxr-",       class: Class::Dashed,  least: 10 },
+    Shape { prefix: "xoxs-",       class: Class::Dashed,  least: 10 },
+    Shape { prefix: "AKIA",        class: Class::Letters, least: 16 }, // AWS
+    Shape { prefix: "ASIA",        class: Class::Letters, least: 16 },
+    Shape { prefix: "AIza",        class: Class::Dashed,  least: 35 }, // Google
+    Shape { prefix: "npm_",        class: Class::Letters, least: 36 },
+    Shape { prefix: "hf_",         class: Class::Letters, least: 30 }, // Hugging Face
+    Shape { prefix: "eyJ",         class: Class::Dotted,  least: 30 }, // JSON Web Token (RFC 7519)
+];
+
+static PREFIXES: LazyLock<Option<AhoCorasick>> =
+    LazyLock::new(|| AhoCorasick::new(SHAPES.iter().map(|shape| shape.prefix)).ok());
+
+/// What is masked in one execution's output.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    shapes: bool,
+    values: Vec<Vec<u8>>,
+    patterns: Arc<[Regex]>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets")
+            .field("shapes", &self.shapes)
+            .field("values", &self.values.len())
+            .field("patterns", &self.patterns)
+            .finish()
+    }
+}
+
+impl Secrets {
+    /// Masks well-known tokens if `shapes` is set, what `patterns` match within a line, and nothing
+    /// else yet.
+    pub fn new(shapes: bool, patterns: Arc<[Regex]>) -> Self {
+        Self {
+            shapes,
+            values: Vec::new(),
+            patterns,
+        }
+    }
+
+    /// Masks `value` too, unless it is shorter than four bytes.
+    pub fn add(&mut self, value: &str) {
+        if value.len() >= SHORTEST_VALUE {
+            self.values.push(value.as_bytes().to_vec());
+        }
+    }
+
+    /// Masks a whole text.
+    pub fn mask_text(&self, text: &str) -> String {
+        let mut bytes = text.as_bytes().to_vec();
+        self.mask(&mut bytes, 0, true);
+        // What is masked begins and ends where characters do, given patterns apart.
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Masks in `buffer` from `from` on, where it has been left off. Returns how far it is done:
+    /// what follows may be the beginning of a secret, of which there is never any once the stream
+    /// `ended`. The buffer only ever gets shorter.
+    pub fn mask(&self, buffer: &mut Vec<u8>, from: usize, ended: bool) -> usize {
+        let mut search = Search {
+            text: buffer,
+            from,
+            hold: buffer.len(),
+            ended,
+            found: Vec::new(),
+        };
+        if self.shapes
+            && let Some(prefixes) = PREFIXES.as_ref()
+        {
+            search.shapes(prefixes);
+        }
+        for value in &self.values {
+            search.value(value);
+        }
+        if !self.patterns.is_empty() {
+            search.patterns(&self.patterns);
+        }
+        let Search { hold, found, .. } = search;
+        replace(buffer, found, hold)
+    }
+}
+
+/// Bytes that a token may go on with.
+#[derive(Default)]
+struct Run {
+    class: Option<Class>,
+    end: usize,
+    /// Where the last but one of its dots is.
+    second_last_dot: Option<usize>,
+}
+
+impl Run {
+    fn measure(text: &[u8], begin: usize, class: Class) -> Self {
+        let length = text[begin..].iter().position(|byte| !class.has(*byte));
+        let end = length.map_or(text.len(), |length| begin + length);
+        let dots = |at: &usize| text[*at] == b'.';
+        Self {
+            class: Some(class),
+            end,
+            second_last_dot: (begin..end).rev().filter(dots).nth(1),
+        }
+    }
+
+    /// Whether what begins there can be a whole token. A JSON Web Token has three parts.
+    fn is_complete_from(&self, begin: usize) -> bool {
+        self.class != Some(Class::Dotted) || self.second_last_dot.is_some_and(|dot| dot >= begin)
+    }
+}
+
+/// One look through a piece of a stream.
+struct Search<'a> {
+    /// All that is there of it.
+    text: &'a [u8],
+    /// Where what is new begins.
+    from: usize,
+    /// Where something begins that may become a secret.
+    hold: usize,
+    /// Whether nothing follows.
+    ended: bool,
+    found: Vec<Range<usize>>,
+}
+
+impl Search<'_> {
+    fn shapes(&mut self, prefixes: &AhoCorasick) {
+        let mut at = self.from;
+        // The last run that was measured, so that none is measured twice.
+        let mut run = Run::default();
+        while let Some(found) = prefixes.find(&self.text[at..]) {
+            let (begin, after) = (at + found.start(), at + found.end());
+            at = begin + 1;
+            if !self.begins_word(begin) {
+                continue;
+            }
+            let shape = &SHAPES[found.pattern().as_usize()];
+            if run.class != Some(shape.class) || after >= run.end {
+                run = Run::measure(self.text, after, shape.class);
+            }
+            if run.end == self.text.len() && !self.ended && run.end - begin <= LONGEST_HELD {
+                self.hold(begin);
+                return;
+            }
+            if run.end - after >= shape.least && run.is_complete_from(after) {
+                self.found.push(begin..run.end);
+                at = run.end;
+            }
+        }
+        self.hold_prefix();
+    }
+
+    /// Holds back the beginning of a prefix.
+    fn hold_prefix(&mut self) {
+        let longest = SHAPES.iter().map(|shape| shape.prefix.len()).max();
+        let first = self.text.len().saturating_sub(longest.unwrap_or(0));
+        let may_begin = |at: &usize| {
+            let rest = &self.text[*at..];
+            let begins = |shape: &Shape| shape.prefix.as_bytes().starts_with(rest);
+            self.begins_word(*at) && SHAPES.iter().any(begins)
+        };
+        if let Some(at) = (first.max(self.from)..self.text.len()).find(may_begin) {
+            self.hold(at);
+        }
+    }
+
+    fn begins_word(&self, at: usize) -> bool {
+        let before = at.checked_sub(1).map(|before| self.text[before]);
+        !before.is_some_and(|byte| Class::Word.has(byte))
+    }
+
+    fn value(&mut self, value: &[u8]) {
+        let new = &self.text[self.from..];
+        let found = memchr::memmem::find_iter(new, value);
+        let found = found.map(|at| self.from + at..self.from + at + value.len());
+        self.found.extend(found);
+        let longest = (value.len() - 1).min(new.len());
+        let cut = (1..=longest)
+            .rev()
+            .find(|length| new.ends_with(&value[..*length]));
+        if let Some(length) = cut {
+            self.hold(self.text.len() - length);
+        }
+    }
+
+    /// Within lines, the last of which may not be there as a whole.
+    fn patterns(&mut self, patterns: &[Regex]) {
+        let new = &self.text[self.from..];
+        let last = new
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        if new.len() - last <= LONGEST_HELD {
+            self.hold(self.from + last);
+        }
+        let mut begin = self.from;
+        for line in self.text[self.from..self.hold].split_inclusive(|byte| *byte == b'\n') {
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            for found in patterns.iter().flat_map(|pattern| pattern.find_iter(text)) {
+                if found.len() >= MASK.len() {
+                    self.found.push(begin + found.start()..begin + found.end());
+                }
+            }
+            begin += line.len();
+        }
+    }
+
+    fn hold(&mut self, at: usize) {
+        if !self.ended {
+            self.hold = self.hold.min(at);
+        }
+    }
+}
+
+/// Puts the mask in the place of everything found before `hold`. What lies across it is held back
+/// as a whole.
+fn replace(buffer: &mut Vec<u8>, mut found: Vec<Range<usize>>, mut hold: usize) -> usize {
+    found.sort_by_key(|range| (range.start, range.end));
+    for range in found.iter().rev() {
+        if range.end > hold {
+            hold = hold.min(range.start);
+        }
+    }
+    found.retain(|range| range.end <= hold);
+    let Some(first) = found.first().map(|range| range.start) else {
+        return hold;
+    };
+    let mut out = Vec::with_capacity(buffer.len() - first);
+    let mut done = first;
+    for Range { start, end } in found {
+        // One that overlaps the one before goes on with its mask.
+        if start >= done {
+            out.extend_from_slice(&buffer[done..start]);
+            out.extend_from_slice(MASK);
+        }
+        done = done.max(end);
+    }
+    out.extend_from_slice(&buffer[done..hold]);
+    let masked = first + out.len();
+    out.extend_from_slice(&buffer[hold..]);
+    buffer.truncate(first);
+    buffer.extend_from_slice(&out);
+    masked
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn secrets(values: &[&str], patterns: &[&str]) -> Secrets {
+        let compile = |pattern: &&str| Regex::new(pattern).expect("a pattern");
+        let mut secrets = Secrets::new(true, patterns.iter().map(compile).collect());
+        for value in values {
+            secrets.add(value);
+        }
+        secrets
+    }
+
+    /// Masks a stream that comes in these pieces, as captures do.
+    fn in_pieces<'a>(secrets: &Secrets, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+        let (mut buffer, mut masked) = (Vec::new(), 0);
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            let before = buffer[..masked].to_vec();
+            masked = secrets.mask(&mut buffer, masked, false);
+            assert!(
+                buffer.starts_with(&before),
+                "what was handed out has changed"
+            );
+        }
+        secrets.mask(&mut buffer, masked, true);
+        buffer
+    }
+
+    #[test]
+    fn tokens_values_and_patterns_are_masked_and_nothing_else() {
+        let secrets = secrets(&["hunter2", "two\nlines", "abc"], &["pin: [0-9]+"]);
+        for (text, expected) in [
+            ("", ""),
+            ("nothing to hide", "nothing to hide"),
+            ("a ghp_0123456789abcdefghijABCDEFGHIJ012345 b", "a *** b"),
+            ("ghp_short", "ghp_short"),
+            ("sk-ant-api03-abcdefghijklmnop\n", "***\n"),
+            // Within a word it is something else.
+            (
+                "task-force-of-nineteen-people",
+                "task-force-of-nineteen-people",
+            ),
+            ("AKIAIOSFODNN7EXAMPLE=AKIAIOSFODNN7EXAMPLE", "***=***"),
+            (
+                "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijk.",
+                "***",
+            ),
+            // JSON in base64 is no token for that.
+            (
+                "eyJhIjogImJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoifQ",
+                "eyJhIjogImJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoifQ",
+            ),
+            ("xhunter2hunter2x", "x******x"),
+            ("of two\nlines", "of ***"),
+            // Too short to be one.
+            ("abc", "abc"),
+            ("my pin: 12345\npin: 1", "my ***\n***"),
+            ("é hunter2 \u{fffd}", "é *** \u{fffd}"),
+        ] {
+            assert_eq!(secrets.mask_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_may_become_a_secret_is_held_back_and_no_more() {
+        let secrets = secrets(&["hunter2"], &[]);
+        for (text, done) in [
+            ("done", 4),
+            ("a line\n", 7),
+            ("a hunt", 2),
+            ("a gh", 2),
+            ("a ghp_0123", 2),
+            ("a light", 7),
+            ("Password: ", 10),
+            ("......", 6),
+        ] {
+            let mut buffer = text.as_bytes().to_vec();
+            assert_eq!(secrets.mask(&mut buffer, 0, false), done, "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_text_takes_linear_time() {
+        let secrets = secrets(&["aaaaaaab"], &[]);
+        for unit in ["eyJ-", "eyJ-hf_", "eyJ.", "AKIA", "sk-", "a", "eyJ", "gh"] {
+            let mut buffer = unit.repeat((1 << 20) / unit.len()).into_bytes();
+            let begun = std::time::Instant::now();
+            secrets.mask(&mut buffer, 0, false);
+            // Quadratic, it would be minutes.
+            assert!(
+                begun.elapsed().as_secs() < 5,
+                "{unit}: {:?}",
+                begun.elapsed()
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_where_a_stream_is_cut(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("ghp_0123456789abcdefghijABCDEFGHIJ012345".to_owned()),
+                    Just("hunter2".to_owned()),
+                    Just("hunter".to_owned()),
+                    Just("AKIAIOSFODNN7EXAMPLE".to_owned()),
+                    Just("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc".to_owned()),
+                    Just("pin: 1234".to_owned()),
+                    Just("\n".to_owned()),
+                    "[ a-z._-]{0,4}",
+                ],
+                0..12,
+            ),
+            cuts in proptest::collection::vec(1usize..9, 1..40),
+        ) {
+            let secrets = secrets(&["hunter2", "ter2\nh", "2hun"], &["pin: [0-9]+"]);
+            let text = parts.concat();
+            let whole = secrets.mask_text(&text);
+            let mut rest = text.as_bytes();
+            let mut cuts = cuts.iter().cycle();
+            let pieces = std::iter::from_fn(|| {
+                let (piece, others) = rest.split_at((*cuts.next()?).min(rest.len()));
+                rest = others;
+                (!piece.is_empty()).then_some(piece)
+            });
+            let cut = in_pieces(&secrets, pieces);
+            prop_assert_eq!(String::from_utf8_lossy(&cut), whole);
+        }
+    }
+}
