@@ -11,6 +11,7 @@ mod values;
 mod watch;
 
 pub use access::Access;
+pub(crate) use access::principal;
 pub use error::ConfigError;
 pub use executor::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig, Truncate};
 pub use file::{DEFAULT_EXECUTOR_TOML, LogConfig, LogFormat, Settings, log_filter};
