@@ -89,6 +89,10 @@ const OPTIONS: &[(&str, &[&str], &str)] = &[
     ("test",   &["-v"], SUBSCRIPT),
     ("[",      &["-v"], SUBSCRIPT),
     ("journalctl", &["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush"], "removes or moves logs"),
+    ("journalctl", &["-H", "--host", "-M", "--machine"], REMOTE),
+    ("systemctl", &["-H", "--host", "-M", "--machine"], REMOTE),
+    ("ss",     &["-K", "--kill", "-D", "--diag"], "closes connections, writes files"),
+    ("file",   &["-C", "--compile"], "writes files"),
     ("ip",     &["-batch", "-b"], "takes commands from a file"),
     ("dmesg",  &["-C", "-c", "--clear", "--read-clear"], "removes messages"),
     ("diff",   &["-l", "--paginate"], "runs a program its options name"),
@@ -120,9 +124,9 @@ const GIT_RUNS: [&str; 24] = [
 
 /// Options of git's subcommands that name a program.
 #[rustfmt::skip]
-const GIT_OPTIONS: [&str; 15] = [
+const GIT_OPTIONS: [&str; 16] = [
     "-O", "--open-files-in-pager", "-x", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--ext-diff", "--textconv",
-    "--template", "--config", "--config-env", "--editor", "--server-option", "--smtp-server",
+    "--template", "--config", "--config-env", "--editor", "--server-option", "--smtp-server", "--output",
 ];
 
 /// Whether `words` is on the list, and why.

@@ -247,7 +247,8 @@ impl Reader<'_> {
                     match self.text.get(self.at) {
                         Some(byte @ b' '..=b'~') => word.push(*byte),
                         _ => {
-                            return self.opaque("an escape of something that is no plain character");
+                            return self
+                                .opaque("an escape of something that is no plain character");
                         }
                     }
                     self.at += 1;
