@@ -144,19 +144,16 @@ impl File<'_> {
         let key = list.word();
         for item in self.items(key, value)? {
             let at = item.span().start;
-            match item.get_ref() {
-                DeValue::String(text) => {
-                    let rule = self.rule(list, key, at, text)?;
-                    parsed.rules.push(rule);
-                }
-                DeValue::Table(table) => self.table(list, at, table, parsed)?,
-                other => {
-                    let kind = other.type_str();
-                    let detail = format!(
-                        "holds an item of type {kind}: expected a rule or a table with one"
-                    );
-                    return Err(self.error(at, Some(key), detail));
-                }
+            if let Some(text) = item.get_ref().as_str() {
+                let rule = self.rule(list, key, at, text)?;
+                parsed.rules.push(rule);
+            } else if let Some(table) = item.get_ref().as_table() {
+                self.table(list, at, table, parsed)?;
+            } else {
+                let kind = item.get_ref().type_str();
+                let detail =
+                    format!("holds an item of type {kind}: expected a rule or a table with one");
+                return Err(self.error(at, Some(key), detail));
             }
         }
         Ok(())

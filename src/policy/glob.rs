@@ -111,6 +111,9 @@ impl Glob {
 
     /// Whether `text` would match for some value of its unknown parts.
     pub(super) fn may_match(&self, text: &str) -> bool {
+        if !text.contains([UNKNOWN, UNKNOWN_WORDS]) {
+            return self.matches(text);
+        }
         match &self.shape {
             Shape::Text(tokens) => may_match(tokens, text),
             Shape::Command(tokens) => {
@@ -118,7 +121,7 @@ impl Glob {
                     || matches!(tokens.as_slice(), [words @ .., Token::Char(' '), Token::Many]
                         if may_match(words, text))
             }
-            Shape::Path(_) => text.contains([UNKNOWN, UNKNOWN_WORDS]) || self.matches(text),
+            Shape::Path(_) => true,
         }
     }
 }

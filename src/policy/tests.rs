@@ -441,3 +441,32 @@ fn without_rules_that_refuse_no_script_is_read() {
     }
     assert!(policy("ask = [\"write_file\"]").reads_scripts(&question));
 }
+
+#[test]
+fn a_hundred_rules_take_microseconds() {
+    let rules: Vec<String> = (0..100)
+        .map(|n| format!("\"bash(command:tool{n} sub *--flag*)\""))
+        .collect();
+    let (deny, allow) = rules.split_at(50);
+    let text = format!(
+        "default = \"ask\"\ndeny = [{}]\nallow = [{}, \"bash(command:git *)\"]",
+        deny.join(","),
+        allow.join(",")
+    );
+    let policy = policy(&text);
+    let start = std::time::Instant::now();
+    let times = 1000;
+    for _ in 0..times {
+        assert_eq!(
+            bash(
+                &policy,
+                "git status --short && git log -5 --oneline | git x"
+            ),
+            Verdict::Allow
+        );
+    }
+    let each = start.elapsed() / times;
+    println!("{each:?}");
+    // A tenth of it, optimised; a machine that is busy may take its time.
+    assert!(each < Duration::from_millis(2), "{each:?}");
+}

@@ -2,7 +2,8 @@
 //! texts can take all stack and all time (`((((…` doubles its work twice with each level): it
 //! gets a thread of its own with a large stack, and is not waited for beyond a limit.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -36,25 +37,39 @@ const STACK_BYTES: usize = 256 << 20;
 
 /// How many threads may still be reading what nobody waits for any more. They end by
 /// themselves, for the work is bounded as well, if less tightly.
-const MAX_ABANDONED: usize = 4;
+const MAX_ABANDONED: usize = 16;
 
-static READING: AtomicUsize = AtomicUsize::new(0);
+/// How many do.
+static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a reader for as long as it lives.
-struct Slot;
+const READING: u8 = 0;
+const LEFT: u8 = 1;
+const DONE: u8 = 2;
 
-impl Slot {
-    fn take(most: usize) -> Option<Self> {
-        let taken = READING.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
-            (count < most).then_some(count + 1)
-        });
-        taken.ok().map(|_| Self)
+/// One reading, of which either side says when it is through with it.
+struct Watch(AtomicU8);
+
+impl Watch {
+    fn leave(&self) {
+        // Counted beforehand: the other side may take it back at once.
+        ABANDONED.fetch_add(1, Ordering::AcqRel);
+        let left = self
+            .0
+            .compare_exchange(READING, LEFT, Ordering::AcqRel, Ordering::Acquire);
+        if left.is_err() {
+            ABANDONED.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
-impl Drop for Slot {
+/// Says so however the thread ends.
+struct Done(Arc<Watch>);
+
+impl Drop for Done {
     fn drop(&mut self) {
-        READING.fetch_sub(1, Ordering::AcqRel);
+        if self.0.0.swap(DONE, Ordering::AcqRel) == LEFT {
+            ABANDONED.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -65,17 +80,19 @@ pub(super) fn read(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
     if let Some(reading) = Reader::new().read_simple(script) {
         return Ok(reading);
     }
-    // Those that are waited for are as many as callers, and short-lived.
-    let most = MAX_ABANDONED + thread::available_parallelism().map_or(1, usize::from);
-    let slot = Slot::take(most).ok_or(Unreadable::Busy)?;
+    if ABANDONED.load(Ordering::Acquire) >= MAX_ABANDONED {
+        return Err(Unreadable::Busy);
+    }
+    let watch = Arc::new(Watch(AtomicU8::new(READING)));
+    let done = Done(Arc::clone(&watch));
     let (answer, answered) = sync_channel(1);
     let script = script.to_owned();
     let started = thread::Builder::new()
         .name("shell-reader".to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            let _slot = slot;
-            // Nobody waits for it any more: then it is for nobody.
+            let _done = done;
+            // Where nobody waits for it any more, it is for nobody.
             let _ = answer.send(Reader::new().read(&script));
         });
     if started.is_err() {
@@ -83,7 +100,10 @@ pub(super) fn read(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
     }
     match answered.recv_timeout(fence.time_limit) {
         Ok(reading) => reading,
-        Err(RecvTimeoutError::Timeout) => Err(Unreadable::TooSlow),
+        Err(RecvTimeoutError::Timeout) => {
+            watch.leave();
+            Err(Unreadable::TooSlow)
+        }
         // It panicked.
         Err(RecvTimeoutError::Disconnected) => Err(Unreadable::Grammar),
     }

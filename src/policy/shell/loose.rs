@@ -35,6 +35,7 @@ pub(super) struct Reader {
 }
 
 /// A text that some command takes for a script.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Nested {
     pub text: String,
     pub certain: bool,

@@ -269,45 +269,33 @@ fn shapes(n: usize) -> Vec<String> {
 }
 
 #[test]
-fn nothing_takes_the_stack_or_the_time() {
-    let limit = Duration::from_millis(50);
-    for n in [13, 60, 5000] {
+fn nothing_takes_the_stack_or_runs_away() {
+    for n in [8, 10, 12, 13, 16, 40, 300, 5000] {
         for script in shapes(n) {
+            let begin = &script[..script.len().min(60)];
             let start = Instant::now();
-            let read = read_shell(&script, &Fence::default());
+            let read = read_shell(&script, &fence(60));
+            assert_ne!(read.err(), Some(Unreadable::TooSlow), "{n} times {begin:?}");
             let took = start.elapsed();
-            // Starting a thread on a busy machine takes what it takes.
             assert!(
-                took < limit + Duration::from_secs(2),
-                "{took:?}: {:?} {:?}",
-                read.err(),
-                &script[..script.len().min(60)]
+                took < Duration::from_secs(20),
+                "{took:?}: {n} times {begin:?}"
             );
         }
     }
 }
 
 #[test]
-fn what_nobody_waits_for_comes_to_an_end() {
-    for n in [8, 10, 12, 16, 40, 300] {
-        for script in shapes(n) {
-            let start = Instant::now();
-            let read = read_shell(&script, &fence(60));
-            assert_ne!(
-                read.err(),
-                Some(Unreadable::TooSlow),
-                "{:?}",
-                &script[..script.len().min(60)]
-            );
-            let took = start.elapsed();
-            if took > Duration::from_millis(200) {
-                eprintln!("SLOW {n} {took:?} {:?}", &script[..script.len().min(60)]);
-            }
-            assert!(
-                took < Duration::from_secs(20),
-                "{took:?} {:?}",
-                &script[..script.len().min(60)]
-            );
-        }
-    }
+fn nobody_waits_beyond_the_limit() {
+    let impatient = Fence {
+        time_limit: Duration::ZERO,
+        ..Fence::default()
+    };
+    let script = "(a $b)\n".repeat(500);
+    assert_eq!(read_shell(&script, &impatient), Err(Unreadable::TooSlow));
+    let long = Fence::default().max_bytes + 1;
+    assert_eq!(
+        read_shell(&"a".repeat(long), &fence(20)),
+        Err(Unreadable::TooLong)
+    );
 }

@@ -60,8 +60,9 @@ const SHELLS: [&str; 11] = [
 ];
 
 /// Programs with a script in an option's value or in their words, somewhere.
-const SCRIPT_TAKERS: [&str; 21] = [
+const SCRIPT_TAKERS: [&str; 22] = [
     "declare",
+    "hash",
     "typeset",
     "local",
     "export",
@@ -142,6 +143,8 @@ impl Reader {
                 }
             }
         }
+        nested.sort_unstable();
+        nested.dedup();
         nested
     }
 
@@ -180,11 +183,29 @@ impl Reader {
         }
         let at = at + wrapper.own;
         if name == "xargs" {
-            let mut command = words.get(at..).unwrap_or_default().to_vec();
-            command.push(UNKNOWN_WORDS.to_string());
-            self.add(command.join(" "), true);
+            self.with_input(words, words.get(at..).unwrap_or_default());
         }
         vec![(at, words.len())]
+    }
+
+    /// What `xargs` makes of its command: more words come from its input, or stand in for one.
+    fn with_input(&mut self, words: &[String], command: &[String]) {
+        let replaces = |word: &String| {
+            ["-I", "-i", "--replace"]
+                .iter()
+                .any(|option| word.starts_with(option))
+        };
+        let name = command.first().map_or("", |word| base_name(word));
+        let runs = SHELLS.contains(&name)
+            || SCRIPT_TAKERS.contains(&name)
+            || matches!(name, "" | "eval" | "find" | "xargs")
+            || WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name));
+        if runs || words.iter().any(replaces) {
+            self.unknown();
+        }
+        let mut command = command.to_vec();
+        command.push(UNKNOWN_WORDS.to_string());
+        self.add(command.join(" "), true);
     }
 
     /// The scripts that the program `name` takes from its words or its input.
@@ -210,7 +231,16 @@ impl Reader {
                     add(script, certain);
                 }
             }
+            // A file with a script, whose name may be all that a rule knows of it.
+            "source" | "." if arguments.first().is_some_and(|file| !is_input(file)) => {
+                self.add(arguments.join(" "), false);
+            }
             _ if SHELLS.contains(&name) => {
+                for (at, word) in arguments.iter().enumerate() {
+                    if !word.starts_with('-') {
+                        self.add(arguments[at..].join(" "), false);
+                    }
+                }
                 let reads_input = shell_scripts(arguments, certain, &mut add);
                 if reads_input {
                     self.shell_input(input, certain, nested);
@@ -218,6 +248,19 @@ impl Reader {
             }
             "source" | "." if arguments.first().is_some_and(|file| is_input(file)) => {
                 self.shell_input(input, certain, nested);
+            }
+            // From here on any word may be another; and which files name commands, who knows.
+            "alias" | "parallel" => {
+                self.unknown();
+                arguments.iter().for_each(|word| {
+                    let value = word
+                        .split_once('=')
+                        .map_or(word.as_str(), |(_, value)| value);
+                    add(value, false);
+                });
+            }
+            "history" | "fc" => {
+                (1..arguments.len()).for_each(|at| add(&arguments[at..].join(" "), false))
             }
             // Not all of these are scripts, and none is for certain.
             _ if SCRIPT_TAKERS.contains(&name) => {
