@@ -7,6 +7,7 @@ pub mod config;
 pub mod daemon;
 pub mod domain;
 pub mod pipeline;
+pub mod policy;
 pub mod runner;
 pub mod tools;
 

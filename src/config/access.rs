@@ -53,7 +53,12 @@ fn own_uid() -> u32 {
     *OWN.get_or_init(|| nix::unistd::geteuid().as_raw())
 }
 
-fn principal(entry: &str) -> Result<Option<Principal>, String> {
+/// Whom `entry` (`user:NAME` or `group:NAME`; a number stands for itself) names on this machine,
+/// if anybody.
+///
+/// # Errors
+/// An entry that is neither.
+pub(crate) fn principal(entry: &str) -> Result<Option<Principal>, String> {
     match entry.split_once(':') {
         Some(("user", name)) if !name.is_empty() => {
             let by_name = User::from_name(name).ok().flatten().map(|u| u.uid.as_raw());

@@ -13,6 +13,7 @@ mod values;
 mod watch;
 
 pub use access::Access;
+pub(crate) use access::principal;
 pub use error::ConfigError;
 pub use executor::{CgroupChoice, ExecutorConfig, Limits, SecretsConfig, SpoolConfig, Truncate};
 pub use log::{LogConfig, LogFormat, log_filter};

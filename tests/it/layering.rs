@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     ("daemon",   &["api", "pipeline", "client", "config", "domain"]),
     ("api",      &["pipeline", "runner", "config", "domain"]),
-    ("pipeline", &["tools", "runner", "config", "domain"]),
+    ("pipeline", &["policy", "tools", "runner", "config", "domain"]),
+    ("policy",   &["config", "domain"]),
     ("tools",    &["runner", "config", "domain"]),
     ("client",   &["config", "domain"]),
     ("runner",   &["config", "domain"]),
@@ -23,6 +24,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 const UNHEARD_OF: &[(&str, &[&str])] = &[
     ("runner",   &["axum", "http", "hyper", "serde", "serde_json", "utoipa", "toml"]),
     ("domain",   &["tokio", "axum", "http", "hyper", "tracing", "toml"]),
+    ("policy",   &["tokio", "axum", "http", "hyper", "nix", "libc", "rustix"]),
     ("config",   &["axum", "http", "hyper", "serde_json", "utoipa"]),
     ("pipeline", &["axum", "http", "hyper", "utoipa"]),
     ("tools",    &["axum", "http", "hyper", "utoipa"]),

@@ -7,6 +7,7 @@ mod daemon;
 mod layering;
 mod library;
 mod manifest;
+mod policy;
 mod processes;
 mod readme;
 mod smoke;

@@ -1,0 +1,124 @@
+//! A decision in words.
+
+use super::input::script;
+use super::judge::{Cause, Decision, Policy};
+use super::question::{Judgement, Question, Verdict};
+use super::remember::remember_rules;
+use super::rule::Rule;
+
+pub(super) fn explain(
+    policy: &Policy,
+    question: &Question<'_>,
+    decision: Decision<'_>,
+) -> Judgement {
+    let rule = match &decision.cause {
+        Cause::Rule(rule) | Cause::Write(rule) | Cause::MayMatch(rule) => Some(*rule),
+        Cause::Unreadable(_) | Cause::Default(_) => None,
+    };
+    let (source, is_default) = match (rule, &decision.cause) {
+        (Some(rule), _) => (Some(rule.source.clone()), false),
+        (None, Cause::Default(_)) => (policy.default_source().cloned(), true),
+        (None, _) => (None, false),
+    };
+    let own = rule.filter(|_| !matches!(decision.cause, Cause::MayMatch(_)));
+    let remember_rules = remember_rules(policy, question, &decision);
+    Judgement {
+        reason: own
+            .and_then(|rule| rule.reason.clone())
+            .unwrap_or_else(|| reason(policy, question, &decision)),
+        would_change: would_change(question, &decision, &remember_rules, is_default),
+        verdict: decision.verdict,
+        rule: rule.map(|rule| rule.text.clone()),
+        source,
+        segment: decision.segment,
+        suggest: rule.and_then(|rule| rule.suggest.clone()),
+        remember_rules,
+    }
+}
+
+fn place(rule: &Rule) -> String {
+    format!("{}:{}", rule.source.file.display(), rule.source.line)
+}
+
+fn reason(policy: &Policy, question: &Question<'_>, decision: &Decision<'_>) -> String {
+    let what = match &decision.segment {
+        Some(segment) => format!("`{segment}`"),
+        None => format!("this call of `{}`", question.tool),
+    };
+    match &decision.cause {
+        Cause::Rule(rule) => {
+            let verb = match rule.list {
+                Verdict::Allow => "allows",
+                Verdict::Ask => "asks about",
+                Verdict::Deny => "denies",
+            };
+            format!("the rule `{}` {verb} {what}", rule.text)
+        }
+        Cause::Write(rule) => format!(
+            "the rule `{}` is about a file that {what} writes",
+            rule.text
+        ),
+        Cause::MayMatch(rule) => format!(
+            "what {what} does is known only when it runs, and the rule `{}` may match it",
+            rule.text
+        ),
+        Cause::Unreadable(why) => format!("the script cannot be read: {why}"),
+        Cause::Default(why) => {
+            let word = policy.default_verdict().word();
+            match why {
+                Some(why) => {
+                    format!("no rule decides about {what} ({why}), and the default is {word}")
+                }
+                None => format!("no rule decides about {what}, and the default is {word}"),
+            }
+        }
+    }
+}
+
+fn would_change(
+    question: &Question<'_>,
+    decision: &Decision<'_>,
+    remember: &[String],
+    is_default: bool,
+) -> String {
+    let tool = question.tool;
+    match &decision.cause {
+        Cause::Rule(rule) if rule.list == Verdict::Allow => {
+            format!(
+                "A rule in `deny` or `ask` that matches as well; this one stands at {}.",
+                place(rule)
+            )
+        }
+        Cause::Rule(rule) | Cause::Write(rule) => format!(
+            "Only a change of the rule `{}` at {}: no rule in `allow` outweighs it.",
+            rule.text,
+            place(rule)
+        ),
+        Cause::MayMatch(rule) => format!(
+            "A script that says outright what it runs and writes, or a change of the rule `{}` at {}.",
+            rule.text,
+            place(rule)
+        ),
+        Cause::Unreadable(_) => {
+            "A shorter or simpler script, or no rules on commands and files written.".to_owned()
+        }
+        Cause::Default(_) if decision.verdict == Verdict::Allow => {
+            "A rule in `deny` or `ask` that matches, or another `default`.".to_owned()
+        }
+        Cause::Default(_) if !remember.is_empty() => {
+            let rules: Vec<String> = remember.iter().map(|rule| format!("`{rule}`")).collect();
+            format!("In `allow`: {}.", rules.join(", "))
+        }
+        Cause::Default(Some(why)) if is_default && script(question).is_some() => format!(
+            "A simpler script, for {why}; otherwise only `{tool}` in `allow`, which allows every script, or another `default`."
+        ),
+        Cause::Default(_) => match script(question) {
+            Some(_) => format!(
+                "A rule `{tool}(command:…)` in `allow` for each command that has none, or another `default`."
+            ),
+            None => format!(
+                "A rule `{tool}` or `{tool}(parameter:…)` in `allow`, or another `default`."
+            ),
+        },
+    }
+}

@@ -1,0 +1,255 @@
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::PolicyError;
+use super::examples::Example;
+use super::question::{RuleSource, Verdict};
+use super::rule::{self, Rule, Subject};
+use super::shell::hazards;
+use crate::config::principal;
+use crate::domain::Principal;
+
+/// The shipped policy: everything is allowed, and how to tighten it.
+pub const SHIPPED_POLICY: &str = include_str!("../../config/policy.toml");
+/// Ready-made: everything, but for what nobody means to do.
+pub const OPEN_POLICY: &str = include_str!("../../config/policies/open.toml");
+/// Ready-made: reads only.
+pub const OBSERVE_POLICY: &str = include_str!("../../config/policies/observe.toml");
+/// Ready-made: asks before anything that changes the system.
+pub const GUARDED_POLICY: &str = include_str!("../../config/policies/guarded.toml");
+
+/// One file of a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Where the text comes from, for messages.
+    pub path: &'a Path,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// What the files say, before it is put together.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub default: Option<(Verdict, RuleSource)>,
+    pub rules: Vec<Rule>,
+    pub examples: Vec<Example>,
+}
+
+const TOP: &str = "expected `default`, `deny`, `ask` or `allow`";
+const ITEM: &str =
+    "expected `rule`, `reason`, `suggest`, `users`, `groups`, `match` or `not_match`";
+
+/// Adds what `source` says to `parsed`.
+pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
+    let file = File(source);
+    let root = DeTable::parse(source.text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        file.error(at, None, error.message().trim().replace('\n', " "))
+    })?;
+    for (key, value) in root.get_ref() {
+        match key.get_ref().as_ref() {
+            "default" => file.default(value, parsed)?,
+            "deny" => file.list(Verdict::Deny, value, parsed)?,
+            "ask" => file.list(Verdict::Ask, value, parsed)?,
+            "allow" => file.list(Verdict::Allow, value, parsed)?,
+            other => {
+                let detail = format!("is no key of a policy: {TOP}");
+                return Err(file.error(key.span().start, Some(other), detail));
+            }
+        }
+    }
+    Ok(())
+}
+
+struct File<'a>(Source<'a>);
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+impl File<'_> {
+    fn line(&self, at: usize) -> usize {
+        let text = self.0.text.as_bytes();
+        let before = &text[..at.min(text.len())];
+        before.iter().filter(|&&byte| byte == b'\n').count() + 1
+    }
+
+    fn error(&self, at: usize, key: Option<&str>, detail: String) -> PolicyError {
+        PolicyError {
+            path: self.0.path.to_owned(),
+            line: self.line(at),
+            key: key.map(str::to_owned),
+            detail,
+        }
+    }
+
+    fn text<'v>(&self, key: &str, value: &'v Value<'_>) -> Result<&'v str, PolicyError> {
+        value.get_ref().as_str().ok_or_else(|| {
+            let kind = value.get_ref().type_str();
+            let detail = format!("is of type {kind}: expected a string");
+            self.error(value.span().start, Some(key), detail)
+        })
+    }
+
+    fn items<'v, 'i>(
+        &self,
+        key: &str,
+        value: &'v Value<'i>,
+    ) -> Result<&'v [Value<'i>], PolicyError> {
+        match value.get_ref().as_array() {
+            Some(items) => Ok(items),
+            None => {
+                let kind = value.get_ref().type_str();
+                let detail = format!("is of type {kind}: expected a list");
+                Err(self.error(value.span().start, Some(key), detail))
+            }
+        }
+    }
+
+    fn default(&self, value: &Value<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
+        let at = value.span().start;
+        let error = |detail| self.error(at, Some("default"), detail);
+        let verdict = match self.text("default", value)? {
+            "allow" => Verdict::Allow,
+            "ask" => Verdict::Ask,
+            "deny" => Verdict::Deny,
+            other => {
+                let detail = format!("{other:?}: expected \"allow\", \"ask\" or \"deny\"");
+                return Err(error(detail));
+            }
+        };
+        if let Some((_, earlier)) = &parsed.default {
+            let place = format!("{}:{}", earlier.file.display(), earlier.line);
+            return Err(error(format!(
+                "is already set at {place}: expected it once"
+            )));
+        }
+        parsed.default = Some((verdict, self.source(at)));
+        Ok(())
+    }
+
+    fn source(&self, at: usize) -> RuleSource {
+        RuleSource {
+            file: PathBuf::from(self.0.path),
+            line: self.line(at),
+        }
+    }
+
+    fn list(
+        &self,
+        list: Verdict,
+        value: &Value<'_>,
+        parsed: &mut Parsed,
+    ) -> Result<(), PolicyError> {
+        let key = list.word();
+        for item in self.items(key, value)? {
+            let at = item.span().start;
+            if let Some(text) = item.get_ref().as_str() {
+                let rule = self.rule(list, key, at, text)?;
+                parsed.rules.push(rule);
+            } else if let Some(table) = item.get_ref().as_table() {
+                self.table(list, at, table, parsed)?;
+            } else {
+                let kind = item.get_ref().type_str();
+                let detail =
+                    format!("holds an item of type {kind}: expected a rule or a table with one");
+                return Err(self.error(at, Some(key), detail));
+            }
+        }
+        Ok(())
+    }
+
+    fn rule(&self, list: Verdict, key: &str, at: usize, text: &str) -> Result<Rule, PolicyError> {
+        let error = |detail| self.error(at, Some(key), detail);
+        let (tool, subject) = rule::parse(text).map_err(error)?;
+        if let (Verdict::Allow, Subject::Script(glob)) = (list, &subject)
+            && let Some(program) = glob.literal_program()
+            && let Some(hazard) = hazards::always(&program)
+        {
+            let shell = matches!(hazard, hazards::Hazard::Shell(_));
+            if shell || !glob.is_literal() {
+                let what = hazard.what();
+                let detail = format!(
+                    "{text:?} would never allow anything, for `{program}` {what}: expected {}",
+                    match shell {
+                        true => "no rule for it",
+                        false => "the whole command without `*` and `?`",
+                    }
+                );
+                return Err(error(detail));
+            }
+        }
+        Ok(Rule {
+            list,
+            text: text.to_owned(),
+            tool,
+            subject,
+            principals: None,
+            reason: None,
+            suggest: None,
+            source: self.source(at),
+        })
+    }
+
+    fn table(
+        &self,
+        list: Verdict,
+        at: usize,
+        table: &DeTable<'_>,
+        parsed: &mut Parsed,
+    ) -> Result<(), PolicyError> {
+        let Some((_, value)) = table.iter().find(|(key, _)| key.get_ref() == "rule") else {
+            let detail = format!("an item without `rule`: {ITEM}");
+            return Err(self.error(at, Some(list.word()), detail));
+        };
+        let text = self.text("rule", value)?;
+        let mut rule = self.rule(list, "rule", value.span().start, text)?;
+        let mut examples = Vec::new();
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            match name {
+                "rule" => {}
+                "reason" => rule.reason = Some(self.text(name, value)?.to_owned()),
+                "suggest" => rule.suggest = Some(self.text(name, value)?.to_owned()),
+                "users" | "groups" => {
+                    let found = self.principals(name, value)?;
+                    rule.principals.get_or_insert_default().extend(found);
+                }
+                "match" | "not_match" => {
+                    for item in self.items(name, value)? {
+                        let text = self.text(name, item)?.to_owned();
+                        examples.push((text, name == "match", item.span().start));
+                    }
+                }
+                other => {
+                    let detail = format!("is no key of a rule: {ITEM}");
+                    return Err(self.error(key.span().start, Some(other), detail));
+                }
+            }
+        }
+        for (text, matches, at) in examples {
+            let example = Example::new(&rule, text, matches, self.source(at));
+            example.check(&rule).map_err(|detail| {
+                let key = if matches { "match" } else { "not_match" };
+                self.error(at, Some(key), detail)
+            })?;
+            parsed.examples.push(example);
+        }
+        parsed.rules.push(rule);
+        Ok(())
+    }
+
+    fn principals(&self, key: &str, value: &Value<'_>) -> Result<Vec<Principal>, PolicyError> {
+        let kind = if key == "users" { "user" } else { "group" };
+        let resolve = |item: &Value<'_>| {
+            let name = self.text(key, item)?;
+            let found = principal(&format!("{kind}:{name}")).ok().flatten();
+            found.ok_or_else(|| {
+                let detail =
+                    format!("this machine knows no {kind} {name:?}: expected a name or a number");
+                self.error(item.span().start, Some(key), detail)
+            })
+        };
+        self.items(key, value)?.iter().map(resolve).collect()
+    }
+}

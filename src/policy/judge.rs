@@ -1,0 +1,215 @@
+use std::sync::Arc;
+
+use super::error::PolicyError;
+use super::examples::Example;
+use super::explain::explain;
+use super::file::{self, Parsed, Source};
+use super::input::{is_shell_tool, script};
+use super::question::{Judgement, Question, RuleSource, Verdict};
+use super::rule::{Rule, Subject};
+use super::scripts::judge_script;
+use super::shell::Fence;
+
+/// A policy in force: immutable, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    default: Verdict,
+    default_source: Option<RuleSource>,
+    rules: Vec<Rule>,
+    examples: Vec<Example>,
+    fence: Fence,
+}
+
+/// What was found and why, before it is put into words.
+#[derive(Clone, Debug)]
+pub(super) struct Decision<'p> {
+    pub verdict: Verdict,
+    pub cause: Cause<'p>,
+    /// The command or value that decided.
+    pub segment: Option<String>,
+}
+
+/// Why a verdict is what it is.
+#[derive(Clone, Debug)]
+pub(super) enum Cause<'p> {
+    /// A rule matches.
+    Rule(&'p Rule),
+    /// A rule matches a file that the script writes.
+    Write(&'p Rule),
+    /// A rule would match for some value of what is known only when the script runs.
+    MayMatch(&'p Rule),
+    /// The script cannot be read, and there are rules it could break.
+    Unreadable(String),
+    /// No rule matches; and why none that allows could, if so.
+    Default(Option<String>),
+}
+
+impl Policy {
+    /// Puts a policy together from `sources`: their lists are joined in this order, and one of
+    /// them at most sets `default` (otherwise it is "allow"). Whom rules name is looked up now.
+    ///
+    /// # Errors
+    /// Anything in any of them that is not understood completely, with file and line.
+    pub fn parse(sources: &[Source<'_>]) -> Result<Self, PolicyError> {
+        Self::parse_with(sources, Fence::default())
+    }
+
+    /// The same, with other bounds for reading scripts.
+    ///
+    /// # Errors
+    /// As [`Policy::parse`].
+    pub fn parse_with(sources: &[Source<'_>], fence: Fence) -> Result<Self, PolicyError> {
+        let mut parsed = Parsed::default();
+        for source in sources {
+            file::read(*source, &mut parsed)?;
+        }
+        let (default, default_source) = match parsed.default {
+            Some((default, source)) => (default, Some(source)),
+            None => (Verdict::Allow, None),
+        };
+        Ok(Self::new(Inner {
+            default,
+            default_source,
+            rules: parsed.rules,
+            examples: parsed.examples,
+            fence,
+        }))
+    }
+
+    fn new(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// A policy of one rule, to hold its examples against.
+    pub(super) fn of_one(default: Verdict, rule: Rule) -> Self {
+        Self::new(Inner {
+            default,
+            default_source: None,
+            rules: vec![rule],
+            examples: Vec::new(),
+            fence: Fence::default(),
+        })
+    }
+
+    /// Judges a call. Usually in microseconds; where [`Policy::reads_scripts`], a script that is
+    /// not of the simplest form may take as long as the fence lets it (50 ms).
+    pub fn judge(&self, question: &Question<'_>) -> Judgement {
+        explain(self, question, self.decide(question))
+    }
+
+    /// Whether judging this call may take longer than a look at its text: there are rules that
+    /// refuse or ask about commands, or files written, and it has a script.
+    pub fn reads_scripts(&self, question: &Question<'_>) -> bool {
+        script(question).is_some()
+            && (self.script_rules(question).next().is_some()
+                || self.write_rules(question).next().is_some())
+    }
+
+    /// What happens to a call that no rule matches.
+    pub fn default_verdict(&self) -> Verdict {
+        self.inner.default
+    }
+
+    /// The number of rules.
+    pub fn rule_count(&self) -> usize {
+        self.inner.rules.len()
+    }
+
+    /// All examples, which hold, or the policy would not be.
+    pub fn examples(&self) -> &[Example] {
+        &self.inner.examples
+    }
+
+    pub(super) fn fence(&self) -> &Fence {
+        &self.inner.fence
+    }
+
+    pub(super) fn default_source(&self) -> Option<&RuleSource> {
+        self.inner.default_source.as_ref()
+    }
+
+    /// The rules of `list` that concern this tool and caller, in order.
+    pub(super) fn rules<'p>(
+        &'p self,
+        list: Verdict,
+        question: &'p Question<'_>,
+    ) -> impl Iterator<Item = &'p Rule> {
+        let rules = self.inner.rules.iter();
+        rules.filter(move |rule| rule.list == list && rule.concerns(question))
+    }
+
+    /// The rules on commands that refuse or ask, the strictest first.
+    pub(super) fn script_rules<'p>(
+        &'p self,
+        question: &'p Question<'_>,
+    ) -> impl Iterator<Item = &'p Rule> {
+        let strict = [Verdict::Deny, Verdict::Ask].into_iter();
+        strict
+            .flat_map(move |list| self.rules(list, question))
+            .filter(|rule| rule.script().is_some())
+    }
+
+    /// The rules on writing files that refuse or ask, the strictest first.
+    pub(super) fn write_rules<'p>(
+        &'p self,
+        question: &'p Question<'_>,
+    ) -> impl Iterator<Item = &'p Rule> {
+        let concerns = |rule: &&Rule| {
+            rule.concerns(&Question {
+                tool: WRITE_TOOL,
+                ..*question
+            }) && match &rule.subject {
+                // Such a rule concerns the shell itself as well, and is judged there.
+                Subject::Whole => !rule.tool.matches(question.tool),
+                Subject::Parameter { name, .. } => name == WRITE_PARAMETER,
+                Subject::Script(_) => false,
+            }
+        };
+        let strict = [Verdict::Deny, Verdict::Ask].into_iter();
+        strict.flat_map(move |list| {
+            let rules = self.inner.rules.iter();
+            rules.filter(move |rule| rule.list == list).filter(concerns)
+        })
+    }
+
+    /// The strictest of everything that is found; of equals, the first.
+    pub(super) fn decide<'p>(&'p self, question: &'p Question<'_>) -> Decision<'p> {
+        let whole = |list| {
+            self.rules(list, question)
+                .find(|rule| rule.matches_input(question))
+        };
+        let decision = |rule: &'p Rule| Decision {
+            verdict: rule.list,
+            cause: Cause::Rule(rule),
+            segment: None,
+        };
+        if let Some(rule) = whole(Verdict::Deny) {
+            return decision(rule);
+        }
+        let whole = whole(Verdict::Ask)
+            .or_else(|| whole(Verdict::Allow))
+            .map(decision);
+        if let Some(text) = script(question) {
+            return judge_script(self, question, text, whole);
+        }
+        whole.unwrap_or(Decision {
+            verdict: self.inner.default,
+            cause: Cause::Default(
+                is_shell_tool(question.tool).then(|| "there is no script".to_owned()),
+            ),
+            segment: None,
+        })
+    }
+}
+
+/// A redirect to a file is judged as a call of this tool.
+pub(super) const WRITE_TOOL: &str = "write_file";
+/// And this parameter of it.
+pub(super) const WRITE_PARAMETER: &str = "file_path";

@@ -1,0 +1,26 @@
+//! Who may do what: a policy file into an immutable [`Policy`], a [`Question`] into a
+//! [`Judgement`]. Pure decisions: nothing here runs, opens or changes anything. Shell text is
+//! read in `shell/`: a strict reader that may allow, a loose one that finds what to refuse.
+
+mod error;
+mod examples;
+mod explain;
+mod file;
+mod glob;
+mod input;
+mod judge;
+mod paths;
+mod question;
+mod remember;
+mod rule;
+mod scripts;
+pub(crate) mod shell;
+#[cfg(test)]
+mod tests;
+
+pub use error::PolicyError;
+pub use examples::Example;
+pub use file::{GUARDED_POLICY, OBSERVE_POLICY, OPEN_POLICY, SHIPPED_POLICY, Source};
+pub use judge::Policy;
+pub use question::{Judgement, Question, RuleSource, Verdict};
+pub use shell::{Fence, Reading, Unreadable, read_shell, read_shell_strictly};

@@ -1,0 +1,177 @@
+use serde_json::Value;
+
+use super::glob::{Glob, Kind};
+use super::input::{self, SHELL_PARAMETER, is_path_parameter, is_shell_tool};
+use super::question::{Question, RuleSource, Verdict};
+use crate::domain::Principal;
+
+/// One rule of a policy.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    /// The list it is on.
+    pub list: Verdict,
+    /// As written.
+    pub text: String,
+    pub tool: Glob,
+    pub subject: Subject,
+    /// Whom it concerns; none: everybody.
+    pub principals: Option<Vec<Principal>>,
+    pub reason: Option<String>,
+    pub suggest: Option<String>,
+    pub source: RuleSource,
+}
+
+/// What of a call a rule is about.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    /// The call as such: `Tool`, `*`.
+    Whole,
+    /// Each command of the script: `bash(command:…)`.
+    Script(Glob),
+    /// A parameter: `Tool(param:…)`.
+    Parameter {
+        name: String,
+        kind: Kind,
+        glob: Glob,
+    },
+}
+
+/// The part of a rule that its text says.
+pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
+    let expected = "expected `Tool`, `Tool(param:pattern)` or `*`";
+    let (tool, subject) = match text.split_once('(') {
+        None => (text, None),
+        Some((tool, rest)) => {
+            let inner = rest
+                .strip_suffix(')')
+                .ok_or_else(|| format!("{text:?} does not end in `)`: {expected}"))?;
+            let (name, pattern) = inner
+                .split_once(':')
+                .ok_or_else(|| format!("{text:?} names no parameter: {expected}"))?;
+            (tool, Some((name, pattern)))
+        }
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '?');
+    if tool.is_empty() || !tool.chars().all(is_name) {
+        return Err(format!("{tool:?} is no tool's name: {expected}"));
+    }
+    let glob = Glob::new(tool, Kind::Text)?;
+    let Some((name, pattern)) = subject else {
+        return Ok((glob, Subject::Whole));
+    };
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Err(format!("{name:?} is no parameter's name: {expected}"));
+    }
+    let shell = name == SHELL_PARAMETER && (is_shell_tool(tool) || !glob.is_literal());
+    if shell {
+        return Ok((glob, Subject::Script(Glob::new(pattern, Kind::Command)?)));
+    }
+    let kind = match is_path_parameter(name) {
+        true => Kind::Path,
+        false => Kind::Text,
+    };
+    let subject = Subject::Parameter {
+        name: name.to_owned(),
+        kind,
+        glob: Glob::new(pattern, kind)?,
+    };
+    Ok((glob, subject))
+}
+
+impl Rule {
+    /// Whether it concerns this tool and this caller at all.
+    pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
+        self.tool.matches(question.tool)
+            && self
+                .principals
+                .as_deref()
+                .is_none_or(|principals| principals.iter().any(|one| question.caller.is(one)))
+    }
+
+    /// Whether the call as a whole, or a parameter that is no script, matches.
+    pub(super) fn matches_input(&self, question: &Question<'_>) -> bool {
+        match &self.subject {
+            Subject::Whole => true,
+            // A tool that is no shell and yet has a parameter of that name.
+            Subject::Script(glob) => {
+                !is_shell_tool(question.tool)
+                    && input::matches(question, SHELL_PARAMETER, Kind::Text, self.list, glob)
+            }
+            Subject::Parameter { name, kind, glob } => {
+                input::matches(question, name, *kind, self.list, glob)
+            }
+        }
+    }
+
+    /// The pattern on the commands of a script, if that is what it is about.
+    pub(super) fn script(&self) -> Option<&Glob> {
+        match &self.subject {
+            Subject::Script(glob) => Some(glob),
+            Subject::Whole | Subject::Parameter { .. } => None,
+        }
+    }
+
+    /// The parameter it is about, as the example of a value for it.
+    pub(super) fn example_input(&self, example: &str) -> Value {
+        match &self.subject {
+            Subject::Whole => Value::Object(serde_json::Map::new()),
+            Subject::Script(_) => serde_json::json!({ SHELL_PARAMETER: example }),
+            Subject::Parameter { name, .. } => {
+                let mut input = serde_json::Map::new();
+                input.insert(name.clone(), example.into());
+                Value::Object(input)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seeds_forms_are_read() {
+        assert!(matches!(parse("*"), Ok((_, Subject::Whole))));
+        assert!(matches!(parse("read_file"), Ok((_, Subject::Whole))));
+        assert!(matches!(
+            parse("bash(command:echo (a) : b*)"),
+            Ok((_, Subject::Script(_)))
+        ));
+        assert!(matches!(
+            parse("read_file(file_path:/etc/**)"),
+            Ok((
+                _,
+                Subject::Parameter {
+                    kind: Kind::Path,
+                    ..
+                }
+            ))
+        ));
+        assert!(matches!(
+            parse("fetch(url:https://*)"),
+            Ok((
+                _,
+                Subject::Parameter {
+                    kind: Kind::Text,
+                    ..
+                }
+            ))
+        ));
+    }
+
+    #[test]
+    fn others_are_refused_with_what_was_expected() {
+        for text in [
+            "",
+            "bash(",
+            "bash(command)",
+            "bash(command:)",
+            "b ash",
+            "bash(:x)",
+            "bash(command:x",
+            "x(a b:c)",
+        ] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Judging a script: every command in it, and the strictest verdict wins.
+
+use std::collections::BTreeMap;
+
+use super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
+use super::judge::{Cause, Decision, Policy, WRITE_PARAMETER, WRITE_TOOL};
+use super::paths::{absolute, base_name};
+use super::question::{Question, Verdict};
+use super::rule::Rule;
+use super::shell::hazards::{Hazard, hazard};
+use super::shell::strict::{self, Segment, join};
+use super::shell::{Command, Reading, read_shell};
+
+/// The longest script that a pattern allows, in bytes: nobody who wrote the pattern meant more,
+/// and it bounds the work.
+const MAX_ALLOWED_BYTES: usize = 64 * 1024;
+
+/// Variables of a call that change nothing about which programs run.
+const HARMLESS: [&str; 8] = [
+    "CI",
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "TERM",
+    "TZ",
+];
+
+/// `whole` is what the rules on the call as such say.
+pub(super) fn judge_script<'p>(
+    policy: &'p Policy,
+    question: &'p Question<'_>,
+    text: &str,
+    whole: Option<Decision<'p>>,
+) -> Decision<'p> {
+    let mut found = Strictest(None);
+    let reads = policy.reads_scripts(question);
+    if reads {
+        match read_shell(text, policy.fence()) {
+            Ok(reading) => judge_reading(policy, question, &reading, &mut found),
+            Err(unreadable) => found.add(Decision {
+                verdict: Verdict::Ask,
+                cause: Cause::Unreadable(unreadable.to_string()),
+                segment: None,
+            }),
+        }
+    }
+    match whole {
+        Some(whole) => found.add(whole),
+        None => judge_allowance(policy, question, text, &mut found),
+    }
+    found.0.unwrap_or_else(|| by_default(policy, None, None))
+}
+
+/// The first of the strictest.
+struct Strictest<'p>(Option<Decision<'p>>);
+
+impl<'p> Strictest<'p> {
+    fn add(&mut self, decision: Decision<'p>) {
+        let verdict = decision.verdict;
+        if self.0.as_ref().is_none_or(|found| verdict > found.verdict) {
+            self.0 = Some(decision);
+        }
+    }
+}
+
+fn by_default<'p>(policy: &Policy, segment: Option<String>, why: Option<String>) -> Decision<'p> {
+    Decision {
+        verdict: policy.default_verdict(),
+        cause: Cause::Default(why),
+        segment,
+    }
+}
+
+/// What refuses or asks about the commands and the files written.
+fn judge_reading<'p>(
+    policy: &'p Policy,
+    question: &'p Question<'_>,
+    reading: &Reading,
+    found: &mut Strictest<'p>,
+) {
+    let rules: Vec<&Rule> = policy.script_rules(question).collect();
+    let mut may = None;
+    for command in &reading.commands {
+        let texts = forms(command);
+        for rule in &rules {
+            let Some(glob) = rule.script() else { continue };
+            let decision = |verdict, cause| Decision {
+                verdict,
+                cause,
+                segment: Some(shown(&command.text)),
+            };
+            if command.certain && texts.iter().any(|text| glob.matches(text)) {
+                found.add(decision(rule.list, Cause::Rule(rule)));
+            } else if may.is_none() && texts.iter().any(|text| glob.may_match(text)) {
+                may = Some(decision(Verdict::Ask, Cause::MayMatch(rule)));
+            }
+        }
+    }
+    for path in &reading.writes {
+        judge_write(policy, question, path.as_deref(), reading.moves, found);
+    }
+    if let Some(may) = may {
+        found.add(may);
+    }
+}
+
+/// The command as written, and with its program's name only.
+fn forms(command: &Command) -> Vec<String> {
+    let text = &command.text;
+    let end = text.find(' ').unwrap_or(text.len());
+    let (program, rest) = text.split_at(end);
+    let mut forms = vec![text.clone()];
+    if program.contains('/') {
+        forms.push(format!("{}{rest}", base_name(program)));
+    }
+    forms
+}
+
+fn judge_write<'p>(
+    policy: &'p Policy,
+    question: &'p Question<'_>,
+    path: Option<&str>,
+    moved: bool,
+    found: &mut Strictest<'p>,
+) {
+    // After a change of directory nobody knows where a relative path leads.
+    let base = question.working_dir.filter(|_| !moved);
+    let known = path.and_then(|path| absolute(path, base));
+    for rule in policy.write_rules(question) {
+        let Some(known) = &known else {
+            return found.add(Decision {
+                verdict: Verdict::Ask,
+                cause: Cause::MayMatch(rule),
+                segment: Some(format!(
+                    "> {}",
+                    path.unwrap_or("(a path known only when it runs)")
+                )),
+            });
+        };
+        let input = serde_json::json!({ WRITE_PARAMETER: known });
+        let write = Question {
+            tool: WRITE_TOOL,
+            input: &input,
+            ..*question
+        };
+        if rule.matches_input(&write) {
+            found.add(Decision {
+                verdict: rule.list,
+                cause: Cause::Write(rule),
+                segment: Some(format!("> {known}")),
+            });
+        }
+    }
+}
+
+/// What each command is without rules that refuse: allowed by a pattern, or left to the default.
+fn judge_allowance<'p>(
+    policy: &'p Policy,
+    question: &'p Question<'_>,
+    text: &str,
+    found: &mut Strictest<'p>,
+) {
+    let allowing: Vec<&Rule> = policy
+        .rules(Verdict::Allow, question)
+        .filter(|rule| rule.script().is_some())
+        .collect();
+    let asking: Vec<&Rule> = policy
+        .rules(Verdict::Ask, question)
+        .filter(|rule| rule.script().is_some())
+        .collect();
+    if allowing.is_empty() && asking.is_empty() {
+        return found.add(by_default(policy, None, None));
+    }
+    let segments = match allowable(text, question.env) {
+        Ok(segments) => segments,
+        Err(why) => return found.add(by_default(policy, None, Some(why))),
+    };
+    let mut moved = false;
+    let mut ruled = false;
+    for segment in &segments {
+        let words = join(segment.words.iter().map(String::as_str));
+        let asks = |rule: &&&Rule| rule.script().is_some_and(|glob| glob.matches(&words));
+        // What a rule asks about was found above, and is not the default's as well.
+        let decision = match asking.iter().find(asks) {
+            Some(rule) => Decision {
+                verdict: Verdict::Ask,
+                cause: Cause::Rule(rule),
+                segment: Some(shown(&words)),
+            },
+            None => judge_segment(policy, &allowing, segment, &words, moved),
+        };
+        found.add(decision);
+        ruled = true;
+        moved |= segment.words.first().is_some_and(|program| program == "cd");
+    }
+    if !ruled {
+        found.add(by_default(policy, None, None));
+    }
+}
+
+fn judge_segment<'p>(
+    policy: &Policy,
+    allowing: &[&'p Rule],
+    segment: &Segment,
+    words: &str,
+    moved: bool,
+) -> Decision<'p> {
+    let hazard = hazard(&segment.words);
+    let matching = allowing.iter().find(|rule| {
+        rule.script().is_some_and(|glob| {
+            let may = match hazard {
+                None => true,
+                Some(Hazard::Runs(_)) => glob.is_literal(),
+                Some(Hazard::Shell(_)) => false,
+            };
+            may && glob.matches(words)
+        })
+    });
+    let program = segment.words.first().map_or("", String::as_str);
+    let elsewhere = moved && program.contains('/') && !program.starts_with('/');
+    match matching {
+        Some(rule) if !elsewhere => Decision {
+            verdict: Verdict::Allow,
+            cause: Cause::Rule(rule),
+            segment: Some(shown(words)),
+        },
+        Some(_) => {
+            let why = format!("after `cd` nobody knows which program `{program}` is");
+            by_default(policy, Some(shown(words)), Some(why))
+        }
+        None => {
+            let why = hazard.map(|hazard| format!("`{program}` {}", hazard.what()));
+            by_default(policy, Some(shown(words)), why)
+        }
+    }
+}
+
+/// The commands of a script that patterns may allow, or why none may.
+pub(super) fn allowable(
+    text: &str,
+    env: &BTreeMap<String, String>,
+) -> Result<Vec<Segment>, String> {
+    if let Some(name) = env.keys().find(|name| !HARMLESS.contains(&name.as_str())) {
+        return Err(format!(
+            "the call sets the variable {name}, which may decide what runs"
+        ));
+    }
+    if text.len() > MAX_ALLOWED_BYTES {
+        return Err(format!(
+            "the script is longer than {MAX_ALLOWED_BYTES} bytes"
+        ));
+    }
+    strict::read(text).map_err(|opaque| {
+        format!(
+            "{} at byte {} is more than a pattern can allow",
+            opaque.what, opaque.at
+        )
+    })
+}
+
+/// A command's text for people.
+fn shown(text: &str) -> String {
+    let parts = text.chars().map(|c| match c {
+        INNER_BLANK => ' ',
+        UNKNOWN | UNKNOWN_WORDS => '…',
+        c => c,
+    });
+    parts.collect()
+}

@@ -1,0 +1,208 @@
+//! The reader that refuses. It finds every command that a script may run, rather one too many:
+//! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
+
+use brush_parser::{ParserOptions, Token, parse_tokens, uncached_tokenize_str};
+
+use super::super::glob::UNKNOWN_WORDS;
+use super::{Command, Reading, Unreadable, strict};
+
+/// The most openings of anything nested in one script: each may be a level of recursion.
+pub(super) const MAX_OPENINGS: usize = 1500;
+
+/// Scripts in scripts.
+const MAX_DEPTH: usize = 16;
+
+/// All text that is read for one script, in bytes: nested scripts are read again.
+const MAX_TOTAL_BYTES: usize = 512 * 1024;
+
+/// The longest script that is read without a thread of its own, in bytes.
+const MAX_SIMPLE_BYTES: usize = 4096;
+
+/// All commands found in one script, in bytes.
+const MAX_FOUND_BYTES: usize = 512 * 1024;
+
+/// Steps that the parser may take, roughly. A token inside `n` constructs that are tried in
+/// several ways is looked at up to 4^n times.
+const MAX_STEPS: u64 = 400_000;
+
+/// Collects what a script and the scripts in it run.
+pub(super) struct Reader {
+    pub(super) reading: Reading,
+    depth: usize,
+    bytes: usize,
+    /// Bytes of commands found.
+    found: usize,
+}
+
+/// A text that some command takes for a script.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Nested {
+    pub text: String,
+    pub certain: bool,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        Self {
+            reading: Reading::default(),
+            depth: 0,
+            bytes: 0,
+            found: 0,
+        }
+    }
+
+    /// Reads a script of the simplest form, as are those in it; none when one is not.
+    pub(super) fn read_simple(mut self, script: &str) -> Option<Reading> {
+        let simple = script.len() <= MAX_SIMPLE_BYTES && self.simple(script, true, 0);
+        (simple && !self.is_full()).then_some(self.reading)
+    }
+
+    /// Whether more was found than any script for people has: `sudo sudo sudo …` is a command
+    /// in each of its words.
+    pub(super) fn is_full(&self) -> bool {
+        self.found > MAX_FOUND_BYTES
+    }
+
+    fn simple(&mut self, script: &str, certain: bool, depth: usize) -> bool {
+        let Ok(segments) = strict::read(script) else {
+            return false;
+        };
+        segments.iter().all(|segment| {
+            let words: Vec<String> = segment
+                .words
+                .iter()
+                .map(|word| super::text::literal(word))
+                .collect();
+            let nested = self.command(&words, certain, None);
+            depth < 4
+                && nested.iter().all(|nested| {
+                    // What may be no script at all need not be a simple one.
+                    self.simple(&nested.text, nested.certain && certain, depth + 1)
+                })
+        })
+    }
+
+    pub(super) fn read(mut self, script: &str) -> Result<Reading, Unreadable> {
+        self.script(script, true)?;
+        match self.is_full() {
+            true => Err(Unreadable::TooDeep),
+            false => Ok(self.reading),
+        }
+    }
+
+    /// Reads `text` and adds what it runs.
+    pub(super) fn script(&mut self, text: &str, certain: bool) -> Result<(), Unreadable> {
+        self.depth += 1;
+        self.bytes += text.len();
+        if self.depth > MAX_DEPTH || self.bytes > MAX_TOTAL_BYTES {
+            return Err(Unreadable::TooDeep);
+        }
+        let tokens = tokens(text)?;
+        let program = parse_tokens(&tokens, &options()).map_err(|_| Unreadable::Grammar)?;
+        drop(tokens);
+        self.program(&program, certain)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Reads a text that may be a script. When it is none, it runs nothing that we could name.
+    pub(super) fn nested(&mut self, nested: &Nested, certain: bool) -> Result<(), Unreadable> {
+        if nested
+            .text
+            .contains([UNKNOWN_WORDS, super::super::glob::UNKNOWN])
+        {
+            self.unknown();
+        }
+        let depth = self.depth;
+        match self.script(&nested.text, nested.certain && certain) {
+            Err(Unreadable::Grammar) if !nested.certain => {
+                self.depth = depth;
+                Ok(())
+            }
+            read => read,
+        }
+    }
+
+    /// A command of which nothing is known.
+    pub(super) fn unknown(&mut self) {
+        self.add(UNKNOWN_WORDS.to_string(), false);
+    }
+
+    pub(super) fn add(&mut self, text: String, certain: bool) {
+        self.found += text.len();
+        if self.is_full() {
+            return;
+        }
+        let command = Command { text, certain };
+        if self.reading.commands.last() != Some(&command) {
+            self.reading.commands.push(command);
+        }
+    }
+}
+
+pub(super) fn options() -> ParserOptions {
+    ParserOptions::default()
+}
+
+/// The tokens of `text`, unless parsing them would take too much.
+fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
+    let openings = text
+        .bytes()
+        .filter(|byte| matches!(byte, b'(' | b'{' | b'`'));
+    if openings.count() > MAX_OPENINGS {
+        return Err(Unreadable::TooDeep);
+    }
+    let options = options().tokenizer_options();
+    let tokens = uncached_tokenize_str(text, &options).map_err(|_| Unreadable::Grammar)?;
+    let mut cost = Cost::default();
+    tokens.iter().try_for_each(|token| cost.add(token))?;
+    Ok(tokens)
+}
+
+/// What is open, of which the parser tries several readings.
+#[derive(Clone, Copy, PartialEq)]
+enum Open {
+    Parenthesis,
+    Case,
+    /// Has no end of its own; nothing closes what stands before it either.
+    Coprocess,
+}
+
+/// An upper bound of what the parser does with tokens. What may close something does so only
+/// where it must, so that the bound is never too low.
+#[derive(Default)]
+struct Cost {
+    open: Vec<Open>,
+    keywords: usize,
+    steps: u64,
+    after_word: bool,
+}
+
+impl Cost {
+    fn add(&mut self, token: &Token) -> Result<(), Unreadable> {
+        let text = token.to_str();
+        let is_word = matches!(token, Token::Word(..));
+        match text {
+            "(" | "<(" | ">(" if !is_word => self.open.push(Open::Parenthesis),
+            ")" if !is_word && self.open.last() == Some(&Open::Parenthesis) => {
+                self.open.pop();
+            }
+            "esac" if !self.after_word && self.open.last() == Some(&Open::Case) => {
+                self.open.pop();
+            }
+            "case" => self.open.push(Open::Case),
+            "coproc" => self.open.push(Open::Coprocess),
+            "if" | "for" | "while" | "until" | "{" | "[[" | "function" | "!" | "elif" => {
+                self.keywords += 1;
+            }
+            _ => {}
+        }
+        self.after_word = is_word;
+        let branching = self.open.len().min(20);
+        self.steps += 1 << (2 * branching);
+        if self.steps > MAX_STEPS || self.keywords > MAX_OPENINGS {
+            return Err(Unreadable::TooDeep);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! The loose reader: what it finds, and that nothing makes it run away.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn fence(secs: u64) -> Fence {
+    Fence {
+        time_limit: Duration::from_secs(secs),
+        ..Fence::default()
+    }
+}
+
+fn finds(script: &str) -> Option<bool> {
+    let reading = read_shell(script, &fence(20)).ok()?;
+    let named = |command: &&Command| {
+        let program = command.text.split(' ').next().unwrap_or_default();
+        program.rsplit('/').next() == Some("marker")
+    };
+    let found: Vec<&Command> = reading.commands.iter().filter(named).collect();
+    (!found.is_empty()).then(|| found.iter().any(|command| command.certain))
+}
+
+#[test]
+fn commands_are_found_wherever_they_stand() {
+    let scripts = [
+        "marker",
+        "a; marker",
+        "a | marker",
+        "a & marker",
+        "(marker)",
+        "{ marker; }",
+        "if marker; then :; fi",
+        "if :; then marker; fi",
+        "if :; then :; elif marker; then :; else :; fi",
+        "for i in a; do marker; done",
+        "for i in $(marker); do :; done",
+        "while marker; do :; done",
+        "until marker; do :; done",
+        "case a in a) marker;; esac",
+        "case $(marker) in a) ;; esac",
+        "case a in a) marker ;& b) : ;;& c) marker; esac",
+        "f() { marker; }",
+        "function f { marker; }",
+        "! marker",
+        "time marker",
+        "coproc marker",
+        "coproc x { marker; }",
+        "a $(marker)",
+        "a `marker`",
+        "a \"$(marker)\"",
+        "a \"`marker`\"",
+        "a $(b $(marker))",
+        "a `b \\`marker\\``",
+        "a <(marker)",
+        "a > >(marker)",
+        "a ${x:-$(marker)}",
+        "a \"${x:-`marker`}\"",
+        "a $((1 + $(marker)))",
+        "((x = $(marker)))",
+        "[[ -n $(marker) ]]",
+        "x=$(marker)",
+        "x=$(marker) a",
+        "x=(a $(marker))",
+        "x[$(marker)]=1",
+        "declare x=$(marker)",
+        "cat <<E\n$(marker)\nE",
+        "cat <<E\n`marker`\nE",
+        "cat <<-E\n\t$(marker)\n\tE",
+        "cat <<<$(marker)",
+        "cat <<<\"$(marker)\"",
+        "m\\arker",
+        "'marker'",
+        "\"mark\"er",
+        "mar\\\nker",
+        "$'\\x6darker'",
+        "m''arker",
+        "/usr/bin/marker",
+        "../marker x",
+        "'./marker' x",
+        "env marker",
+        "env -i A=b marker",
+        "env -u X marker",
+        "sudo marker",
+        "sudo -u root -- marker",
+        "timeout 5 marker",
+        "timeout -k 1 -s KILL 5 marker",
+        "nice -n 5 marker",
+        "nice marker",
+        "nohup marker &",
+        "setsid -f marker",
+        "stdbuf -oL marker",
+        "ionice -c 3 marker",
+        "command marker",
+        "builtin eval marker",
+        "exec marker",
+        "exec -a x marker",
+        "find . -exec marker {} \\;",
+        "find . -execdir marker {} +",
+        "find . -exec bash -c marker \\;",
+        "xargs marker",
+        "xargs -0 -n 1 marker",
+        "sudo env nice timeout 5 marker",
+        "bash -c marker",
+        "bash -lc 'a; marker'",
+        "sh -e -c 'bash -c \"marker\"'",
+        "bash -o pipefail -c marker",
+        "/bin/bash -c \"marker\"",
+        "eval marker",
+        "eval 'a;' marker",
+        "eval \"eval 'marker'\"",
+        "trap marker EXIT",
+        "trap -- 'a; marker' EXIT INT",
+        "bash <<E\nmarker\nE",
+        "bash <<<marker",
+        "bash -s <<'E'\nmarker\nE",
+        "source /dev/stdin <<<marker",
+        "bash /dev/stdin <<< marker",
+        "a && (b || { c; $(marker); })",
+        "for ((i=$(marker); i<1; i++)); do :; done",
+        "a\nb\nmarker\nc",
+        "a ;marker",
+        "a&&marker",
+        "if :; then a <<E && marker\nx\nE\nfi",
+    ];
+    let missed: Vec<&str> = scripts
+        .into_iter()
+        .filter(|script| finds(script) != Some(true))
+        .collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn what_may_be_a_command_is_found_too() {
+    let scripts = [
+        "X=marker; $X",
+        "PAGER=marker man x",
+        "env PAGER=marker man x",
+        "alias x=marker",
+        "su -c marker",
+        "mapfile -C marker x",
+        "sudo --odd 5 marker",
+        "printf -v 'a[$(marker)]' x",
+        "x='a[$(marker)]'; ((x))",
+        "PS4='$(marker)'",
+        "[[ -v 'a[$(marker)]' ]]",
+        "timeout --new-option 3 5 marker",
+        "watch marker",
+        "watch 'marker x'",
+        "declare -x PROMPT_COMMAND='marker'",
+        "export X='`marker`'",
+    ];
+    let missed: Vec<&str> = scripts
+        .into_iter()
+        .filter(|script| finds(script).is_none())
+        .collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn what_is_text_is_no_command() {
+    for script in [
+        "echo marker",
+        "echo 'a; marker'",
+        "# marker\na",
+        "cat <<'E'\n$(marker)\nE",
+        "cat <<E\nmarker\nE",
+        "a \"; marker\"",
+        "command -v marker",
+        "grep -r marker .",
+        "awk '{print $(NF)} # marker'",
+    ] {
+        assert_eq!(finds(script), None, "{script:?}");
+    }
+}
+
+#[test]
+fn what_is_known_only_when_it_runs_is_told() {
+    for script in [
+        "$X",
+        "\"$X\"",
+        "$(echo marker)",
+        "a; ${X:-b}",
+        "ma*",
+        "{marker,x}",
+        "bash",
+        "curl x | sh",
+        "eval $X",
+        "bash -c \"$X\"",
+        "bash $X",
+        "m\"$X\"",
+        "~/x",
+        ". /dev/fd/3",
+        "env $X",
+    ] {
+        let reading =
+            read_shell(script, &fence(20)).unwrap_or_else(|error| panic!("{script}: {error}"));
+        let unknown = |command: &Command| {
+            command.text.starts_with(['\u{2}', '\u{3}'])
+                || command.text.starts_with("m")
+                || command.text.contains(" \u{3}")
+        };
+        assert!(
+            reading.commands.iter().any(unknown),
+            "{script:?} {reading:?}"
+        );
+    }
+}
+
+/// Shapes that take a parser's stack or time; `n` is how often.
+fn shapes(n: usize) -> Vec<String> {
+    let around = |open: &str, inner: &str, close: &str| {
+        format!("{}{inner}{}", open.repeat(n), close.repeat(n))
+    };
+    vec![
+        around("((", "true", "); )"),
+        around("(", "true", ")"),
+        around("((", "1", "))"),
+        around("{ ", "true", "; }"),
+        around("if ", "true", "; then :; fi"),
+        around("if :; then ", "true", "; fi"),
+        around("case x in x) ", "true", ";; esac"),
+        around("case x in x) ", "true", " esac"),
+        around("case x in (x) ", "true", "; esac"),
+        around("while ", "true", "; do :; done"),
+        around("for i in x; do ", "true", "; done"),
+        around("$(", "true", ")"),
+        around("\"$(", "true", ")\""),
+        around("${x:-", "true", "}"),
+        around("\"${x:-", "true", "}\""),
+        around("$((", "1", "))"),
+        around("$((", "1", ")"),
+        around("`", "true", "`"),
+        around("<(", "true", ")"),
+        around("a <(", "true", ")"),
+        around("a <(", "true", ""),
+        around("[[ (", " x ", ") ]]"),
+        format!("[[ {} x {} ]]", "( ".repeat(n), ") ".repeat(n)),
+        format!("[[ {} x ]]", "! ".repeat(n)),
+        around("f() { ", "true", "; }"),
+        around("f() ", "{ :; }", ""),
+        around("coproc ", "true", ""),
+        around("coproc x { ", "true", "; }"),
+        around("! ", "true", ""),
+        around("time ", "true", ""),
+        around("a=(", "b", ")"),
+        around("x[", "1", "]=2"),
+        around("@(", "a", ")"),
+        around("{a,", "b", "}"),
+        around("cat <<E\n$(", "a", ")\nE\n"),
+        "cat <<E ".repeat(n),
+        "a | ".repeat(n),
+        "a && ".repeat(n),
+        "{".repeat(n),
+        "(".repeat(n),
+        "'".repeat(n),
+        "\"".repeat(n),
+        "\"$(\"".repeat(n),
+        "${".repeat(n),
+        "$'".repeat(n),
+        "\\".repeat(n),
+        "eval ".repeat(n),
+        "sudo ".repeat(n),
+        "bash -c ".repeat(n),
+        "x=".repeat(n),
+        "$((".repeat(n),
+        "((a;".repeat(n),
+    ]
+}
+
+#[test]
+fn nothing_takes_the_stack_or_runs_away() {
+    for n in [8, 10, 12, 13, 16, 40, 300, 5000] {
+        for script in shapes(n) {
+            let begin = &script[..script.len().min(60)];
+            let start = Instant::now();
+            let read = read_shell(&script, &fence(60));
+            assert_ne!(read.err(), Some(Unreadable::TooSlow), "{n} times {begin:?}");
+            let took = start.elapsed();
+            assert!(
+                took < Duration::from_secs(20),
+                "{took:?}: {n} times {begin:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_beyond_the_limit() {
+    let impatient = Fence {
+        time_limit: Duration::ZERO,
+        ..Fence::default()
+    };
+    let script = "(a $b)\n".repeat(500);
+    assert_eq!(read_shell(&script, &impatient), Err(Unreadable::TooSlow));
+    let long = Fence::default().max_bytes + 1;
+    assert_eq!(
+        read_shell(&"a".repeat(long), &fence(20)),
+        Err(Unreadable::TooLong)
+    );
+}

@@ -1,0 +1,314 @@
+//! Through the tree of a script: every command, redirect, substitution and assignment.
+
+use brush_parser::ast;
+
+use super::super::glob::UNKNOWN_WORDS;
+use super::Unreadable;
+use super::loose::{Nested, Reader};
+use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
+use super::wrappers::Input;
+
+type Walk = Result<(), Unreadable>;
+
+/// Files that are no files.
+const NOWHERE: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/stdout",
+    "/dev/stderr",
+];
+
+/// The longest value of a variable that is tried as a command, in bytes.
+const MAX_VALUE_BYTES: usize = 4096;
+
+impl Reader {
+    pub(super) fn program(&mut self, program: &ast::Program, certain: bool) -> Walk {
+        program
+            .complete_commands
+            .iter()
+            .try_for_each(|list| self.list(list, certain))
+    }
+
+    fn list(&mut self, list: &ast::CompoundList, certain: bool) -> Walk {
+        for ast::CompoundListItem(and_or, _) in &list.0 {
+            self.pipeline(&and_or.first, certain)?;
+            for next in &and_or.additional {
+                let (ast::AndOr::And(pipeline) | ast::AndOr::Or(pipeline)) = next;
+                self.pipeline(pipeline, certain)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self, pipeline: &ast::Pipeline, certain: bool) -> Walk {
+        pipeline
+            .seq
+            .iter()
+            .try_for_each(|command| self.one(command, certain))
+    }
+
+    fn one(&mut self, command: &ast::Command, certain: bool) -> Walk {
+        match command {
+            ast::Command::Simple(simple) => self.simple_command(simple, certain),
+            ast::Command::Compound(compound, redirects) => {
+                self.compound(compound, certain)?;
+                self.redirects(redirects.as_ref(), certain)
+            }
+            ast::Command::Function(function) => {
+                let ast::FunctionBody(body, redirects) = &function.body;
+                self.compound(body, certain)?;
+                self.redirects(redirects.as_ref(), certain)
+            }
+            ast::Command::ExtendedTest(test, redirects) => {
+                self.test(&test.expr, certain)?;
+                self.redirects(redirects.as_ref(), certain)
+            }
+        }
+    }
+
+    fn compound(&mut self, compound: &ast::CompoundCommand, certain: bool) -> Walk {
+        use ast::CompoundCommand as C;
+        match compound {
+            C::Arithmetic(command) => self.arithmetic(Some(&command.expr), certain),
+            C::ArithmeticForClause(clause) => {
+                for part in [&clause.initializer, &clause.condition, &clause.updater] {
+                    self.arithmetic(part.as_ref(), certain)?;
+                }
+                self.list(&clause.body.list, certain)
+            }
+            C::BraceGroup(group) => self.list(&group.list, certain),
+            C::Subshell(subshell) => self.list(&subshell.list, certain),
+            C::ForClause(clause) => {
+                let values = clause.values.as_deref().unwrap_or_default();
+                values
+                    .iter()
+                    .try_for_each(|value| self.word(value, certain).map(drop))?;
+                self.list(&clause.body.list, certain)
+            }
+            C::CaseClause(clause) => {
+                self.word(&clause.value, certain)?;
+                for item in &clause.cases {
+                    item.patterns
+                        .iter()
+                        .try_for_each(|word| self.word(word, certain).map(drop))?;
+                    item.cmd
+                        .iter()
+                        .try_for_each(|list| self.list(list, certain))?;
+                }
+                Ok(())
+            }
+            C::IfClause(clause) => {
+                self.list(&clause.condition, certain)?;
+                self.list(&clause.then, certain)?;
+                for part in clause.elses.as_deref().unwrap_or_default() {
+                    part.condition
+                        .iter()
+                        .try_for_each(|list| self.list(list, certain))?;
+                    self.list(&part.body, certain)?;
+                }
+                Ok(())
+            }
+            C::WhileClause(clause) | C::UntilClause(clause) => {
+                self.list(&clause.0, certain)?;
+                self.list(&clause.1.list, certain)
+            }
+            C::Coprocess(coprocess) => self.one(&coprocess.body, certain),
+        }
+    }
+
+    fn simple_command(&mut self, command: &ast::SimpleCommand, certain: bool) -> Walk {
+        let mut words = Vec::new();
+        let mut input = None;
+        let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
+        for item in prefix {
+            self.item(item, certain, &mut words, &mut input)?;
+        }
+        // Assignments before the name are no words of the command.
+        words.clear();
+        if let Some(name) = &command.word_or_name {
+            words.push(self.word(name, certain)?);
+        }
+        let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0);
+        for item in suffix {
+            self.item(item, certain, &mut words, &mut input)?;
+        }
+        // Only a word of unknown value may leave the next to be the command.
+        let nested = self.command(&words, certain, input.as_ref());
+        self.all(&nested, certain)
+    }
+
+    fn item(
+        &mut self,
+        item: &ast::CommandPrefixOrSuffixItem,
+        certain: bool,
+        words: &mut Vec<String>,
+        input: &mut Option<Input>,
+    ) -> Walk {
+        use ast::CommandPrefixOrSuffixItem as I;
+        match item {
+            I::IoRedirect(redirect) => {
+                if let Some(found) = self.redirect(redirect, certain)? {
+                    *input = Some(found);
+                }
+                Ok(())
+            }
+            I::Word(word) => {
+                words.push(self.word(word, certain)?);
+                Ok(())
+            }
+            I::AssignmentWord(assignment, word) => {
+                self.assignment(assignment, certain)?;
+                words.push(match assignment.value {
+                    ast::AssignmentValue::Scalar(_) => self.word(word, certain)?,
+                    ast::AssignmentValue::Array(_) => UNKNOWN_WORDS.to_string(),
+                });
+                Ok(())
+            }
+            I::ProcessSubstitution(_, subshell) => {
+                words.push(UNKNOWN_WORDS.to_string());
+                self.list(&subshell.list, certain)
+            }
+        }
+    }
+
+    fn assignment(&mut self, assignment: &ast::Assignment, certain: bool) -> Walk {
+        if let ast::AssignmentName::ArrayElementName(_, index) = &assignment.name {
+            self.text(flatten_unquoted(index)?, certain)?;
+        }
+        let values: Vec<&ast::Word> = match &assignment.value {
+            ast::AssignmentValue::Scalar(value) => vec![value],
+            ast::AssignmentValue::Array(items) => items
+                .iter()
+                .flat_map(|(key, value)| key.iter().chain([value]))
+                .collect(),
+        };
+        for value in values {
+            let text = self.word(value, certain)?;
+            // PAGER=rm, or X=rm; $X.
+            if is_known(&text) && !text.is_empty() && text.len() <= MAX_VALUE_BYTES {
+                let nested = Nested {
+                    text: plain(&text),
+                    certain: false,
+                };
+                self.nested(&nested, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn test(&mut self, expression: &ast::ExtendedTestExpr, certain: bool) -> Walk {
+        use ast::ExtendedTestExpr as E;
+        match expression {
+            E::And(left, right) | E::Or(left, right) => {
+                self.test(left, certain)?;
+                self.test(right, certain)
+            }
+            E::Not(inner) | E::Parenthesized(inner) => self.test(inner, certain),
+            E::UnaryTest(_, word) => self.test_word(word, certain),
+            E::BinaryTest(_, left, right) => {
+                self.test_word(left, certain)?;
+                self.test_word(right, certain)
+            }
+        }
+    }
+
+    /// A regular expression need not be a word of the shell.
+    fn test_word(&mut self, word: &ast::Word, certain: bool) -> Walk {
+        match flatten(&word.value) {
+            Ok(flat) => self.text(flat, certain),
+            Err(_) if !word.value.contains("$(") && !word.value.contains('`') => Ok(()),
+            Err(unreadable) => Err(unreadable),
+        }
+    }
+
+    fn arithmetic(
+        &mut self,
+        expression: Option<&ast::UnexpandedArithmeticExpr>,
+        certain: bool,
+    ) -> Walk {
+        match expression {
+            Some(expression) => self.text(flatten_unquoted(&expression.value)?, certain),
+            None => Ok(()),
+        }
+    }
+
+    fn word(&mut self, word: &ast::Word, certain: bool) -> Result<String, Unreadable> {
+        let flat = flatten(&word.value)?;
+        self.all(&flat.nested, certain)?;
+        Ok(flat.text)
+    }
+
+    /// A word of which only what it runs is of interest.
+    fn text(&mut self, flat: Flat, certain: bool) -> Walk {
+        self.all(&flat.nested, certain)?;
+        self.all(&hidden(&flat.text), certain)
+    }
+
+    fn all(&mut self, nested: &[Nested], certain: bool) -> Walk {
+        nested
+            .iter()
+            .try_for_each(|nested| self.nested(nested, certain))
+    }
+
+    fn redirects(&mut self, redirects: Option<&ast::RedirectList>, certain: bool) -> Walk {
+        let mut redirects = redirects.iter().flat_map(|redirects| &redirects.0);
+        // Which command within reads it is not known, nor is what a shell there gets.
+        redirects.try_for_each(|redirect| self.redirect(redirect, certain).map(drop))
+    }
+
+    /// Answers what the command's input is, if the redirect says.
+    fn redirect(
+        &mut self,
+        redirect: &ast::IoRedirect,
+        certain: bool,
+    ) -> Result<Option<Input>, Unreadable> {
+        use ast::{IoFileRedirectKind as K, IoFileRedirectTarget as T, IoRedirect as R};
+        match redirect {
+            R::File(_, kind, target) => {
+                let writes = matches!(kind, K::Write | K::Append | K::ReadAndWrite | K::Clobber);
+                match target {
+                    T::Filename(word) => {
+                        let path = self.word(word, certain)?;
+                        if writes {
+                            self.write(&path);
+                        }
+                    }
+                    T::Fd(_) => {}
+                    T::Duplicate(word) => {
+                        let text = self.word(word, certain)?;
+                        let number = text.trim_end_matches('-');
+                        let descriptor = number.bytes().all(|byte| byte.is_ascii_digit());
+                        if matches!(kind, K::DuplicateOutput) && !descriptor {
+                            self.write(&text);
+                        }
+                    }
+                    T::ProcessSubstitution(_, subshell) => self.list(&subshell.list, certain)?,
+                }
+                Ok((!writes).then_some(Input::Unknown))
+            }
+            R::HereDocument(_, document) => {
+                let body = &document.doc.value;
+                if !document.requires_expansion {
+                    return Ok(Some(Input::Text(super::text::literal(body))));
+                }
+                let flat = flatten_unquoted(body)?;
+                self.all(&flat.nested, certain)?;
+                Ok(Some(Input::Text(flat.text)))
+            }
+            R::HereString(_, word) => Ok(Some(Input::Text(self.word(word, certain)?))),
+            R::OutputAndError(word, _) => {
+                let path = self.word(word, certain)?;
+                self.write(&path);
+                Ok(None)
+            }
+        }
+    }
+
+    fn write(&mut self, path: &str) {
+        let path = plain(path);
+        if !NOWHERE.contains(&path.as_str()) {
+            self.reading.writes.push(is_known(&path).then_some(path));
+        }
+    }
+}

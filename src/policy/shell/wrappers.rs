@@ -1,0 +1,346 @@
+//! Programs that run the program their arguments name, and what they run.
+
+use super::super::glob::UNKNOWN_WORDS;
+use super::super::paths::base_name;
+use super::loose::{Nested, Reader};
+use super::text::{hidden, is_known, plain};
+
+/// A program whose arguments are, after options and so many words of its own, a command.
+struct Wrapper {
+    names: &'static [&'static str],
+    /// Options whose value is the next word.
+    values: &'static [&'static str],
+    /// Words of its own before the command.
+    own: usize,
+    /// It may run the command somewhere else.
+    moves: bool,
+}
+
+const fn wrapper(
+    names: &'static [&'static str],
+    values: &'static [&'static str],
+    own: usize,
+    moves: bool,
+) -> Wrapper {
+    Wrapper {
+        names,
+        values,
+        own,
+        moves,
+    }
+}
+
+/// Options that are not listed are taken for such without a value: where that is wrong, every
+/// later word is still looked at, as what may be the command.
+#[rustfmt::skip]
+const WRAPPERS: &[Wrapper] = &[
+    wrapper(&["env"], &["-u", "--unset", "-C", "--chdir", "-a", "--argv0"], 0, true),
+    wrapper(&["sudo", "doas"], &["-u", "--user", "-g", "--group", "-h", "--host", "-p", "--prompt", "-C", "-D", "--chdir", "-R", "--chroot", "-r", "--role", "-t", "--type", "-T", "-U", "-c"], 0, true),
+    wrapper(&["timeout"], &["-s", "--signal", "-k", "--kill-after"], 1, false),
+    wrapper(&["nice"], &["-n", "--adjustment"], 0, false),
+    wrapper(&["ionice"], &["-c", "--class", "-n", "--classdata"], 0, false),
+    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "torsocks", "proxychains"], &[], 0, false),
+    wrapper(&["exec"], &["-a"], 0, false),
+    wrapper(&["stdbuf"], &["-i", "--input", "-o", "--output", "-e", "--error"], 0, false),
+    wrapper(&["time"], &["-f", "--format", "-o", "--output"], 0, false),
+    wrapper(&["chrt", "setarch", "gosu", "chpst"], &[], 1, false),
+    wrapper(&["taskset"], &[], 1, false),
+    wrapper(&["flock"], &["-w", "--timeout", "-E", "--conflict-exit-code"], 1, false),
+    wrapper(&["prlimit", "choom", "linux32", "linux64", "setpriv", "capsh", "numactl", "runcon"], &[], 0, false),
+    wrapper(&["unshare", "nsenter", "bwrap", "firejail", "systemd-run", "systemd-inhibit", "run0"], &["-p", "--property", "-u", "--unit", "-t", "--target", "-E", "--setenv", "-S", "-G", "-M", "-H"], 0, true),
+    wrapper(&["chroot"], &[], 1, true),
+    wrapper(&["xargs"], &["-I", "-n", "--max-args", "-P", "--max-procs", "-L", "--max-lines", "-s", "--max-chars", "-a", "--arg-file", "-d", "--delimiter", "-E"], 0, false),
+    wrapper(&["parallel", "watch", "entr", "strace", "ltrace", "perf", "valgrind", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
+    wrapper(&["coproc"], &[], 0, false),
+];
+
+/// Shells: `-c` and a script, or a script on their input.
+const SHELLS: [&str; 11] = [
+    "sh", "bash", "rbash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh",
+];
+
+/// Programs with a script in an option's value or in their words, somewhere.
+const SCRIPT_TAKERS: [&str; 22] = [
+    "declare",
+    "hash",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "su",
+    "runuser",
+    "sg",
+    "script",
+    "flock",
+    "watch",
+    "parallel",
+    "ssh",
+    "mapfile",
+    "readarray",
+    "complete",
+    "compgen",
+    "bind",
+    "alias",
+    "env",
+    "sudo",
+];
+
+/// How many words behind a wrapper are looked at as what may be the command.
+const MAX_STARTS: usize = 64;
+
+/// What a command reads.
+pub(super) enum Input {
+    Text(String),
+    Unknown,
+}
+
+impl Reader {
+    /// Adds the command of these words, and what it runs if it is a wrapper. Answers the scripts
+    /// in it, which the caller reads.
+    pub(super) fn command(
+        &mut self,
+        words: &[String],
+        certain: bool,
+        input: Option<&Input>,
+    ) -> Vec<Nested> {
+        let mut nested: Vec<Nested> = words.iter().flat_map(|word| hidden(word)).collect();
+        // Where commands begin: certain, no, or perhaps, behind a wrapper.
+        let mut starts: Vec<(usize, usize, bool)> = vec![(0, words.len(), certain)];
+        let mut done = vec![false; words.len()];
+        let mut wrapped = None;
+        while let Some((start, end, certain)) = starts.pop() {
+            if self.is_full() {
+                return nested;
+            }
+            if start >= end || std::mem::replace(&mut done[start], true) {
+                continue;
+            }
+            let words = &words[start..end];
+            self.add(words.join(" "), certain);
+            let name = base_name(&words[0]).to_owned();
+            if matches!(name.as_str(), "cd" | "pushd" | "popd") {
+                self.reading.moves = true;
+            }
+            let inner = self.unwrap(&name, words);
+            if !inner.is_empty() {
+                wrapped.get_or_insert(start);
+            }
+            starts.extend(
+                inner
+                    .into_iter()
+                    .map(|(from, to)| (start + from, start + to, certain)),
+            );
+            self.scripts(&name, words, certain, input, &mut nested);
+        }
+        // A wrapper's options may be more than we know.
+        if let Some(first) = wrapped {
+            for start in first + 1..words.len().min(first + MAX_STARTS) {
+                if !std::mem::replace(&mut done[start], true) && !words[start].starts_with('-') {
+                    let words = &words[start..];
+                    self.add(words.join(" "), false);
+                    let name = base_name(&words[0]).to_owned();
+                    self.scripts(&name, words, false, input, &mut nested);
+                }
+            }
+        }
+        nested.sort_unstable();
+        nested.dedup();
+        nested
+    }
+
+    /// Where in `words` the commands are that the program `name` runs.
+    fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<(usize, usize)> {
+        if name == "find" {
+            return found_by(words);
+        }
+        let Some(wrapper) = WRAPPERS
+            .iter()
+            .find(|wrapper| wrapper.names.contains(&name))
+        else {
+            return Vec::new();
+        };
+        if name == "command"
+            && words
+                .get(1)
+                .is_some_and(|word| word == "-v" || word == "-V")
+        {
+            return Vec::new();
+        }
+        self.reading.moves |= wrapper.moves;
+        let mut at = 1;
+        while let Some(word) = words.get(at) {
+            let assigns = matches!(name, "env" | "sudo" | "doas") && word.contains('=');
+            if word == "--" {
+                at += 1;
+                break;
+            } else if wrapper.values.contains(&word.as_str()) {
+                at += 2;
+            } else if (word.starts_with('-') && word.len() > 1) || assigns {
+                at += 1;
+            } else {
+                break;
+            }
+        }
+        let at = at + wrapper.own;
+        if name == "xargs" {
+            self.with_input(words, words.get(at..).unwrap_or_default());
+        }
+        vec![(at, words.len())]
+    }
+
+    /// What `xargs` makes of its command: more words come from its input, or stand in for one.
+    fn with_input(&mut self, words: &[String], command: &[String]) {
+        let replaces = |word: &String| {
+            ["-I", "-i", "--replace"]
+                .iter()
+                .any(|option| word.starts_with(option))
+        };
+        let name = command.first().map_or("", |word| base_name(word));
+        let runs = SHELLS.contains(&name)
+            || SCRIPT_TAKERS.contains(&name)
+            || matches!(name, "" | "eval" | "find" | "xargs")
+            || WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name));
+        if runs || words.iter().any(replaces) {
+            self.unknown();
+        }
+        let mut command = command.to_vec();
+        command.push(UNKNOWN_WORDS.to_string());
+        self.add(command.join(" "), true);
+    }
+
+    /// The scripts that the program `name` takes from its words or its input.
+    fn scripts(
+        &mut self,
+        name: &str,
+        words: &[String],
+        certain: bool,
+        input: Option<&Input>,
+        nested: &mut Vec<Nested>,
+    ) {
+        let mut add = |text: &str, certain: bool| {
+            nested.push(Nested {
+                text: plain(text),
+                certain: certain && is_known(text),
+            });
+        };
+        let arguments = &words[1..];
+        match name {
+            "eval" => add(&arguments.join(" "), certain),
+            "trap" => {
+                if let Some(script) = arguments.iter().find(|word| !word.starts_with('-')) {
+                    add(script, certain);
+                }
+            }
+            // A file with a script, whose name may be all that a rule knows of it.
+            "source" | "." if arguments.first().is_some_and(|file| !is_input(file)) => {
+                self.add(arguments.join(" "), false);
+            }
+            _ if SHELLS.contains(&name) => {
+                for (at, word) in arguments.iter().enumerate() {
+                    if !word.starts_with('-') {
+                        self.add(arguments[at..].join(" "), false);
+                    }
+                }
+                let reads_input = shell_scripts(arguments, certain, &mut add);
+                if reads_input {
+                    self.shell_input(input, certain, nested);
+                }
+            }
+            "source" | "." if arguments.first().is_some_and(|file| is_input(file)) => {
+                self.shell_input(input, certain, nested);
+            }
+            // From here on any word may be another; and which files name commands, who knows.
+            "alias" | "parallel" => {
+                self.unknown();
+                arguments.iter().for_each(|word| {
+                    let value = word
+                        .split_once('=')
+                        .map_or(word.as_str(), |(_, value)| value);
+                    add(value, false);
+                });
+            }
+            "history" | "fc" => {
+                (1..arguments.len()).for_each(|at| add(&arguments[at..].join(" "), false))
+            }
+            // Not all of these are scripts, and none is for certain.
+            _ if SCRIPT_TAKERS.contains(&name) => {
+                for word in arguments {
+                    add(word, false);
+                    let value = word.split_once('=').map(|(_, value)| value);
+                    value.into_iter().for_each(|value| add(value, false));
+                    let attached = word.strip_prefix("-S").or_else(|| word.strip_prefix("-c"));
+                    attached.into_iter().for_each(|value| add(value, false));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn shell_input(&mut self, input: Option<&Input>, certain: bool, nested: &mut Vec<Nested>) {
+        match input {
+            Some(Input::Text(text)) if is_known(text) => nested.push(Nested {
+                text: plain(text),
+                certain,
+            }),
+            Some(Input::Text(_) | Input::Unknown) | None => self.unknown(),
+        }
+    }
+}
+
+/// The scripts a shell is given; whether it reads its input for one.
+fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> bool {
+    let mut takes_script = false;
+    let mut rest = arguments.iter();
+    let mut first = None;
+    while let Some(word) = rest.next() {
+        let option = word.starts_with('-') || word.starts_with('+');
+        if !option || word == "-" || word == "--" {
+            first = if word == "-" || word == "--" {
+                rest.next()
+            } else {
+                Some(word)
+            };
+            break;
+        }
+        let short = option && !word.starts_with("--");
+        takes_script |= short && word.contains('c');
+        if (short && word.contains(['o', 'O'])) || word == "--rcfile" || word == "--init-file" {
+            rest.next();
+        }
+    }
+    if !arguments.iter().all(|word| is_known(word)) {
+        add(&UNKNOWN_WORDS.to_string(), false);
+    }
+    if !takes_script {
+        return first.is_none_or(|file| is_input(file))
+            || arguments.iter().any(|word| word == "-s");
+    }
+    if let Some(script) = first {
+        add(script, certain);
+    }
+    // Should an option before it have a value that we do not know of.
+    arguments.iter().for_each(|word| add(word, false));
+    false
+}
+
+fn is_input(file: &str) -> bool {
+    file == "-"
+        || file == "/dev/stdin"
+        || file.starts_with("/dev/fd/")
+        || file.starts_with("/proc/")
+        || !is_known(file)
+}
+
+/// `find`'s `-exec COMMAND… ;` and the like.
+fn found_by(words: &[String]) -> Vec<(usize, usize)> {
+    let begins = |word: &str| matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir");
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        if begins(word) {
+            let rest = &words[at + 1..];
+            let length = rest.iter().position(|word| word == ";" || word == "+");
+            found.push((at + 1, at + 1 + length.unwrap_or(rest.len())));
+        }
+    }
+    found
+}

@@ -1,0 +1,263 @@
+//! What the policy says of scripts, held against what bash does with them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use shelly_executor::domain::Caller;
+use shelly_executor::policy::{Fence, Policy, Question, Source, Verdict};
+
+const CORPUS: &str = include_str!("policy/corpus.txt");
+
+/// How long generated scripts are tried, and how many at most.
+const GENERATE_FOR: Duration = Duration::from_secs(15);
+const GENERATE_AT_MOST: usize = 3_000_000;
+
+/// Scripts in this section name `marker` in a language or a file of their own: what forbids a
+/// command is not promised to see it.
+const BEYOND: &str = "beyond the text";
+
+/// One line of the corpus.
+struct Case {
+    section: String,
+    script: String,
+}
+
+fn corpus() -> Vec<Case> {
+    let mut section = String::new();
+    let mut cases = Vec::new();
+    for line in CORPUS.lines() {
+        if let Some(name) = line.strip_prefix("# -- ") {
+            section = name.to_owned();
+        } else if !line.starts_with("# ") || line.contains("\\n") {
+            cases.push(Case {
+                section: section.clone(),
+                script: unescaped(line),
+            });
+        }
+    }
+    cases
+}
+
+fn unescaped(line: &str) -> String {
+    let mut script = String::new();
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            script.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('n') => script.push('\n'),
+            Some('t') => script.push('\t'),
+            Some('r') => script.push('\r'),
+            Some('a') => script.push('\u{1}'),
+            Some('s') => script.push('\u{a0}'),
+            Some('\\') => script.push('\\'),
+            other => panic!("{other:?} after a backslash in {line:?}"),
+        }
+    }
+    script
+}
+
+/// A directory with `marker` and a harmless `git` on PATH, for one script.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("shelly-policy-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let place = Self(dir);
+        place.program(
+            "bin/marker",
+            &format!("#!/bin/sh\n: > '{}'\n", place.mark().display()),
+        );
+        place.program("bin/git", "#!/bin/sh\n:\n");
+        place.program(
+            "bin2/git",
+            &format!("#!/bin/sh\n'{}'\n", place.0.join("bin/marker").display()),
+        );
+        fs::create_dir_all(place.0.join("work")).expect("a directory");
+        for dir in ["bin", "bin2"] {
+            std::os::unix::fs::symlink(place.0.join(dir), place.0.join("work").join(dir))
+                .expect("a link");
+        }
+        place
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.0.join("ran")
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().expect("below")).expect("a directory");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+
+    /// Whether `marker` runs when bash runs `script` as the daemon would have it.
+    fn runs_marker(&self, script: &str) -> bool {
+        let path = format!(
+            "{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            self.0.join("bin").display()
+        );
+        let mut bash = Command::new("/usr/bin/timeout");
+        bash.args(["--kill-after=1", "10", "/bin/bash", "-c", script])
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", &self.0)
+            .env("LANG", "C.UTF-8")
+            .env("TERM", "dumb")
+            .env("SHELL", "/bin/bash")
+            .current_dir(self.0.join("work"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        // Its end is the end of everything that it left behind, too.
+        bash.output().expect("bash is there");
+        let mark = self.mark();
+        let ran = mark.exists();
+        let _ = fs::remove_file(mark);
+        ran
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn policy(text: &str) -> Policy {
+    let source = Source {
+        path: Path::new("policy.toml"),
+        text,
+    };
+    let fence = Fence {
+        time_limit: Duration::from_secs(20),
+        ..Fence::default()
+    };
+    Policy::parse_with(&[source], fence).expect("valid")
+}
+
+fn verdict(policy: &Policy, script: &str) -> Verdict {
+    let input = json!({ "command": script });
+    let question = Question {
+        tool: "bash",
+        input: &input,
+        caller: &Caller::this_process(),
+        working_dir: Some(Path::new("/")),
+        env: &BTreeMap::new(),
+    };
+    policy.judge(&question).verdict
+}
+
+const ALLOWS: [&str; 2] = [
+    "default = \"ask\"\nallow = [\"bash(command:git status*)\"]",
+    "default = \"deny\"\nallow = [\"bash(command:git status*)\", \"bash(command:cd *)\", \"bash(command:echo *)\"]",
+];
+
+#[test]
+fn nothing_that_a_pattern_allows_runs_anything_else() {
+    let allows = ALLOWS.map(policy);
+    let denies = policy("deny = [\"bash(command:marker*)\"]");
+    let (mut ran, mut allowed, mut denied, mut asked) = (0, 0, 0, 0);
+    let mut wrong = Vec::new();
+    let cases = corpus();
+    for (index, Case { section, script }) in cases.iter().enumerate() {
+        let runs = Place::new(&format!("corpus-{index}")).runs_marker(script);
+        let allow = allows
+            .iter()
+            .any(|policy| verdict(policy, script) == Verdict::Allow);
+        let deny = verdict(&denies, script);
+        ran += usize::from(runs);
+        allowed += usize::from(allow);
+        denied += usize::from(runs && deny == Verdict::Deny);
+        asked += usize::from(runs && deny == Verdict::Ask);
+        if runs && allow {
+            wrong.push(format!("allowed, and runs marker: {script:?}"));
+        }
+        if runs && deny == Verdict::Allow && !section.starts_with(BEYOND) {
+            wrong.push(format!("not denied, and runs marker: {script:?}"));
+        }
+    }
+    println!(
+        "{} scripts: {ran} run marker, of which {denied} are denied, {asked} asked about; {allowed} are allowed",
+        cases.len()
+    );
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(
+        ran > 300 && allowed > 20,
+        "{ran} ran, {allowed} were allowed"
+    );
+    assert!(denied > 250, "only {denied} were denied");
+}
+
+/// Pieces of scripts, many of them such that the strict reader takes them.
+#[rustfmt::skip]
+const PIECES: &[&str] = &[
+    "git status", "git status", "git status ", "git", " status", "git status --short", "marker", "marker", " marker ", " ", " ", "\t", "\n", ";", "; ", "&&", " && ", "||", " || ", "|", " | ",
+    "'", "\"", "'marker'", "\"marker\"", "'; marker; '", "\"; marker; \"", "';'", "\\", "\\\n", "\\;", "\\'", "\\\"", "\\\\", "\\ ", "''", "\"\"", "'\n'", "\"\n\"", "'\n marker\n'",
+    ">/dev/null", " >/dev/null", "2>&1", " 2>&1 ", "1>&2", "&>/dev/null", "</dev/null", ">", "<", "2", "1", ">&", "2>", ">>", "/dev/null", "&", "0",
+    "x", "a=b", "=", "~", "HEAD~1", "^", "@", "%", "+", ":", ",", "-", "--", "/", ".", "é", "\u{a0}", "\r", "\u{b}",
+    "$", "`", "(", ")", "{", "}", "[", "]", "*", "?", "!", "#", " #", "$(marker)", "`marker`", "$'", "<<E", "\nE\n", "E", "<<<", "if ", "then ", "fi", "time ", "! ", "in ", "do", "done", "{ ", "; }",
+    "bash -c ", "eval ", "cd /tmp", "echo ", "env ", "exec ", "command ",
+];
+
+/// The numbers of the paper on xorshift: the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).expect("31 bits") % end
+    }
+
+    /// A script: now and then anything, mostly what stands at the front of the list.
+    fn script(&mut self) -> String {
+        let most = [2, 40, 66, PIECES.len()][self.below(4)].max(30);
+        let mut script = String::new();
+        if self.below(4) > 0 {
+            script.push_str("git status");
+        }
+        for _ in 0..1 + self.below(9) {
+            script.push_str(PIECES[self.below(most)]);
+        }
+        script
+    }
+}
+
+#[test]
+fn nothing_generated_that_a_pattern_allows_runs_anything_else() {
+    let policies = ALLOWS.map(policy);
+    let place = Place::new("generated");
+    let seed = 0x5eed_0f5c_7a11_9e11;
+    let mut random = Random(seed);
+    let start = Instant::now();
+    let (mut tried, mut allowed) = (0, 0);
+    while start.elapsed() < GENERATE_FOR && tried < GENERATE_AT_MOST {
+        let script = random.script();
+        tried += 1;
+        // Without the word there is nothing to learn.
+        if !script.contains("marker")
+            || policies
+                .iter()
+                .all(|policy| verdict(policy, &script) != Verdict::Allow)
+        {
+            continue;
+        }
+        allowed += 1;
+        assert!(
+            !place.runs_marker(&script),
+            "allowed, and runs marker: {script:?}"
+        );
+    }
+    println!("seed {seed:#x}: {tried} scripts, {allowed} with the word allowed and run");
+    assert!(allowed > 50, "only {allowed} of {tried} were allowed");
+}
