@@ -26,6 +26,8 @@ pub(super) enum Kind {
 pub(super) struct Glob {
     shape: Shape,
     literal: bool,
+    /// What every match begins with. Most texts are told apart by it.
+    prefix: String,
 }
 
 #[derive(Clone, Debug)]
@@ -69,7 +71,15 @@ impl Glob {
                 Component::Deep => false,
             }),
         };
-        Ok(Self { shape, literal })
+        let prefix = match &shape {
+            Shape::Text(tokens) | Shape::Command(tokens) => prefix(tokens),
+            Shape::Path(_) => String::new(),
+        };
+        Ok(Self {
+            shape,
+            literal,
+            prefix,
+        })
     }
 
     /// Whether it stands for one text only.
@@ -95,6 +105,9 @@ impl Glob {
 
     /// Whether `text` matches, whatever its unknown parts are.
     pub(super) fn matches(&self, text: &str) -> bool {
+        if !text.starts_with(&self.prefix) {
+            return false;
+        }
         match &self.shape {
             Shape::Text(tokens) => matches(tokens, text),
             Shape::Command(tokens) => {
@@ -141,6 +154,15 @@ pub(super) fn escape(text: &str) -> String {
 
 fn is_literal(tokens: &[Token]) -> bool {
     tokens.iter().all(|token| matches!(token, Token::Char(_)))
+}
+
+fn prefix(tokens: &[Token]) -> String {
+    let chars = tokens.iter().map_while(|token| match token {
+        Token::Char(c) => Some(*c),
+        Token::One | Token::Many => None,
+    });
+    // Of ` *` at the end, nothing need be there.
+    chars.collect::<String>().trim_end_matches(' ').to_owned()
 }
 
 fn tokens(pattern: &str, escaped_blank: char) -> Result<Vec<Token>, String> {

@@ -23,4 +23,4 @@ pub use examples::Example;
 pub use file::{GUARDED_POLICY, OBSERVE_POLICY, OPEN_POLICY, SHIPPED_POLICY, Source};
 pub use judge::Policy;
 pub use question::{Judgement, Question, RuleSource, Verdict};
-pub use shell::{Fence, Reading, Unreadable, read_shell, read_shell_strictly};
+pub use shell::{Command, Fence, Reading, Unreadable, read_shell, read_shell_strictly};

@@ -84,6 +84,7 @@ fn judge_reading<'p>(
     let mut may = None;
     for command in &reading.commands {
         let texts = forms(command);
+        let known = command.certain && !command.text.contains([UNKNOWN, UNKNOWN_WORDS]);
         for rule in &rules {
             let Some(glob) = rule.script() else { continue };
             let decision = |verdict, cause| Decision {
@@ -93,7 +94,7 @@ fn judge_reading<'p>(
             };
             if command.certain && texts.iter().any(|text| glob.matches(text)) {
                 found.add(decision(rule.list, Cause::Rule(rule)));
-            } else if may.is_none() && texts.iter().any(|text| glob.may_match(text)) {
+            } else if may.is_none() && !known && texts.iter().any(|text| glob.may_match(text)) {
                 may = Some(decision(Verdict::Ask, Cause::MayMatch(rule)));
             }
         }

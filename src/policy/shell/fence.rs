@@ -30,10 +30,9 @@ impl Default for Fence {
     }
 }
 
-/// Stack of the reading thread, of which only what is touched takes memory. At most
-/// [`super::loose::MAX_OPENINGS`] levels of grammar stand on it, some 60 KiB each, as measured
-/// without optimisation.
-const STACK_BYTES: usize = 256 << 20;
+/// Stack of the reading thread, of which only what is touched takes memory: for
+/// [`super::loose::MAX_OPENINGS`] levels of grammar, also in a build without optimisation.
+const STACK_BYTES: usize = 64 << 20;
 
 /// How many threads may still be reading what nobody waits for any more. They end by
 /// themselves, for the work is bounded as well, if less tightly.

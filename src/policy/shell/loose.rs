@@ -6,8 +6,9 @@ use brush_parser::{ParserOptions, Token, parse_tokens, uncached_tokenize_str};
 use super::super::glob::UNKNOWN_WORDS;
 use super::{Command, Reading, Unreadable, strict};
 
-/// The most openings of anything nested in one script: each may be a level of recursion.
-pub(super) const MAX_OPENINGS: usize = 1500;
+/// The most openings of anything in one script: each may be a level of recursion, and the time
+/// for some shapes grows with the square of it.
+pub(super) const MAX_OPENINGS: usize = 400;
 
 /// Scripts in scripts.
 const MAX_DEPTH: usize = 16;

@@ -139,17 +139,13 @@ impl Reader<'_> {
     }
 
     fn joint(&mut self, byte: u8) -> Result<(), Opaque> {
-        let start = self.at;
         self.at += 1;
         let second = self.peek();
         match (byte, second) {
-            (b'&', Some(b'>')) => {
-                self.at = start;
-                return self.redirect();
-            }
             (b'&', Some(b'&')) | (b'|', Some(b'|')) => {}
             (b'|', Some(b'&')) => return self.opaque("`|&`"),
             (b'|', _) => self.at -= 1,
+            // `&>` as well: to a plain sh it is `&` and a redirect of the next command.
             _ => return self.opaque("`&`"),
         }
         self.separator(Operator::Joint)
@@ -175,16 +171,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// At `<`, `>` or `&>`; a descriptor's number is already gone.
+    /// At `<` or `>`; a descriptor's number is already gone.
     fn redirect(&mut self) -> Result<(), Opaque> {
-        let both = self.peek() == Some(b'&');
-        if both {
-            self.at += 1;
-        }
         let input = self.peek() == Some(b'<');
         self.at += 1;
         let next = self.peek();
-        if next == Some(b'&') && !both {
+        if next == Some(b'&') {
             self.at += 1;
             return match self.peek() {
                 Some(b'0'..=b'2') => {
@@ -350,7 +342,7 @@ mod tests {
             ("gi\\\nt status", &["git·status"]),
             ("a >/dev/null 2>&1", &["a"]),
             ("a 2\\\n>/dev/nu\\\nll", &["a"]),
-            ("a &>/dev/null; b </dev/null >>/dev/null", &["a", "b"]),
+            ("a >>/dev/null; b </dev/null", &["a", "b"]),
             (">/dev/null a", &["a"]),
             (
                 "git show HEAD~1 HEAD^ --format='%H $x'",
@@ -403,6 +395,8 @@ mod tests {
             "a <<<b",
             "a >(b)",
             "a 3>/dev/null",
+            "a &>/dev/null",
+            "a &>/dev/null b",
             "a >/dev/nullx",
             "a >/dev/null'x'",
             "a >&3",

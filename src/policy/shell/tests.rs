@@ -270,7 +270,7 @@ fn shapes(n: usize) -> Vec<String> {
 
 #[test]
 fn nothing_takes_the_stack_or_runs_away() {
-    for n in [8, 10, 12, 13, 16, 40, 300, 5000] {
+    for n in [8, 10, 12, 13, 16, 40, 390, 5000] {
         for script in shapes(n) {
             let begin = &script[..script.len().min(60)];
             let start = Instant::now();

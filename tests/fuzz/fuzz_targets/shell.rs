@@ -23,9 +23,10 @@ fuzz_target!(|script: &str| {
     // Whatever may be allowed is seen by what refuses.
     if let Ok(loose) = loose {
         for words in &segments {
-            let seen = loose.commands.iter().any(|command| {
-                command.certain && command.text.split(' ').count() >= words.len()
-            });
+            let seen = loose
+                .commands
+                .iter()
+                .any(|command| command.certain && command.text.split(' ').count() >= words.len());
             assert!(seen, "{words:?} is in no command of {loose:?}");
         }
     }
