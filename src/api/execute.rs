@@ -106,7 +106,7 @@ fn accepted(execution: &Execution) -> Response {
     response
 }
 
-async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
+pub(super) async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
     let too_large = || {
         let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
         Refusal::new(Code::PayloadTooLarge, detail)
@@ -153,7 +153,7 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
     Ok(first.unwrap_or_else(|| whole.freeze()))
 }
 
-async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
+pub(super) async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
     let config = api.executor.config();
     let inline = bytes.len() <= PARSE_INLINE_BYTES;
     let parse = move || {

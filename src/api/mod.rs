@@ -11,6 +11,7 @@ mod openapi;
 mod output;
 mod path;
 mod peer;
+mod permissions;
 mod problem;
 mod routes;
 mod sse;

@@ -26,6 +26,7 @@ use super::sse;
     security(()),
     tags(
         (name = "executions", description = "Run a tool, and what becomes of it."),
+        (name = "permissions", description = "What is allowed."),
         (name = "tools", description = "What can be called."),
         (name = "daemon", description = "The daemon itself."),
     ),
@@ -37,6 +38,7 @@ use super::sse;
         super::health::show,
         super::openapi::show,
         super::output::show,
+        super::permissions::explain,
         super::tools::list,
         super::tools::show,
     )
@@ -47,8 +49,11 @@ struct Document;
 #[rustfmt::skip]
 const PROBLEMS: &[(&str, &[Code])] = &[
     ("execute", &[
-        Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
+        Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout,
+    ]),
+    ("explainPermission", &[
+        Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::PayloadTooLarge, Code::InvalidInput, Code::Internal,
     ]),
     ("showTool",        &[Code::UnknownTool, Code::MalformedRequest]),
     ("showExecution",   &[Code::UnknownExecution, Code::MalformedRequest]),

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::body::RunBody;
 use super::json::{Text, to_json_around};
-use crate::domain::{Display, ExecutorError, RunReport, Stage, StopReason, Violation};
+use crate::domain::{Display, ExecutorError, Judgement, RunReport, Stage, StopReason, Violation};
 use crate::pipeline::Execution;
 
 /// The stable words for what can go wrong.
@@ -17,6 +17,7 @@ use crate::pipeline::Execution;
 pub(super) enum Code {
     MalformedRequest,
     AccessDenied,
+    PermissionDenied,
     ToolDisabled,
     UnknownTool,
     UnknownExecution,
@@ -39,7 +40,9 @@ impl Code {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Self::MalformedRequest => StatusCode::BAD_REQUEST,
-            Self::AccessDenied | Self::ToolDisabled => StatusCode::FORBIDDEN,
+            Self::AccessDenied | Self::PermissionDenied | Self::ToolDisabled => {
+                StatusCode::FORBIDDEN
+            }
             Self::UnknownTool | Self::UnknownExecution | Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Cancelled => StatusCode::CONFLICT,
@@ -62,6 +65,7 @@ impl Code {
             }
             Self::MalformedRequest
             | Self::AccessDenied
+            | Self::PermissionDenied
             | Self::ToolDisabled
             | Self::UnknownTool
             | Self::UnknownExecution
@@ -82,6 +86,7 @@ impl Code {
             ExecutorError::UnknownTool { .. } => Self::UnknownTool,
             ExecutorError::ToolDisabled { .. } => Self::ToolDisabled,
             ExecutorError::InvalidInput { .. } => Self::InvalidInput,
+            ExecutorError::PermissionDenied { .. } => Self::PermissionDenied,
             ExecutorError::SpawnFailed { .. } => Self::SpawnFailed,
             ExecutorError::Timeout { .. } => Self::Timeout,
             ExecutorError::Cancelled { reason, .. } => match reason {
@@ -131,6 +136,10 @@ pub(super) struct Problem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     errors: Option<Vec<ViolationBody>>,
+    /// What the policy says; there exactly when that is the problem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    judgement: Option<&'a Judgement>,
 }
 
 /// A problem that arose after a process had been started, with the facts of the run.
@@ -154,14 +163,9 @@ struct ViolationBody {
 
 impl<'a> Problem<'a> {
     /// The problem that an execution ended in.
-    pub(super) fn of_execution(error: &ExecutorError, execution: &'a Execution) -> Self {
+    pub(super) fn of_execution(error: &'a ExecutorError, execution: &'a Execution) -> Self {
         let code = Code::of(error);
         let status = code.status();
-        let errors = if let ExecutorError::InvalidInput { violations, .. } = error {
-            Some(violations.iter().map(ViolationBody::from).collect())
-        } else {
-            None
-        };
         Self {
             kind: "about:blank",
             title: status.canonical_reason().unwrap_or_default(),
@@ -173,7 +177,8 @@ impl<'a> Problem<'a> {
             is_error: true,
             tool_use_id: execution.tool_use_id.as_deref(),
             execution_id: Some(execution.id.to_string()),
-            errors,
+            errors: violations(error),
+            judgement: error.judgement(),
         }
     }
 
@@ -204,6 +209,8 @@ impl From<&Violation> for ViolationBody {
 pub(super) struct Refusal {
     code: Code,
     detail: String,
+    stage: Option<Stage>,
+    errors: Option<Vec<ViolationBody>>,
     tool_use_id: Option<String>,
     headers: Vec<(header::HeaderName, HeaderValue)>,
 }
@@ -213,8 +220,19 @@ impl Refusal {
         Self {
             code,
             detail: detail.into(),
+            stage: None,
+            errors: None,
             tool_use_id: None,
             headers: Vec::new(),
+        }
+    }
+
+    /// What an execution would be refused with at `stage`, where there is none.
+    pub(super) fn of_error(error: &ExecutorError, stage: Stage) -> Self {
+        Self {
+            stage: Some(stage),
+            errors: violations(error),
+            ..Self::new(Code::of(error), error.chain())
         }
     }
 
@@ -239,16 +257,25 @@ impl IntoResponse for Refusal {
             status: status.as_u16(),
             detail: self.detail.clone(),
             code: self.code,
-            stage: None,
+            stage: self.stage,
             content: Text,
             is_error: true,
             tool_use_id: self.tool_use_id.as_deref(),
             execution_id: None,
-            errors: None,
+            errors: self.errors,
+            judgement: None,
         };
         let mut response = problem_response(status, to_json_around(&problem.detail, &problem));
         response.headers_mut().extend(self.headers);
         response
+    }
+}
+
+fn violations(error: &ExecutorError) -> Option<Vec<ViolationBody>> {
+    if let ExecutorError::InvalidInput { violations, .. } = error {
+        Some(violations.iter().map(ViolationBody::from).collect())
+    } else {
+        None
     }
 }
 

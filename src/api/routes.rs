@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::{Api, execute, executions, health, openapi, output, tools};
+use super::{Api, execute, executions, health, openapi, output, permissions, tools};
 use crate::config::Access;
 
 /// Who may use a route.
@@ -36,6 +36,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route { path: "/execute",                method: Method::POST,   audience: Audience::Callers,   handler: || post(execute::execute) },
     Route { path: "/tools",                  method: Method::GET,    audience: Audience::Callers,   handler: || get(tools::list) },
     Route { path: "/tools/{name}",           method: Method::GET,    audience: Audience::Callers,   handler: || get(tools::show) },
+    Route { path: "/permissions/explain",    method: Method::POST,   audience: Audience::Callers,   handler: || post(permissions::explain) },
     Route { path: "/executions/{id}",        method: Method::GET,    audience: Audience::Callers,   handler: || get(executions::show) },
     Route { path: "/executions/{id}",        method: Method::DELETE, audience: Audience::Callers,   handler: || delete(executions::cancel) },
     Route { path: "/executions/{id}/output", method: Method::GET,    audience: Audience::Callers,   handler: || get(output::show) },

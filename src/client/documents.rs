@@ -64,6 +64,40 @@ pub struct ToolDetails {
     pub output_schema: Option<Value>,
 }
 
+/// What the policy says of a call.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Judgement {
+    /// `allow`, `ask` or `deny`.
+    pub verdict: String,
+    /// The rule that decided, if one did.
+    pub rule: Option<String>,
+    /// Where it stands.
+    pub source: Option<RuleSource>,
+    /// The command in a script, or the value in an input, that decided.
+    pub segment: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// What to do instead.
+    pub suggest: Option<String>,
+    /// What would make the verdict another one.
+    #[serde(default)]
+    pub would_change: String,
+    /// The rules for `allow` that would let exactly this pass.
+    #[serde(default)]
+    pub remember_rules: Vec<String>,
+}
+
+/// Where a rule stands.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct RuleSource {
+    /// The file.
+    pub file: String,
+    /// Counted from 1.
+    pub line: u64,
+}
+
 /// How the daemon is.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]

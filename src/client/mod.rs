@@ -24,7 +24,8 @@ use serde_json::Value;
 pub use answer::{Answer, Kill, LeftBehind, Outcome, Problem, SchemaError, Signal, Usage};
 pub use call::{Background, Call};
 pub use documents::{
-    Health, HealthProblem, OutputStream, Received, Record, ToolDefinition, ToolDetails,
+    Health, HealthProblem, Judgement, OutputStream, Received, Record, RuleSource, ToolDefinition,
+    ToolDetails,
 };
 pub use error::{ClientError, EventTooLarge, TransportError};
 pub use events::{Event, EventKind, EventStream};
@@ -117,6 +118,16 @@ impl Client {
     /// As [`Client::tools`].
     pub async fn openapi(&self) -> Result<Received<Value>, ClientError> {
         self.read(Ask::new(Method::GET, &["openapi.json"])).await
+    }
+
+    /// What the policy says of a call, which is not run.
+    ///
+    /// # Errors
+    /// As [`Client::tools`]; what would be refused before the policy is asked is
+    /// [`ClientError::Refused`].
+    pub async fn explain(&self, call: &Call) -> Result<Received<Judgement>, ClientError> {
+        let ask = Ask::new(Method::POST, &["permissions", "explain"]);
+        self.read(ask.json(body(call)?)).await
     }
 
     /// Makes a call and waits for its end. Whatever the daemon says about the call is an
@@ -248,12 +259,15 @@ async fn parse<T: for<'de> Deserialize<'de>>(head: Head) -> Result<Received<T>, 
     Received::parse(head.text().await?).map_err(|source| ClientError::Malformed { during, source })
 }
 
-fn post(call: &Call) -> Result<Ask, ClientError> {
-    let body = serde_json::to_vec(call).map_err(|source| ClientError::Unsendable {
+fn body(call: &Call) -> Result<Vec<u8>, ClientError> {
+    serde_json::to_vec(call).map_err(|source| ClientError::Unsendable {
         what: "the call",
         source: source.into(),
-    })?;
-    let mut ask = Ask::new(Method::POST, &["execute"]).json(body);
+    })
+}
+
+fn post(call: &Call) -> Result<Ask, ClientError> {
+    let mut ask = Ask::new(Method::POST, &["execute"]).json(body(call)?);
     if let Some(key) = &call.idempotency_key {
         ask = ask.header(IDEMPOTENCY_KEY, header_value("the idempotency key", key)?);
     }

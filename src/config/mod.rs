@@ -20,4 +20,4 @@ pub use log::{LogConfig, LogFormat, log_filter};
 pub use places::{Places, default_socket, socket_from_environment};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use tools_file::{DEFAULT_TOOLS_TOML, ToolDescriptions};
-pub use watch::watch_file;
+pub use watch::watch_files;

@@ -1,23 +1,28 @@
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
-/// Watches a file through the directory it is in, and says when it may have changed.
+/// Watches a file, and `others` beside it, through the directory they are in, and says when one of
+/// them may have changed.
 ///
-/// The directory and not the file: editors and package managers replace a file by renaming
+/// The directory and not the files: editors and package managers replace a file by renaming
 /// another over it, after which a watch of the old one sees nothing. The watch ends when the
 /// returned watcher is dropped.
 ///
 /// # Errors
 /// When the directory cannot be watched: not there, or out of inotify watches.
-pub fn watch_file(path: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
+pub fn watch_files(
+    path: &Path,
+    others: &[&str],
+) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
     // One place is enough: whoever reads the file reads it as it is then.
     let (changed, changes) = mpsc::channel(1);
-    let name = path.file_name().unwrap_or_default().to_owned();
+    let mut names: Vec<OsString> = others.iter().map(OsString::from).collect();
+    names.extend(path.file_name().map(OsStr::to_owned));
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if concerns(&event, &name) {
+        if concerns(&event, &names) {
             // A full channel says it already.
             let _ = changed.try_send(());
         }
@@ -27,9 +32,9 @@ pub fn watch_file(path: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Rece
     Ok((watcher, changes))
 }
 
-/// Whether an event may mean that the file called `name` is another now. An error (an overflow,
+/// Whether an event may mean that a file of one of these names is another now. An error (an overflow,
 /// say) may hide a change; reads are what our own loading causes.
-fn concerns(event: &notify::Result<notify::Event>, name: &OsStr) -> bool {
+fn concerns(event: &notify::Result<notify::Event>, names: &[OsString]) -> bool {
     match event {
         Err(_) => true,
         Ok(event) if event.need_rescan() => true,
@@ -38,7 +43,8 @@ fn concerns(event: &notify::Result<notify::Event>, name: &OsStr) -> bool {
                 && event
                     .paths
                     .iter()
-                    .any(|path| path.file_name() == Some(name))
+                    .filter_map(|path| path.file_name())
+                    .any(|name| names.iter().any(|watched| watched == name))
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Everything a call needs is below: this room only owns the process.
 
 mod housekeeping;
+mod policy;
 mod process;
 mod reload;
 mod service;
@@ -12,7 +13,7 @@ mod telemetry;
 mod watchdog;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::net::UnixListener;
@@ -23,12 +24,17 @@ use crate::config::{
 };
 use crate::domain::KillMode;
 use crate::pipeline::{Executor, Started};
+use crate::policy::Policy;
 use reload::Configuration;
 use signals::Signals;
 use socket::Socket;
 use state::State;
 
+pub use policy::UnusablePolicy;
 pub use telemetry::TelemetryError;
+
+/// The policy's file, beside the configuration.
+const POLICY_FILE: &str = "policy.toml";
 
 /// How long connections may take to close after the last execution has ended. What is left then
 /// is clients that do not read.
@@ -57,6 +63,9 @@ pub enum DaemonError {
     /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The policy is not valid.
+    #[error(transparent)]
+    Policy(#[from] UnusablePolicy),
     /// The log cannot be written.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
@@ -94,27 +103,53 @@ pub struct ConfigCheck {
     /// Whether it is there. Where none was named, the built-in configuration does without one.
     pub exists: bool,
     /// What is valid but hardly meant; or the first thing that is wrong.
-    pub verdict: Result<Vec<String>, ConfigError>,
+    pub verdict: Result<Vec<String>, InvalidConfig>,
+}
+
+/// A file of the configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidConfig {
+    /// `executor.toml` or `tools.toml`.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// `policy.toml`.
+    #[error(transparent)]
+    Policy(#[from] UnusablePolicy),
 }
 
 /// Validates the configuration and says what it found; starts nothing.
 pub fn check_config(options: &Options) -> ConfigCheck {
     let path = config_path(options);
-    let verdict = read_settings(options).and_then(|settings| {
-        let tools = path.with_file_name("tools.toml");
-        let descriptions = ToolDescriptions::read(&tools)?;
-        let known = Executor::new(settings.executor.clone()).tool_definitions();
-        let unknown = descriptions
-            .names()
-            .filter(|name| known.iter().all(|tool| tool.name != *name))
-            .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
-        Ok(settings.doubts().into_iter().chain(unknown).collect())
-    });
+    let verdict = check_files(&path, options);
     ConfigCheck {
         exists: path.exists(),
         path,
         verdict,
     }
+}
+
+/// Validates a policy file, the daemon's where none is named, with the examples in it.
+pub fn check_policy(
+    options: &Options,
+    path: Option<PathBuf>,
+) -> (PathBuf, Result<Policy, UnusablePolicy>) {
+    let named = path.is_some();
+    let path = path.unwrap_or_else(|| config_path(options).with_file_name(POLICY_FILE));
+    let verdict = policy::read(&path, named);
+    (path, verdict)
+}
+
+fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidConfig> {
+    let settings = read_settings(options)?;
+    policy::read(&path.with_file_name(POLICY_FILE), false)?;
+    let tools = path.with_file_name("tools.toml");
+    let descriptions = ToolDescriptions::read(&tools)?;
+    let known = Executor::new(settings.executor.clone()).tool_definitions();
+    let unknown = descriptions
+        .names()
+        .filter(|name| known.iter().all(|tool| tool.name != *name))
+        .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
+    Ok(settings.doubts().into_iter().chain(unknown).collect())
 }
 
 /// Runs the daemon until it is told to stop.
@@ -125,6 +160,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     signals::hold().map_err(DaemonError::EventLoop)?;
     let config_path = config_path(options);
     let settings = read_settings(options)?;
+    let policy = policy::read(&config_path.with_file_name(POLICY_FILE), false)?;
     let filter = telemetry::start(&settings.log)?;
     process::prepare();
 
@@ -140,24 +176,40 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         .map_err(DaemonError::EventLoop)?;
     let socket_path = options.socket.clone().or_else(socket_from_environment);
     let configuration = Configuration::new(config_path, settings, state.spool_dir(), filter);
-    let result = event_loop.block_on(start(configuration, socket_path, places.socket, &state));
+    let started = Start {
+        configuration,
+        policy,
+        asked_socket: socket_path,
+        default_socket: places.socket,
+    };
+    let result = event_loop.block_on(start(started, &state));
     // Threads that still read from something unkillable must not hold up the end.
     event_loop.shutdown_background();
     result
 }
 
-/// Everything that needs the event loop, in the order in which it depends on each other.
-async fn start(
+/// What was read before the event loop began.
+struct Start {
     configuration: Configuration,
+    policy: Policy,
     asked_socket: Option<PathBuf>,
     default_socket: PathBuf,
-    state: &State,
-) -> Result<(), DaemonError> {
+}
+
+/// Everything that needs the event loop, in the order in which it depends on each other.
+async fn start(start: Start, state: &State) -> Result<(), DaemonError> {
+    let Start {
+        configuration,
+        policy,
+        asked_socket,
+        default_socket,
+    } = start;
     let signals = Signals::new().map_err(DaemonError::EventLoop)?;
     // Before the socket: whoever connects must find the last daemon's commands gone.
     let settings = configuration.settings();
     let config = configuration.executor_config(&settings, state.instance());
     let Started { executor, killed } = Executor::start(config).map_err(DaemonError::Executor)?;
+    executor.set_policy(policy);
     if killed > 0 {
         tracing::warn!(
             killed,

@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 
 use super::signals::{Signals, Wish};
 use super::telemetry::LogFilter;
-use super::{edge_settings, service, spool_config};
+use super::{POLICY_FILE, edge_settings, policy, service, spool_config};
 use crate::api::Api;
-use crate::config::{ConfigError, ExecutorConfig, Settings, watch_file};
+use crate::config::{ConfigError, ExecutorConfig, Settings, watch_files};
 use crate::domain::Degradation;
 
 /// How long the directory must be quiet before it is read: editors and package managers write
@@ -25,6 +25,8 @@ pub(super) struct Configuration {
     /// Whether a file has been read, as opposed to the built-in configuration. From then on there
     /// has to be one: a file that is gone does not mean that everything in it is revoked.
     has_file: AtomicBool,
+    /// The same of the policy's file.
+    has_policy: AtomicBool,
     spool_dir: PathBuf,
     filter: LogFilter,
 }
@@ -39,6 +41,7 @@ impl Configuration {
         tell_doubts(&path, &settings);
         Self {
             has_file: AtomicBool::new(path.exists()),
+            has_policy: AtomicBool::new(path.with_file_name(POLICY_FILE).exists()),
             path,
             started_with: settings.clone(),
             in_force: Mutex::new(Arc::new(settings)),
@@ -64,7 +67,7 @@ impl Configuration {
 
     /// Takes up changes, on disk and by signal, until a signal asks for the stop.
     pub(super) async fn follow(&self, api: &Api, signals: &mut Signals) {
-        let watch = watch_file(&self.path);
+        let watch = watch_files(&self.path, &[POLICY_FILE]);
         let (_watcher, mut changes) = match watch {
             Ok((watcher, changes)) => (Some(watcher), changes),
             Err(error) => {
@@ -103,8 +106,14 @@ impl Configuration {
         Ok(settings)
     }
 
-    /// Reads the file and takes up the whole of it, or nothing.
+    /// Reads the files and takes up the whole of each, or nothing of it.
     fn reload(&self, api: &Api) {
+        let mut problems = self.reload_settings(api);
+        problems.extend(self.reload_policy(api));
+        api.health.set_configuration(problems);
+    }
+
+    fn reload_settings(&self, api: &Api) -> Vec<Degradation> {
         let settings = match self.read() {
             Ok(settings) => settings,
             Err(error) => {
@@ -112,14 +121,7 @@ impl Configuration {
                     "{}; the last valid configuration stays in force",
                     error.chain()
                 );
-                tracing::error!(path = %self.path.display(), "{detail}");
-                let source = self.path.display().to_string();
-                api.health.set_configuration(vec![Degradation {
-                    code: "config_invalid",
-                    detail,
-                    source,
-                }]);
-                return;
+                return vec![unusable("config_invalid", detail, &self.path)];
             }
         };
         let restart = self.started_with.needs_restart(&settings);
@@ -128,9 +130,9 @@ impl Configuration {
             detail: format!("the change of `{key}` takes a restart of the daemon"),
             source: self.path.display().to_string(),
         });
-        api.health.set_configuration(problems.collect());
+        let problems = problems.collect();
         if *self.settings() == settings {
-            return;
+            return problems;
         }
         tell_doubts(&self.path, &settings);
         let instance = api.executor.config().instance.clone().unwrap_or_default();
@@ -143,6 +145,36 @@ impl Configuration {
         for key in restart {
             tracing::warn!("the change of `{key}` takes a restart of the daemon");
         }
+        problems
+    }
+
+    fn reload_policy(&self, api: &Api) -> Option<Degradation> {
+        let path = self.path.with_file_name(POLICY_FILE);
+        match policy::read(&path, self.has_policy.load(Ordering::Relaxed)) {
+            Ok(policy) => {
+                self.has_policy.store(path.exists(), Ordering::Relaxed);
+                if !api.executor.policy().reads_like(&policy) {
+                    tracing::info!(path = %path.display(), rules = policy.rule_count(), "took up a changed policy");
+                }
+                // Whom its names stand for may have changed, too.
+                api.executor.set_policy(policy);
+                None
+            }
+            Err(error) => {
+                let detail = format!("{}; the last valid policy stays in force", error.chain());
+                Some(unusable("policy_invalid", detail, &path))
+            }
+        }
+    }
+}
+
+/// Says that a file cannot be used, and what that means.
+fn unusable(code: &'static str, detail: String, path: &Path) -> Degradation {
+    tracing::error!(path = %path.display(), "{detail}");
+    Degradation {
+        code,
+        detail,
+        source: path.display().to_string(),
     }
 }
 

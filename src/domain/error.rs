@@ -2,7 +2,7 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use super::{StopReason, ToolOutput};
+use super::{Judgement, StopReason, ToolOutput, Verdict, mask_secrets};
 
 /// What kept the executor from doing a call, as opposed to a command that failed by itself.
 ///
@@ -42,6 +42,17 @@ pub enum ExecutorError {
         input_summary: String,
         /// Each thing wrong with it.
         violations: Vec<Violation>,
+    },
+
+    /// The policy does not permit it, or asks about it and nobody is there to be asked.
+    #[error("`{tool_name}` is not permitted: {}", refused(judgement))]
+    PermissionDenied {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// What the policy said.
+        judgement: Box<Judgement>,
     },
 
     /// The process could not be started.
@@ -119,6 +130,7 @@ impl ExecutorError {
         match self {
             Self::UnknownTool { tool_name, .. }
             | Self::ToolDisabled { tool_name, .. }
+            | Self::PermissionDenied { tool_name, .. }
             | Self::InvalidInput { tool_name, .. }
             | Self::SpawnFailed { tool_name, .. }
             | Self::Timeout { tool_name, .. }
@@ -133,6 +145,7 @@ impl ExecutorError {
         match self {
             Self::UnknownTool { input_summary, .. }
             | Self::ToolDisabled { input_summary, .. }
+            | Self::PermissionDenied { input_summary, .. }
             | Self::InvalidInput { input_summary, .. }
             | Self::SpawnFailed { input_summary, .. }
             | Self::Timeout { input_summary, .. }
@@ -151,6 +164,7 @@ impl ExecutorError {
             Self::Cancelled { partial, .. } => partial.as_deref(),
             Self::UnknownTool { .. }
             | Self::ToolDisabled { .. }
+            | Self::PermissionDenied { .. }
             | Self::InvalidInput { .. }
             | Self::SpawnFailed { .. }
             | Self::Internal { .. } => None,
@@ -166,9 +180,19 @@ impl ExecutorError {
             Self::Cancelled { partial, .. } => partial.as_deref_mut(),
             Self::UnknownTool { .. }
             | Self::ToolDisabled { .. }
+            | Self::PermissionDenied { .. }
             | Self::InvalidInput { .. }
             | Self::SpawnFailed { .. }
             | Self::Internal { .. } => None,
+        }
+    }
+
+    /// What the policy said, if that is what kept it.
+    pub fn judgement(&self) -> Option<&Judgement> {
+        if let Self::PermissionDenied { judgement, .. } = self {
+            Some(judgement)
+        } else {
+            None
         }
     }
 
@@ -192,6 +216,22 @@ pub struct Violation {
     pub pointer: String,
     /// What is wrong and what was expected.
     pub detail: String,
+}
+
+/// Why, by which rule, and what to do instead.
+fn refused(judgement: &Judgement) -> String {
+    let mut text = judgement.reason.clone();
+    if let Some(source) = &judgement.source {
+        text.push_str(&format!(" ({}:{})", source.file.display(), source.line));
+    }
+    if judgement.verdict == Verdict::Ask {
+        text.push_str("; somebody would have to approve it, and nobody can be asked");
+    }
+    if let Some(suggest) = &judgement.suggest {
+        text.push_str(&format!("; instead: {suggest}"));
+    }
+    // It repeats what decided.
+    mask_secrets(&text)
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {

@@ -6,6 +6,7 @@ mod caller;
 mod ending;
 mod error;
 mod id;
+mod judgement;
 mod output;
 mod secrets;
 mod stage;
@@ -20,6 +21,7 @@ pub use ending::{
 };
 pub use error::{ExecutorError, Violation};
 pub use id::ExecutionId;
+pub use judgement::{Judgement, RuleSource, Verdict};
 pub use output::{Degradation, Display, RunReport, Status, ToolOutput, Verbatim};
 pub use secrets::Secrets;
 pub use stage::{Stage, StageTimes};

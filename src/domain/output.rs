@@ -106,6 +106,8 @@ pub enum Status {
     Timeout,
     /// Was stopped on request, by a hang-up or by the daemon's stop.
     Cancelled,
+    /// Was not permitted.
+    Denied,
     /// The executor could not do it.
     Failed,
 }
@@ -119,6 +121,7 @@ impl Status {
             Self::Error => "error",
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
+            Self::Denied => "denied",
             Self::Failed => "failed",
         }
     }

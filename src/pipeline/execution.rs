@@ -281,6 +281,7 @@ pub(super) fn status(result: &Result<ToolOutput, ExecutorError>) -> Status {
         Ok(_) => Status::Success,
         Err(ExecutorError::Timeout { .. }) => Status::Timeout,
         Err(ExecutorError::Cancelled { .. }) => Status::Cancelled,
+        Err(ExecutorError::PermissionDenied { .. }) => Status::Denied,
         Err(
             ExecutorError::UnknownTool { .. }
             | ExecutorError::ToolDisabled { .. }

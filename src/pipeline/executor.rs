@@ -8,12 +8,13 @@ use tokio::sync::watch;
 use super::execution::{Execution, Finished};
 use super::log;
 use super::records::Records;
-use super::stages;
+use super::stages::{self, Rules};
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, KillMode, Secrets, StopReason,
-    ToolDefinition, ToolDetails, ToolOutput, prepare_masking, summarize,
+    Call, Caller, Degradation, ExecutionId, ExecutorError, Judgement, KillMode, Secrets, Stage,
+    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking, summarize,
 };
+use crate::policy::Policy;
 use crate::runner::{Live, Runner, Spool};
 use crate::tools::{Context, Registry, Tool};
 
@@ -62,6 +63,7 @@ pub struct Executor {
 
 struct Inner {
     config: RwLock<Arc<ExecutorConfig>>,
+    policy: RwLock<Policy>,
     runner: Runner,
     registry: Registry,
     records: Records,
@@ -126,6 +128,7 @@ impl Executor {
     fn assemble(config: ExecutorConfig, runner: Runner, spool: Option<Arc<Spool>>) -> Self {
         let inner = Inner {
             config: RwLock::new(Arc::new(config)),
+            policy: RwLock::new(Policy::default()),
             runner,
             registry: Registry::built_in(),
             records: Records::default(),
@@ -252,6 +255,39 @@ impl Executor {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
+    /// The policy in force. Until one is set, everything is allowed (seed 000).
+    pub fn policy(&self) -> Policy {
+        self.inner.policy()
+    }
+
+    /// Puts another policy in force for executions that begin from now on.
+    pub fn set_policy(&self, policy: Policy) {
+        *self
+            .inner
+            .policy
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    /// What would become of a call: judged as it would be, and not run.
+    ///
+    /// # Errors
+    /// What would refuse it before the policy is asked, and in which stage.
+    pub async fn explain(
+        &self,
+        call: Call,
+        caller: Caller,
+    ) -> Result<Judgement, (Stage, ExecutorError)> {
+        let config = self.config();
+        let subject = stages::Subject {
+            caller,
+            default_dir: config.working_dir.clone(),
+        };
+        let summary = self.inner.summary(&call, &config);
+        let call = stages::prepare(call, &self.inner.registry, &config, &summary)?;
+        Ok(subject.judged(&call, &self.policy()).await)
+    }
+
     /// What does not work as it should.
     pub fn degradations(&self) -> Vec<Degradation> {
         let tools = self.descriptions().err().map(|error| Degradation {
@@ -335,12 +371,7 @@ impl Inner {
         call: Call,
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
-        let tool = self.registry.find(&call.tool);
-        let subject = tool.map_or_else(
-            || call.input.to_string(),
-            |tool| tool.implementation.subject(&call.input),
-        );
-        let summary = summarize(&secrets(&call, &config).mask_text(beginning(&subject)));
+        let summary = self.summary(&call, &config);
         let trace_id = call.options.trace_id.clone();
         let context = Context {
             id: execution.id,
@@ -349,9 +380,29 @@ impl Inner {
             live: Arc::clone(execution.live()),
             summary: summary.clone(),
         };
-        let result = stages::walk(call, &self.registry, context, execution).await;
+        let rules = Rules {
+            registry: &self.registry,
+            policy: &self.policy(),
+        };
+        let result = stages::walk(call, rules, context, execution).await;
         log::execution(execution, &result, &summary, trace_id.as_ref());
         result
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// A call's input in a line, without secrets.
+    fn summary(&self, call: &Call, config: &ExecutorConfig) -> String {
+        let subject = self.registry.find(&call.tool).map_or_else(
+            || call.input.to_string(),
+            |tool| tool.implementation.subject(&call.input),
+        );
+        summarize(&secrets(call, config).mask_text(beginning(&subject)))
     }
 
     /// Closes the record, and moves what is large of it out of memory.

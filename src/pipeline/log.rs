@@ -44,7 +44,7 @@ pub(super) fn execution(
         };
     }
     match status {
-        Status::Failed => write!(warn),
+        Status::Failed | Status::Denied => write!(warn),
         Status::Running | Status::Success | Status::Error | Status::Timeout | Status::Cancelled => {
             write!(info);
         }

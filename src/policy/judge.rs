@@ -22,6 +22,8 @@ struct Inner {
     default_source: Option<RuleSource>,
     rules: Vec<Rule>,
     examples: Vec<Example>,
+    /// The texts it was read from.
+    texts: Vec<String>,
     fence: Fence,
 }
 
@@ -47,6 +49,20 @@ pub(super) enum Cause<'p> {
     Unreadable(String),
     /// No rule matches; and why none that allows could, if so.
     Default(Option<String>),
+}
+
+impl Default for Policy {
+    /// Everything is allowed.
+    fn default() -> Self {
+        Self::new(Inner {
+            default: Verdict::Allow,
+            default_source: None,
+            rules: Vec::new(),
+            examples: Vec::new(),
+            texts: Vec::new(),
+            fence: Fence::default(),
+        })
+    }
 }
 
 impl Policy {
@@ -77,6 +93,10 @@ impl Policy {
             default_source,
             rules: parsed.rules,
             examples: parsed.examples,
+            texts: sources
+                .iter()
+                .map(|source| source.text.to_owned())
+                .collect(),
             fence,
         }))
     }
@@ -94,6 +114,7 @@ impl Policy {
             default_source: None,
             rules: vec![rule],
             examples: Vec::new(),
+            texts: Vec::new(),
             fence: Fence::default(),
         })
     }
@@ -115,6 +136,11 @@ impl Policy {
     /// What happens to a call that no rule matches.
     pub fn default_verdict(&self) -> Verdict {
         self.inner.default
+    }
+
+    /// Whether both were read from the same text.
+    pub fn reads_like(&self, other: &Self) -> bool {
+        self.inner.texts == other.inner.texts
     }
 
     /// The number of rules.

@@ -8,6 +8,7 @@ mod events;
 mod hostile;
 mod limits;
 mod output;
+mod permissions;
 mod problems;
 mod reading;
 mod records;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Each room, top down, with the rooms it may name.
 #[rustfmt::skip]
 const ROOMS: &[(&str, &[&str])] = &[
-    ("daemon",   &["api", "pipeline", "client", "config", "domain"]),
+    ("daemon",   &["api", "pipeline", "policy", "client", "config", "domain"]),
     ("api",      &["pipeline", "runner", "config", "domain"]),
     ("pipeline", &["policy", "tools", "runner", "config", "domain"]),
     ("policy",   &["config", "domain"]),

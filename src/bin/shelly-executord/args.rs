@@ -40,17 +40,23 @@ pub struct Args {
     #[arg(long)]
     pub check_config: bool,
 
-    /// With --check-config: print a JSON object of what was found
-    #[arg(long, requires = "check_config")]
+    /// Validate a policy file and the examples in it, say what is wrong, and exit
+    ///
+    /// Without PATH it is policy.toml beside the configuration.
+    #[arg(long, value_name = "PATH", num_args = 0..=1, conflicts_with = "check_config")]
+    pub check_policy: Option<Option<PathBuf>>,
+
+    /// With --check-config or --check-policy: print a JSON object of what was found
+    #[arg(long)]
     pub json: bool,
 }
 
 const AFTER_HELP: &str = "\
 Exit status:
-  0   it was told to stop, and did; or the configuration is valid (--check-config)
+  0   it was told to stop, and did; or what was to be checked is valid
   1   it could not start
   2   the command line is wrong
-  78  the configuration is not valid
+  78  the configuration or the policy is not valid
 
 Environment:
   SHELLY_SOCKET    the socket, where --socket names none

@@ -3,11 +3,12 @@
 mod args;
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::{Value, json};
-use shelly_executor::daemon::{self, ConfigCheck, Options};
+use shelly_executor::daemon::{self, ConfigCheck, DaemonError, Options};
 
 use args::Args;
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         socket,
         state,
         check_config,
+        check_policy,
         json,
     } = Args::parse();
     let options = Options {
@@ -30,9 +32,14 @@ fn main() -> ExitCode {
     if check_config {
         return check(&options, json);
     }
+    if let Some(path) = check_policy {
+        return check_policy_file(&options, path, json);
+    }
     match daemon::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ daemon::DaemonError::Config(_)) => fail(&error, INVALID_CONFIGURATION),
+        Err(error @ (DaemonError::Config(_) | DaemonError::Policy(_))) => {
+            fail(&error, INVALID_CONFIGURATION)
+        }
         Err(error) => fail(&error, 1),
     }
 }
@@ -60,10 +67,52 @@ fn check(options: &Options, json: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Says what a check of the policy found, and which examples hold.
+fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> ExitCode {
+    let (path, verdict) = daemon::check_policy(options, path);
+    let at = path.display().to_string();
+    match verdict {
+        Ok(policy) if json => {
+            println!(
+                "{}",
+                json!({"path": at, "valid": true, "rules": policy.rule_count(), "examples": policy.examples().len(), "error": null})
+            );
+        }
+        Ok(policy) => {
+            for example in policy.examples() {
+                let word = if example.matches {
+                    "matches"
+                } else {
+                    "does not match"
+                };
+                println!(
+                    "ok: {}:{}: `{}` {word} {:?}",
+                    at, example.source.line, example.rule, example.text
+                );
+            }
+            println!(
+                "{at}: valid: {} rules, {} examples hold",
+                policy.rule_count(),
+                policy.examples().len()
+            );
+        }
+        Err(error) => {
+            if json {
+                println!(
+                    "{}",
+                    json!({"path": at, "valid": false, "rules": null, "examples": null, "error": chain(&error)})
+                );
+            }
+            return fail(&error, INVALID_CONFIGURATION);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 fn as_json(found: &ConfigCheck) -> Value {
     let (warnings, error) = match &found.verdict {
         Ok(warnings) => (warnings.as_slice(), None),
-        Err(error) => (Default::default(), Some(error.chain())),
+        Err(error) => (Default::default(), Some(chain(error))),
     };
     json!({
         "path": found.path.display().to_string(),
@@ -76,12 +125,16 @@ fn as_json(found: &ConfigCheck) -> Value {
 
 /// Prints an error with its causes.
 fn fail(error: &dyn Error, code: u8) -> ExitCode {
+    eprintln!("shelly-executord: {}", chain(error));
+    ExitCode::from(code)
+}
+
+fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    eprintln!("shelly-executord: {text}");
-    ExitCode::from(code)
+    text
 }

@@ -44,10 +44,11 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Exit status:
   0    it worked
-  1    the daemon is degraded (status), or the tool reported an error (call)
+  1    the daemon is degraded (status), the tool reported an error (call), or the call would not
+       simply run (policy explain)
   2    the command line is wrong
   3    the daemon cannot be reached (status)
-  78   the configuration is not valid (config check)
+  78   the configuration or the policy is not valid (config check, policy test)
   124  the time limit ended it (exec, call)
   125  the daemon refused, failed or cannot be reached
   130  it was cancelled (exec, call)
@@ -109,6 +110,10 @@ pub enum Command {
         /// The execution's id
         id: String,
     },
+
+    /// Ask what the daemon's policy permits
+    #[command(subcommand)]
+    Policy(PolicyCommand),
 
     /// Work on the daemon's configuration
     #[command(subcommand)]
@@ -181,6 +186,43 @@ pub enum ConfigCommand {
         #[arg(value_hint = ValueHint::FilePath)]
         path: Option<PathBuf>,
     },
+}
+
+/// The commands of `shellyctl policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Say what would become of a call, and why, without running it
+    ///
+    /// Shows the verdict, the rule that decided with its file and line, the command of a script
+    /// that it was about, and what would change it. The exit status is 0 when the call would run
+    /// and 1 when it would be asked about or refused.
+    Explain(ExplainArgs),
+
+    /// Check a policy file and the examples in it
+    ///
+    /// Runs `shelly-executord --check-policy`, whose output and exit status these are: 0 when the
+    /// policy is valid and every example holds, 78 when not. The daemon is neither asked nor
+    /// changed.
+    Test {
+        /// The policy's file; the daemon's if absent
+        #[arg(value_hint = ValueHint::FilePath)]
+        path: Option<PathBuf>,
+    },
+}
+
+/// Which call to judge.
+#[derive(Debug, clap::Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub options: CallOptions,
+
+    /// The tool; what follows is its input as JSON then
+    #[arg(long, value_name = "TOOL")]
+    pub tool: Option<String>,
+
+    /// A script as a single argument, or a command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -42,7 +42,7 @@ fn call(args: ExecArgs) -> Result<Call, Failure> {
 }
 
 /// A single argument is a script; several are words that must reach the command as they are.
-fn script(command: &[String]) -> Result<String, Failure> {
+pub fn script(command: &[String]) -> Result<String, Failure> {
     match command {
         [script] => Ok(script.clone()),
         words => {

@@ -11,6 +11,7 @@ mod exec;
 mod failure;
 mod follow;
 mod options;
+mod policy;
 mod print;
 mod relay;
 mod status;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shelly_executor::client::Client;
 
-use args::{Args, Command, ConfigCommand};
+use args::{Args, Command, ConfigCommand, PolicyCommand};
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -35,11 +36,15 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Config(ConfigCommand::Check { path }) => {
             Err(config::check(path.as_deref(), args.json))
         }
+        Command::Policy(PolicyCommand::Test { path }) => {
+            Err(config::check_policy(path.as_deref(), args.json))
+        }
         Command::Completions { shell } => completions::print(shell),
         Command::Status
         | Command::Tools { .. }
         | Command::Exec(_)
         | Command::Call(_)
+        | Command::Policy(PolicyCommand::Explain(_))
         | Command::Cancel { .. } => talk(args),
     }
 }
@@ -67,7 +72,12 @@ async fn dispatch(args: Args) -> Result<ExitCode, Failure> {
         Command::Exec(exec) => exec::run(&client, exec, args.json).await,
         Command::Call(call) => call::run(&client, call, args.json).await,
         Command::Cancel { id } => cancel::run(&client, &id, args.json).await,
-        Command::Config(_) | Command::Completions { .. } => {
+        Command::Policy(PolicyCommand::Explain(explain)) => {
+            policy::explain(&client, explain, args.json).await
+        }
+        Command::Policy(PolicyCommand::Test { .. })
+        | Command::Config(_)
+        | Command::Completions { .. } => {
             unreachable!("`run` handles what needs no daemon")
         }
     }

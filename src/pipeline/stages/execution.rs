@@ -2,7 +2,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 
-use super::validation::Valid;
+use super::confirmation::Confirmed;
 use crate::domain::ExecutorError;
 use crate::runner::Outcome;
 use crate::tools::Context;
@@ -11,8 +11,11 @@ use crate::tools::Context;
 pub(super) struct Ran(pub(super) Outcome);
 
 /// Has the tool do it. A panic in a tool costs its own execution, not the record of it.
-pub(super) async fn run(valid: Valid<'_>, context: Context<'_>) -> Result<Ran, ExecutorError> {
-    let Valid { call, tool } = valid;
+pub(super) async fn run(
+    confirmed: Confirmed<'_>,
+    context: Context<'_>,
+) -> Result<Ran, ExecutorError> {
+    let Confirmed { call, tool } = confirmed;
     let summary = context.summary.clone();
     let run = tool.implementation.run(&call, context);
     let outcome = AssertUnwindSafe(run).catch_unwind().await;

@@ -1,14 +1,26 @@
 //! The stages of a call, one file each, in the order of seed 004. Each takes what only the one
 //! before it can make, so that none is skipped or taken twice.
 
+mod confirmation;
 mod discovery;
 mod execution;
 mod formatting;
+mod permission;
 mod validation;
 
+pub(super) use permission::Subject;
+
+use crate::config::ExecutorConfig;
 use crate::domain::{Call, ExecutorError, Stage, ToolOutput};
 use crate::pipeline::Execution;
+use crate::policy::Policy;
 use crate::tools::{Context, Registry};
+
+/// What a call is held against.
+pub(super) struct Rules<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) policy: &'a Policy,
+}
 
 /// Takes a call through all stages.
 ///
@@ -16,7 +28,7 @@ use crate::tools::{Context, Registry};
 /// What the first stage that could not go on says; `execution` knows which it was.
 pub(super) async fn walk(
     call: Call,
-    registry: &Registry,
+    Rules { registry, policy }: Rules<'_>,
     context: Context<'_>,
     execution: &Execution,
 ) -> Result<ToolOutput, ExecutorError> {
@@ -29,11 +41,39 @@ pub(super) async fn walk(
         let _in = execution.enter(Stage::Validation);
         validation::validate(found, &context.summary)?
     };
-    let format = formatting::Format::new(valid.tool.name(), &context);
+    let judged = {
+        let _in = execution.enter(Stage::Permission);
+        let subject = Subject {
+            caller: execution.caller.clone(),
+            default_dir: config.working_dir.clone(),
+        };
+        permission::judge(valid, subject, policy, &context.summary).await?
+    };
+    let confirmed = {
+        let _in = execution.enter(Stage::Confirmation);
+        confirmation::confirm(judged, &context.summary)?
+    };
+    let format = formatting::Format::new(confirmed.tool.name(), &context);
     let ran = {
         let _in = execution.enter(Stage::Execution);
-        execution::run(valid, context).await?
+        execution::run(confirmed, context).await?
     };
     let _in = execution.enter(Stage::Formatting);
     format.apply(ran)
+}
+
+/// Takes a call as far as the policy, without an execution.
+///
+/// # Errors
+/// What the stages before say.
+pub(super) fn prepare(
+    call: Call,
+    registry: &Registry,
+    config: &ExecutorConfig,
+    summary: &str,
+) -> Result<Call, (Stage, ExecutorError)> {
+    let found = discovery::find(call, registry, &config.disabled_tools, summary)
+        .map_err(|error| (Stage::Discovery, error))?;
+    let valid = validation::validate(found, summary).map_err(|error| (Stage::Validation, error))?;
+    Ok(valid.call)
 }

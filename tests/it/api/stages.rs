@@ -5,7 +5,14 @@ use serde_json::{Value, json};
 use super::call;
 use crate::support::{Daemon, Mode};
 
-const ALL: [&str; 4] = ["discovery", "validation", "execution", "formatting"];
+const ALL: [&str; 6] = [
+    "discovery",
+    "validation",
+    "permission",
+    "confirmation",
+    "execution",
+    "formatting",
+];
 
 /// The names of the stages in a record, whose times must follow each other.
 #[track_caller]

@@ -1,0 +1,78 @@
+//! `shellyctl policy explain`: what would become of a call, and why.
+
+use std::process::ExitCode;
+
+use shelly_executor::client::{Call, Client, Judgement};
+
+use crate::args::ExplainArgs;
+use crate::failure::Failure;
+use crate::print::{self, Look, Page};
+use crate::{exec, options};
+
+const WOULD_NOT_RUN: u8 = 1;
+
+/// Prints what the policy says.
+pub async fn explain(client: &Client, args: ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
+    let judgement = client.explain(&call(args)?).await?;
+    if json {
+        print::line(&judgement.json)?;
+    } else {
+        print::text(&render(&judgement, Page::stdout()))?;
+    }
+    Ok(match judgement.verdict.as_str() {
+        "allow" => ExitCode::SUCCESS,
+        _ => ExitCode::from(WOULD_NOT_RUN),
+    })
+}
+
+fn call(args: ExplainArgs) -> Result<Call, Failure> {
+    let ExplainArgs {
+        options,
+        tool,
+        command,
+    } = args;
+    let call = match tool {
+        None => Call::bash(&exec::script(&command)?),
+        Some(tool) => {
+            let input = command.join(" ");
+            match serde_json::from_str(&input) {
+                Ok(input) => Call::new(tool, input),
+                Err(source) => return Err(Failure::NotJson { tool, source }),
+            }
+        }
+    };
+    options::with(options, call)
+}
+
+fn render(judgement: &Judgement, page: Page) -> String {
+    let look = match judgement.verdict.as_str() {
+        "allow" => Look::Good,
+        "deny" => Look::Bad,
+        _ => Look::Heading,
+    };
+    let verdict = print::one_line(&judgement.verdict);
+    let mut text = format!(
+        "{}: {}\n",
+        page.look(look, &verdict),
+        print::one_line(&judgement.reason)
+    );
+    let source = judgement.source.as_ref();
+    let source = source.map(|source| format!("{}:{}", source.file, source.line));
+    for (label, value) in [
+        ("Rule", judgement.rule.as_deref()),
+        ("Source", source.as_deref()),
+        ("Segment", judgement.segment.as_deref()),
+        ("Instead", judgement.suggest.as_deref()),
+        ("To change", Some(judgement.would_change.as_str())),
+    ] {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            text += &format!("{label:>9}: {}\n", print::one_line(value));
+        }
+    }
+    for (at, rule) in judgement.remember_rules.iter().enumerate() {
+        let label = if at == 0 { "To allow" } else { "" };
+        let colon = if at == 0 { ':' } else { ' ' };
+        text += &format!("{label:>9}{colon} {}\n", print::one_line(rule));
+    }
+    text
+}

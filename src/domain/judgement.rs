@@ -1,0 +1,66 @@
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a policy says. Ordered: the strictest is the greatest.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It runs.
+    Allow,
+    /// It runs when somebody says so.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+impl Verdict {
+    /// The word of the policy file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// Where a rule stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RuleSource {
+    /// The file.
+    #[schema(value_type = String)]
+    pub file: PathBuf,
+    /// Counted from 1.
+    pub line: usize,
+}
+
+/// A verdict, and everything that a person wants to know about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Judgement {
+    /// What it is.
+    pub verdict: Verdict,
+    /// The rule that decided, as written; null when it was the default, or text that cannot be
+    /// read.
+    #[schema(required)]
+    pub rule: Option<String>,
+    /// Where that rule stands.
+    #[schema(required)]
+    pub source: Option<RuleSource>,
+    /// The command in a script, or the value in an input, that decided.
+    #[schema(required)]
+    pub segment: Option<String>,
+    /// Why: the rule's own reason, or one in our words.
+    pub reason: String,
+    /// What to do instead, as the rule says.
+    #[schema(required)]
+    pub suggest: Option<String>,
+    /// A sentence that says what would make the verdict another one.
+    pub would_change: String,
+    /// The rules for `allow` that would let exactly this pass the next time. Empty when there
+    /// are none: the verdict is not the default's, or what would run is on the hazard list.
+    pub remember_rules: Vec<String>,
+}

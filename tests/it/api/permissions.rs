@@ -1,0 +1,224 @@
+//! What the policy file permits, as a caller meets it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::call;
+use crate::support::{Daemon, Mode, Reply, scratch, wait_until};
+
+const POLICY: &str = r#"
+default = "ask"
+deny = [
+    { rule = "bash(command:rm *)", reason = "Nothing is removed here.", suggest = "mv it to /tmp" },
+]
+allow = ["bash(command:echo *)", "bash(command:true)"]
+"#;
+
+/// A daemon with `policy` beside its configuration.
+fn start(policy: &str) -> Daemon {
+    let dir = scratch();
+    fs::write(dir.join("executor.toml"), "[cgroup]\nmode = \"group\"\n").expect("written");
+    fs::write(dir.join("policy.toml"), policy).expect("written");
+    Daemon::launch(dir, None, |_| {})
+}
+
+fn explain(daemon: &Daemon, call: &Value) -> Reply {
+    let body = call.to_string();
+    daemon
+        .connect()
+        .request("POST", "/permissions/explain", &[], body.as_bytes())
+}
+
+#[test]
+fn what_is_denied_says_why_where_and_what_instead() {
+    let daemon = start(POLICY);
+    let marker = daemon.dir().join("marker");
+    fs::write(&marker, "").expect("written");
+    let script = format!("echo a; rm {}", marker.display());
+    let reply = daemon.post(&call(&script));
+    let body = reply.json();
+    assert_eq!(reply.status, 403, "{body}");
+    assert_eq!(body["code"], "permission_denied");
+    assert_eq!(body["stage"], "permission");
+    let judgement = &body["judgement"];
+    assert_eq!(judgement["verdict"], "deny");
+    assert_eq!(judgement["rule"], "bash(command:rm *)");
+    assert_eq!(judgement["source"]["line"], 4);
+    assert_eq!(judgement["segment"], format!("rm {}", marker.display()));
+    let detail = body["detail"].as_str().expect("a text");
+    for part in ["Nothing is removed here.", "policy.toml:4", "mv it to /tmp"] {
+        assert!(detail.contains(part), "{detail}");
+    }
+    assert!(marker.exists(), "it was not run");
+    let id = body["execution_id"].as_str().expect("an id");
+    let record = daemon.ended(id);
+    assert_eq!(
+        (&record["status"], &record["http_status"]),
+        (&json!("denied"), &json!(403))
+    );
+    assert!(daemon.log().contains("STATUS=\"denied\""));
+}
+
+#[test]
+fn what_would_be_asked_about_is_refused_where_nobody_can_be() {
+    let daemon = start(POLICY);
+    let body = daemon.post(&call("touch /tmp/never")).json();
+    assert_eq!(
+        (&body["code"], &body["stage"]),
+        (&json!("permission_denied"), &json!("confirmation"))
+    );
+    assert_eq!(body["judgement"]["verdict"], "ask");
+    assert!(
+        body["detail"]
+            .as_str()
+            .is_some_and(|text| text.contains("nobody can be asked"))
+    );
+}
+
+#[test]
+fn what_is_allowed_runs_and_every_command_of_it_has_to_be() {
+    let daemon = start(POLICY);
+    for (script, status) in [
+        ("echo a", 200),
+        ("echo a && true || echo b", 200),
+        ("echo a; id", 403),
+        ("echo $(id)", 403),
+        ("echo a > /tmp/never", 403),
+        ("X=1 echo a", 403),
+        ("echo a & echo b", 403),
+        ("e\\cho a", 200),
+    ] {
+        let reply = daemon.post(&call(script));
+        assert_eq!(reply.status, status, "{script}: {}", reply.json());
+    }
+}
+
+#[test]
+fn a_call_can_be_explained_without_being_run() {
+    let daemon = start(POLICY);
+    let marker = daemon.dir().join("marker");
+    for (script, verdict) in [
+        ("echo a".to_owned(), "allow"),
+        (format!("touch {}", marker.display()), "ask"),
+        ("true && rm -rf /".to_owned(), "deny"),
+    ] {
+        let reply = explain(&daemon, &call(&script));
+        let judgement = reply.json();
+        assert_eq!(
+            (reply.status, &judgement["verdict"]),
+            (200, &json!(verdict)),
+            "{judgement}"
+        );
+        for member in ["reason", "would_change"] {
+            assert!(
+                judgement[member]
+                    .as_str()
+                    .is_some_and(|text| !text.is_empty()),
+                "{judgement}"
+            );
+        }
+    }
+    assert!(!marker.exists());
+    // What would not get as far as the policy says so as the call would.
+    for (call, status, stage) in [
+        (json!({"name": "bsh", "input": {}}), 404, "discovery"),
+        (
+            json!({"name": "bash", "input": {}, "id": "toolu_01A"}),
+            422,
+            "validation",
+        ),
+    ] {
+        let reply = explain(&daemon, &call);
+        let body = reply.json();
+        assert_eq!(
+            (reply.status, &body["stage"]),
+            (status, &json!(stage)),
+            "{body}"
+        );
+    }
+    assert_eq!(explain(&daemon, &json!({"name": "bash"})).status, 400);
+}
+
+#[test]
+fn the_shipped_policy_allows() {
+    let daemon = Daemon::start();
+    let judgement = explain(&daemon, &call("rm -rf /nowhere; $(anything)")).json();
+    assert_eq!(judgement["verdict"], "allow");
+}
+
+#[test]
+fn a_changed_policy_is_taken_up_and_a_broken_one_is_not() {
+    let daemon = start(POLICY);
+    let path = daemon.dir().join("policy.toml");
+    let replace = |text: &str| {
+        let new = daemon.dir().join("new");
+        fs::write(&new, text).expect("written");
+        fs::rename(&new, &path).expect("renamed");
+    };
+    let verdict = |script: &str| explain(&daemon, &call(script)).json()["verdict"].clone();
+    let problems = || daemon.get("/health").json()["problems"].clone();
+    assert_eq!(verdict("id"), "ask");
+    replace("default = \"deny\"\n");
+    wait_until("the new policy is in force", || verdict("id") == "deny");
+    for broken in [
+        "default = \"maybe\"\n",
+        "\n\nno_such_key = 1\n",
+        "deny = [{ rule = \"bash(command:rm *)\", match = [\"ls\"] }]\n",
+    ] {
+        replace(broken);
+        wait_until("/health tells", || {
+            problems()[0]["code"] == "policy_invalid"
+        });
+        assert!(
+            problems()[0]["detail"]
+                .as_str()
+                .is_some_and(|text| text.contains("policy.toml:"))
+        );
+        assert_eq!(verdict("id"), "deny", "the last good one stays in force");
+        replace("default = \"deny\"\n");
+        wait_until("it is well again", || problems() == json!([]));
+    }
+    // A policy that is gone is not "no policy".
+    fs::remove_file(&path).expect("removed");
+    wait_until("/health tells", || {
+        problems()[0]["code"] == "policy_invalid"
+    });
+    assert_eq!(verdict("id"), "deny");
+}
+
+#[test]
+fn a_broken_policy_does_not_start() {
+    let dir = scratch();
+    fs::write(dir.join("executor.toml"), "[cgroup]\nmode = \"group\"\n").expect("written");
+    fs::write(dir.join("policy.toml"), "\ndeny = [\"bash(\"]\n").expect("written");
+    for arguments in [
+        &[
+            "--config",
+            "executor.toml",
+            "--state",
+            "state",
+            "--socket",
+            "socket",
+        ][..],
+        &["--config", "executor.toml", "--check-config"],
+        &["--check-policy", "policy.toml"],
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_shelly-executord"))
+            .args(arguments)
+            .current_dir(&dir)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{said}");
+        assert!(said.contains("policy.toml:2: "), "{said}");
+    }
+    fs::remove_dir_all(dir).expect("ours");
+}
+
+#[test]
+fn a_long_script_is_not_read_where_no_rule_asks_for_it() {
+    let daemon = Daemon::start_with(Mode::Group, "");
+    let script = format!("{}echo done", "true\n".repeat(2_000_000));
+    assert_eq!(daemon.bash(&script).stdout(), "done");
+}
