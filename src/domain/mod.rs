@@ -17,7 +17,7 @@ pub use ending::{
     Usage,
 };
 pub use error::{ExecutorError, Violation};
-pub use id::ExecutionId;
+pub use id::{ApprovalId, ExecutionId};
 pub use output::{Degradation, RunReport, Status, ToolOutput, Verbatim};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use tool::{RiskLevel, ToolDefinition, ToolDetails};

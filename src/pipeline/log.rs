@@ -44,10 +44,15 @@ pub(super) fn execution(
         };
     }
     match status {
-        Status::Failed => write!(warn),
-        Status::Running | Status::Success | Status::Error | Status::Timeout | Status::Cancelled => {
-            write!(info);
-        }
+        Status::Failed | Status::Lost => write!(warn),
+        Status::Queued
+        | Status::Waiting
+        | Status::Running
+        | Status::Success
+        | Status::Error
+        | Status::Timeout
+        | Status::Cancelled
+        | Status::Denied => write!(info),
     }
 }
 

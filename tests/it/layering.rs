@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     ("daemon",   &["api", "pipeline", "client", "config", "domain"]),
     ("api",      &["pipeline", "runner", "config", "domain"]),
-    ("pipeline", &["tools", "runner", "config", "domain"]),
+    ("pipeline", &["tools", "ledger", "runner", "config", "domain"]),
     ("tools",    &["runner", "config", "domain"]),
+    ("ledger",   &["config", "domain"]),
     ("client",   &["config", "domain"]),
     ("runner",   &["config", "domain"]),
     ("config",   &["domain"]),
@@ -26,6 +27,7 @@ const UNHEARD_OF: &[(&str, &[&str])] = &[
     ("config",   &["axum", "http", "hyper", "serde_json", "utoipa"]),
     ("pipeline", &["axum", "http", "hyper", "utoipa"]),
     ("tools",    &["axum", "http", "hyper", "utoipa"]),
+    ("ledger",   &["axum", "http", "hyper", "utoipa", "toml"]),
 ];
 
 fn src() -> PathBuf {
