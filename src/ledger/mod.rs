@@ -32,8 +32,8 @@ pub use handle::{Durability, Ledger, Opened};
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
-    EventFilter, EventRecord, ExecutionRecord, Filter, Head, Idempotency, Judgement, Limits,
-    NumberedEvent, OpenRecord, Output, Page, Place, Verdict, Verdicted,
+    EventFilter, EventRecord, ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, Judgement,
+    Limits, NumberedEvent, OpenRecord, Output, Page, Place, Verdict, Verdicted,
 };
 pub use recover::{Recovered, Waiting};
 pub use writer::Receipt;

@@ -1,6 +1,8 @@
 //! What goes into the ledger and what comes out of it, as plain values.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -350,6 +352,29 @@ pub struct Filter {
 /// A place in history. Its text is opaque to callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(pub(super) i64);
+
+/// A text that is no cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no cursor; take one from the page before")]
+pub struct InvalidCursor;
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = u64::from_str_radix(text, 16).ok();
+        let number = number.filter(|_| text.len() == 16 && !text.starts_with('+'));
+        number
+            .map(|number| Self(number.cast_signed()))
+            .ok_or(InvalidCursor)
+    }
+}
 
 /// One page of history.
 #[derive(Clone, Debug)]
