@@ -16,7 +16,7 @@ use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
 use super::store::{Fault, Store};
 use super::time::micros;
-use super::writer::{Failing, Receipt, Shared, Writer, lock};
+use super::writer::{Failing, INDEX_BATCH, Receipt, Shared, Writer, lock};
 use super::{Digest, LedgerError, file};
 use crate::domain::{ApprovalId, Degradation, ExecutionId};
 
@@ -155,9 +155,8 @@ impl Ledger {
     pub async fn list(&self, filter: Filter) -> Result<Page, LedgerError> {
         if filter.text.is_some() {
             // Where this fails, the list lacks the newest; problem() tells.
-            let _ = self
-                .write(Failing::Dropped, |store| store.index(usize::MAX))
-                .await;
+            let index = || self.write(Failing::Dropped, |store| store.index(INDEX_BATCH));
+            while index().await.is_ok_and(|left| left > 0) {}
         }
         self.ask(move |connection| read::list(connection, &filter))
             .await

@@ -1,12 +1,13 @@
 //! What is kept of history, and how it is forgotten. The audit trail is always kept.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 
 use super::convert::{signed, unsigned};
 use super::record::Limits;
 use super::store::{Fault, Store};
 use super::time::micros;
+use super::writer::INDEX_BATCH;
 use crate::domain::ExecutionId;
 
 /// How many executions are forgotten in one transaction, so that no commit waits long behind it:
@@ -32,7 +33,10 @@ pub(super) struct Clearing {
 impl Store {
     /// Forgets the oldest until the limits hold, a step at a time.
     pub(super) fn prune(&mut self, limits: &Limits) -> Result<Pruned, Fault> {
-        self.index_all()?;
+        if self.index(INDEX_BATCH)? > 0 {
+            // What is not indexed yet cannot be taken out of the index.
+            return Ok(Pruned::default());
+        }
         let not_before = limits.not_before.map_or(i64::MIN, micros);
         let mut pruned = Pruned::default();
         for (number, id) in self.oldest()? {
@@ -55,7 +59,10 @@ impl Store {
 
     /// Forgets all that has ended, a step at a time.
     pub(super) fn clear(&mut self, clearing: Clearing) -> Result<Pruned, Fault> {
-        self.index_all()?;
+        if self.index(INDEX_BATCH)? > 0 {
+            // What is not indexed yet cannot be taken out of the index.
+            return Ok(Pruned::default());
+        }
         let mut pruned = Pruned::default();
         for (number, id) in self.oldest()? {
             if number > clearing.now {
@@ -72,14 +79,6 @@ impl Store {
             self.append("history_cleared", None, clearing.now, &body)?;
         }
         Ok(pruned)
-    }
-
-    /// What is not indexed yet cannot be taken out of the index.
-    fn index_all(&mut self) -> Result<(), Fault> {
-        while !self.pending.is_empty() {
-            self.index(usize::MAX)?;
-        }
-        Ok(())
     }
 
     /// The oldest that have ended.
@@ -111,11 +110,7 @@ impl Store {
             .connection
             .prepare_cached("SELECT first_event FROM executions ORDER BY number LIMIT 1")?
             .query_row([], |row| row.get(0))
-            .map(Some)
-            .or_else(|error| match error {
-                rusqlite::Error::QueryReturnedNoRows => Ok(None),
-                error => Err(error),
-            })?;
+            .optional()?;
         let kept_from = kept_from.map_or(next, unsigned);
         // A number is never given out again, even when its event is forgotten.
         self.set_meta("last_event", signed(next - 1))?;

@@ -15,11 +15,11 @@ const TEXT: &str =
     "CAST(facet AS TEXT), substr(call, 1, 4096), substr(coalesce(content, ''), 1, 4096)";
 
 impl Store {
-    /// Puts the next ended executions into the index and into the totals.
-    pub(super) fn index(&mut self, at_most: usize) -> Result<(), Fault> {
+    /// Puts the next ended executions into the index and into the totals. How many are left?
+    pub(super) fn index(&mut self, at_most: usize) -> Result<usize, Fault> {
         let count = at_most.min(self.pending.len());
         let Some(last) = count.checked_sub(1).and_then(|last| self.pending.get(last)) else {
-            return Ok(());
+            return Ok(0);
         };
         self.set_meta("indexed", signed(last.audit))?;
         let sql = format!(
@@ -36,7 +36,7 @@ impl Store {
         }
         self.set_totals(totals)?;
         self.pending.drain(..count);
-        Ok(())
+        Ok(self.pending.len())
     }
 
     pub(super) fn set_totals(&mut self, totals: super::store::Totals) -> Result<(), Fault> {

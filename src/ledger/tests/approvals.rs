@@ -43,7 +43,7 @@ fn an_approval_is_decided_once_and_used_once_for_what_it_was_given() {
     ledger.ask_approval(approval.clone()).wait().expect("asked");
     assert_eq!(
         block_on(ledger.approvals(Approvals::Pending)).expect("read"),
-        [approval.clone()]
+        std::slice::from_ref(&approval)
     );
     let (id, digest) = (approval.id, approval.digest);
     let not_yet = ledger.use_approval(id, digest).wait().expect("answered");
