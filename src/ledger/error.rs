@@ -106,7 +106,10 @@ impl LedgerError {
             ErrorCode::ReadOnly
             | ErrorCode::SystemIoFailure
             | ErrorCode::CannotOpen
-            | ErrorCode::PermissionDenied => Self::Unwritable {
+            | ErrorCode::PermissionDenied
+            // Somebody looks into the file with a tool of their own, and has locked it.
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked => Self::Unwritable {
                 file,
                 detail: error.to_string(),
             },
