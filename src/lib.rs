@@ -6,6 +6,7 @@ pub mod client;
 pub mod config;
 pub mod daemon;
 pub mod domain;
+pub mod ledger;
 pub mod pipeline;
 pub mod policy;
 pub mod runner;

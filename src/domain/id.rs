@@ -3,39 +3,64 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// Names one execution: a UUIDv7 (RFC 9562), so ids sort by time of creation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ExecutionId(Uuid);
+/// A type of ids that are UUIDv7 (RFC 9562), so that they sort by time of creation.
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Uuid);
 
-impl ExecutionId {
-    /// A fresh id, unique on this host and beyond it.
-    pub fn new() -> Self {
-        Self(Uuid::now_v7())
-    }
+        impl $name {
+            /// A fresh id, unique on this host and beyond it.
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            /// Its sixteen bytes, which sort as it does.
+            pub fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
+
+            /// The id of these bytes.
+            pub fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::try_parse(text).map(Self)
+            }
+        }
+    };
 }
 
-impl Default for ExecutionId {
-    fn default() -> Self {
-        Self::new()
-    }
+id! {
+    /// Names one execution.
+    ExecutionId
 }
 
-impl fmt::Display for ExecutionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.hyphenated().fmt(f)
-    }
-}
-
-impl fmt::Debug for ExecutionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for ExecutionId {
-    type Err = uuid::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Uuid::try_parse(text).map(Self)
-    }
+id! {
+    /// Names one question to those who may approve.
+    ApprovalId
 }

@@ -19,12 +19,19 @@ pub enum Verdict {
 
 impl Verdict {
     /// The word of the policy file.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
             Self::Deny => "deny",
         }
+    }
+
+    /// The verdict that a word stands for.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Allow, Self::Ask, Self::Deny]
+            .into_iter()
+            .find(|verdict| verdict.as_str() == word)
     }
 }
 

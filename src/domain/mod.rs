@@ -20,7 +20,7 @@ pub use ending::{
     Usage,
 };
 pub use error::{ExecutorError, Violation};
-pub use id::ExecutionId;
+pub use id::{ApprovalId, ExecutionId};
 pub use judgement::{Judgement, RuleSource, Verdict};
 pub use output::{Degradation, Display, RunReport, Status, ToolOutput, Verbatim};
 pub use secrets::Secrets;

@@ -93,9 +93,13 @@ pub struct RunReport {
 }
 
 /// Where an execution stands or how it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
+    /// Waits for its turn.
+    Queued,
+    /// Waits for somebody's approval.
+    Waiting,
     /// Runs.
     Running,
     /// Ended by itself with code 0.
@@ -110,12 +114,49 @@ pub enum Status {
     Denied,
     /// The executor could not do it.
     Failed,
+    /// The daemon died while it was under way: what became of it is not known.
+    Lost,
 }
 
 impl Status {
+    /// Every one of them, in the order of a life.
+    pub const ALL: [Self; 10] = [
+        Self::Queued,
+        Self::Waiting,
+        Self::Running,
+        Self::Success,
+        Self::Error,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::Denied,
+        Self::Failed,
+        Self::Lost,
+    ];
+
+    /// Whether this is how it ended, so that it never changes again.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::Waiting | Self::Running => false,
+            Self::Success
+            | Self::Error
+            | Self::Timeout
+            | Self::Cancelled
+            | Self::Denied
+            | Self::Failed
+            | Self::Lost => true,
+        }
+    }
+
+    /// The status that a word stands for.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+
     /// The word for it in JSON and in the journal.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Queued => "queued",
+            Self::Waiting => "waiting",
             Self::Running => "running",
             Self::Success => "success",
             Self::Error => "error",
@@ -123,6 +164,7 @@ impl Status {
             Self::Cancelled => "cancelled",
             Self::Denied => "denied",
             Self::Failed => "failed",
+            Self::Lost => "lost",
         }
     }
 }

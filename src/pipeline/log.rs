@@ -44,10 +44,14 @@ pub(super) fn execution(
         };
     }
     match status {
-        Status::Failed | Status::Denied => write!(warn),
-        Status::Running | Status::Success | Status::Error | Status::Timeout | Status::Cancelled => {
-            write!(info);
-        }
+        Status::Denied | Status::Failed | Status::Lost => write!(warn),
+        Status::Queued
+        | Status::Waiting
+        | Status::Running
+        | Status::Success
+        | Status::Error
+        | Status::Timeout
+        | Status::Cancelled => write!(info),
     }
 }
 

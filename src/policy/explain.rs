@@ -64,7 +64,7 @@ fn reason(policy: &Policy, question: &Question<'_>, decision: &Decision<'_>) -> 
         ),
         Cause::Unreadable(why) => format!("the script cannot be read: {why}"),
         Cause::Default(why) => {
-            let word = policy.default_verdict().word();
+            let word = policy.default_verdict().as_str();
             match why {
                 Some(why) => {
                     format!("no rule decides about {what} ({why}), and the default is {word}")

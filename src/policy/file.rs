@@ -141,7 +141,7 @@ impl File<'_> {
         value: &Value<'_>,
         parsed: &mut Parsed,
     ) -> Result<(), PolicyError> {
-        let key = list.word();
+        let key = list.as_str();
         for item in self.items(key, value)? {
             let at = item.span().start;
             if let Some(text) = item.get_ref().as_str() {
@@ -200,7 +200,7 @@ impl File<'_> {
     ) -> Result<(), PolicyError> {
         let Some((_, value)) = table.iter().find(|(key, _)| key.get_ref() == "rule") else {
             let detail = format!("an item without `rule`: {ITEM}");
-            return Err(self.error(at, Some(list.word()), detail));
+            return Err(self.error(at, Some(list.as_str()), detail));
         };
         let text = self.text("rule", value)?;
         let mut rule = self.rule(list, "rule", value.span().start, text)?;

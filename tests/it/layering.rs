@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     ("daemon",   &["api", "pipeline", "policy", "client", "config", "domain"]),
     ("api",      &["pipeline", "runner", "config", "domain"]),
-    ("pipeline", &["policy", "tools", "runner", "config", "domain"]),
+    ("pipeline", &["policy", "tools", "ledger", "runner", "config", "domain"]),
     ("policy",   &["config", "domain"]),
     ("tools",    &["runner", "config", "domain"]),
+    ("ledger",   &["config", "domain"]),
     ("client",   &["config", "domain"]),
     ("runner",   &["config", "domain"]),
     ("config",   &["domain"]),
@@ -28,6 +29,7 @@ const UNHEARD_OF: &[(&str, &[&str])] = &[
     ("config",   &["axum", "http", "hyper", "serde_json", "utoipa"]),
     ("pipeline", &["axum", "http", "hyper", "utoipa"]),
     ("tools",    &["axum", "http", "hyper", "utoipa"]),
+    ("ledger",   &["axum", "http", "hyper", "utoipa", "toml"]),
 ];
 
 fn src() -> PathBuf {

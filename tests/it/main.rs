@@ -5,6 +5,7 @@ mod card;
 mod cli;
 mod daemon;
 mod layering;
+mod ledger;
 mod library;
 mod manifest;
 mod policy;

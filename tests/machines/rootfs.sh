@@ -6,8 +6,9 @@ shopt -s inherit_errexit # a failure within $(…) is one too
 cache=$(realpath --canonicalize-missing "${BASH_SOURCE[0]%/*}/../../target/machines")
 
 suite=trixie # systemd 257; the product asks for 254, which Debian 12 does not have
-# Beyond systemd: what the product is driven with by its users (curl) and by the test suite (python3).
-packages=systemd,systemd-sysv,dbus,curl,python3,procps
+# Beyond systemd: what the product needs (SQLite, see decision 13), is driven with by its users (curl) and by the test
+# suite (python3).
+packages=systemd,systemd-sysv,dbus,libsqlite3-0,curl,python3,procps
 
 fail() {
     echo "${0##*/}: $*" >&2

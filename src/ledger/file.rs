@@ -1,0 +1,145 @@
+//! The file as such: its lock, its version, whether it is sound.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use rusqlite::{Connection, OpenFlags};
+
+use super::LedgerError;
+
+/// The steps from one version to the next; the first makes a new file.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+
+/// How many bytes of file are checked before the ledger is in use. More would hold up the start,
+/// at some 300 MB/s, and are checked behind it.
+pub(super) const CHECKED_AT_OPEN: u64 = 4 << 20;
+
+/// How long a reader waits while the file is being locked, which takes microseconds.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Keeps other daemons out. A file of its own: to close a second descriptor of the ledger's would
+/// drop SQLite's locks on it (fcntl(2)).
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "held, not used")] Flock<File>);
+
+impl Lock {
+    pub(super) fn take(file: &Path) -> Result<Self, LedgerError> {
+        let fail = |source| LedgerError::Open {
+            file: file.to_owned(),
+            source: Arc::new(source),
+        };
+        if let Some(dir) = file.parent() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(dir)
+                .map_err(fail)?;
+        }
+        // The ledger holds what commands printed: nobody else's to read, whatever the umask.
+        for path in [file.to_owned(), beside(file, "-lock")] {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(path)
+                .map_err(fail)?;
+        }
+        let lock = File::open(beside(file, "-lock")).map_err(fail)?;
+        match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Self(lock)),
+            Err((_, Errno::EWOULDBLOCK)) => Err(LedgerError::InUse {
+                file: file.to_owned(),
+            }),
+            Err((_, errno)) => Err(fail(errno.into())),
+        }
+    }
+}
+
+/// The file of that name with a suffix.
+pub(super) fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The one connection that writes.
+pub(super) fn open_to_write(file: &Path, synchronous: &str) -> Result<Connection, LedgerError> {
+    let fail = |error| LedgerError::from_sqlite(error, file);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(file, flags).map_err(fail)?;
+    connection.busy_timeout(BUSY).map_err(fail)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // Checkpoints are the writer's to time, after acknowledging. What is deleted is overwritten
+    // only where that costs nothing.
+    let pragmas = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0;
+         PRAGMA journal_size_limit = 67108864; PRAGMA secure_delete = FAST; PRAGMA cache_size = -4096;
+         PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;"
+    );
+    connection.execute_batch(&pragmas).map_err(fail)?;
+    let length = fs::metadata(file).map_or(0, |metadata| metadata.len());
+    if length <= CHECKED_AT_OPEN {
+        check(&connection, file)?;
+    }
+    migrate(&mut connection, file)?;
+    Ok(connection)
+}
+
+/// One that reads.
+pub(super) fn open_to_read(file: &Path) -> Result<Connection, LedgerError> {
+    let fail = |error| LedgerError::from_sqlite(error, file);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags).map_err(fail)?;
+    connection.busy_timeout(BUSY).map_err(fail)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    connection
+        .execute_batch(
+            "PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
+        )
+        .map_err(fail)?;
+    Ok(connection)
+}
+
+/// Whether the file is sound.
+pub(super) fn check(connection: &Connection, file: &Path) -> Result<(), LedgerError> {
+    let answer: Result<String, _> =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
+    match answer {
+        Ok(answer) if answer == "ok" => Ok(()),
+        Ok(detail) => Err(LedgerError::Damaged {
+            file: file.to_owned(),
+            detail,
+        }),
+        Err(error) => Err(LedgerError::from_sqlite(error, file)),
+    }
+}
+
+/// Brings the file to our version, one step in one transaction.
+fn migrate(connection: &mut Connection, file: &Path) -> Result<(), LedgerError> {
+    let fail = |error| LedgerError::from_sqlite(error, file);
+    let known = MIGRATIONS.len() as i64;
+    let found: i64 = connection
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(fail)?;
+    if !(0..=known).contains(&found) {
+        return Err(LedgerError::TooNew {
+            file: file.to_owned(),
+            found,
+            known,
+        });
+    }
+    let todo = usize::try_from(found).unwrap_or_default();
+    for (step, sql) in MIGRATIONS.iter().enumerate().skip(todo) {
+        let transaction = connection.transaction().map_err(fail)?;
+        transaction.execute_batch(sql).map_err(fail)?;
+        let version = format!("PRAGMA user_version = {}", step + 1);
+        transaction.execute_batch(&version).map_err(fail)?;
+        transaction.commit().map_err(fail)?;
+    }
+    Ok(())
+}

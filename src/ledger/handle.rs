@@ -1,0 +1,391 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use rusqlite::Connection;
+
+use super::chain::{Chain, Link, Verifier};
+use super::read::{self, Approvals};
+use super::readers::Readers;
+use super::record::{
+    Approval, AuditEntry, Change, Claim, CloseRecord, Decision, EventFilter, EventRecord,
+    ExecutionRecord, Filter, Head, Limits, NumberedEvent, OpenRecord, Page, Verdicted,
+};
+use super::recover::Recovered;
+use super::retention::{Clearing, Pruned};
+use super::store::{Fault, Store};
+use super::time::micros;
+use super::writer::{Failing, INDEX_BATCH, Receipt, Shared, Writer, lock};
+use super::{Digest, LedgerError, file};
+use crate::domain::{ApprovalId, Degradation, ExecutionId};
+
+/// What a commit survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The death of the daemon.
+    #[default]
+    Process,
+    /// A power cut, too: each commit waits for the disk.
+    Fsync,
+}
+
+/// The ledger. Cheap to clone; all clones are one, and the last to go closes it.
+#[derive(Clone)]
+pub struct Ledger {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    readers: Readers,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A ledger made ready, and what it found.
+pub struct Opened {
+    /// Ready.
+    pub ledger: Ledger,
+    /// What an earlier daemon had not closed.
+    pub recovered: Recovered,
+}
+
+impl Ledger {
+    /// Opens the file, or makes it; may take as long as a look at 4 MiB of it. A longer file is
+    /// looked at behind that, and [`Self::problem`] tells.
+    ///
+    /// # Errors
+    /// When another daemon has the file, when it cannot be read or written, is damaged, or was
+    /// written by a newer program. Each says what to do.
+    pub fn open(file: &Path, durability: Durability) -> Result<Opened, LedgerError> {
+        let lock = file::Lock::take(file)?;
+        let synchronous = match durability {
+            Durability::Process => "NORMAL",
+            Durability::Fsync => "FULL",
+        };
+        let fail = |error| LedgerError::from_sqlite(error, file);
+        let mut store = Store::new(file::open_to_write(file, synchronous)?).map_err(fail)?;
+        let recovered = recover(&mut store, file)?;
+        let next_event = store.next_event().map_err(fail)?;
+        let shared = Arc::new(Shared::new(file.to_owned(), store.head, next_event));
+        check_behind(&shared);
+        let writer = Writer::new(store, Arc::clone(&shared));
+        let thread = thread::Builder::new()
+            .name("ledger".to_owned())
+            .spawn(move || {
+                writer.run();
+                // The lock goes last, when the connection is closed.
+                drop(lock);
+            });
+        let thread = thread.map_err(|source| LedgerError::Open {
+            file: file.to_owned(),
+            source: Arc::new(source),
+        })?;
+        let ledger = Self {
+            inner: Arc::new(Inner {
+                shared,
+                readers: Readers::new(file.to_owned()),
+                writer: Mutex::new(Some(thread)),
+            }),
+        };
+        Ok(Opened { ledger, recovered })
+    }
+
+    /// Writes what is queued and closes the file. Later writes fail; reads still work.
+    pub fn close_file(&self) {
+        self.inner.close();
+    }
+
+    /// What does not work, for `/health` and for whoever may not run what is not recorded. The
+    /// ledger goes on trying by itself.
+    pub fn problem(&self) -> Option<Degradation> {
+        self.inner.shared.problem()
+    }
+
+    /// The end of the audit trail as committed.
+    pub fn head(&self) -> Head {
+        self.inner.shared.head()
+    }
+
+    // Executions.
+
+    /// Enters an execution. There is no need to wait: what is asked later is written later.
+    pub fn open_execution(&self, record: OpenRecord) -> Receipt<()> {
+        let (receipt, _) = self.inner.shared.queue(Failing::Kept, 0, |event| {
+            move |store: &mut Store| store.open(&record, event)
+        });
+        receipt
+    }
+
+    /// Enters an execution if its caller has not used its key before. To be waited for before
+    /// anything is run.
+    pub fn claim(&self, record: OpenRecord) -> Receipt<Claim> {
+        let (receipt, _) = self.inner.shared.queue(Failing::Dropped, 0, |event| {
+            move |store: &mut Store| store.claim(&record, event)
+        });
+        receipt
+    }
+
+    /// Enters what became known of an open execution. A judgement goes into the audit trail.
+    pub fn change(&self, id: ExecutionId, change: Change) -> Receipt<()> {
+        let now = micros(SystemTime::now());
+        self.write(Failing::Kept, move |store| store.change(id, &change, now))
+    }
+
+    /// Enters how an execution ended, there and in the audit trail. Resolves when that is on
+    /// file: the answer may then be sent. After a failure for the disk's sake it is written when
+    /// the disk is back.
+    pub fn close_execution(&self, record: CloseRecord) -> Receipt<()> {
+        self.write(Failing::Kept, move |store| store.close(&record))
+    }
+
+    /// One execution.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn get(&self, id: ExecutionId) -> Result<Option<ExecutionRecord>, LedgerError> {
+        self.ask(move |connection| read::get(connection, id)).await
+    }
+
+    /// A page of history. With a text, the ended ones that are not in the text index yet are put
+    /// there first.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and for a text without a word.
+    pub async fn list(&self, filter: Filter) -> Result<Page, LedgerError> {
+        if filter.text.is_some() {
+            // Where this fails, the list lacks the newest; problem() tells.
+            let index = || self.write(Failing::Dropped, |store| store.index(INDEX_BATCH));
+            while index().await.is_ok_and(|left| left > 0) {}
+        }
+        self.ask(move |connection| read::list(connection, &filter))
+            .await
+    }
+
+    /// Forgets the oldest executions until the limits hold: these. What the spool has of them is
+    /// the caller's to remove.
+    ///
+    /// # Errors
+    /// When the file cannot be written; what was forgotten before that is not told.
+    pub async fn prune(&self, limits: Limits) -> Result<Vec<ExecutionId>, LedgerError> {
+        let mut ids = Vec::new();
+        loop {
+            let step: Pruned = self
+                .write(Failing::Dropped, move |store| store.prune(&limits))
+                .await?;
+            ids.extend(step.ids);
+            if step.is_done {
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// Forgets all executions that have ended: these. The audit trail stays, and says who did it.
+    ///
+    /// # Errors
+    /// As [`Self::prune`].
+    pub async fn clear(&self, by_uid: u32) -> Result<Vec<ExecutionId>, LedgerError> {
+        let now = micros(SystemTime::now());
+        let mut ids = Vec::new();
+        loop {
+            let clearing = Clearing {
+                by_uid,
+                so_far: ids.len(),
+                now,
+            };
+            let step: Pruned = self
+                .write(Failing::Dropped, move |store| store.clear(clearing))
+                .await?;
+            ids.extend(step.ids);
+            if step.is_done {
+                return Ok(ids);
+            }
+        }
+    }
+
+    // Events.
+
+    /// Enters events that follow one another, and gives the number of the first.
+    pub fn record_events(&self, events: Vec<EventRecord>) -> u64 {
+        let count = events.len() as u64;
+        let (receipt, number) = self.inner.shared.queue(Failing::Kept, count, |first| {
+            move |store: &mut Store| {
+                (first..)
+                    .zip(&events)
+                    .try_for_each(|(number, event)| store.event(number, event))
+            }
+        });
+        drop(receipt);
+        number
+    }
+
+    /// Events after a number, oldest first.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn events(
+        &self,
+        after: u64,
+        filter: EventFilter,
+        limit: usize,
+    ) -> Result<Vec<NumberedEvent>, LedgerError> {
+        self.ask(move |connection| read::events(connection, after, &filter, limit))
+            .await
+    }
+
+    // Approvals.
+
+    /// Asks for an approval. The execution's status is changed with [`Self::change`].
+    pub fn ask_approval(&self, approval: Approval) -> Receipt<()> {
+        self.write(Failing::Dropped, move |store| store.ask(&approval))
+    }
+
+    /// Decides on a pending approval; the first to decide does.
+    pub fn decide(&self, decision: Decision) -> Receipt<Verdicted> {
+        self.write(Failing::Dropped, move |store| store.decide(&decision))
+    }
+
+    /// Uses an approval up, immediately before what it was given for is run: once, if it was
+    /// given for exactly that, and before it expires.
+    pub fn use_approval(&self, id: ApprovalId, digest: Digest) -> Receipt<Verdicted> {
+        let now = micros(SystemTime::now());
+        self.write(Failing::Dropped, move |store| store.use_up(id, digest, now))
+    }
+
+    /// Lets the approvals lapse that nobody decided before `now`: these.
+    pub fn expire_approvals(&self, now: SystemTime) -> Receipt<Vec<Approval>> {
+        self.write(Failing::Dropped, move |store| store.expire(micros(now)))
+    }
+
+    /// Approvals, oldest first.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn approvals(&self, which: Approvals) -> Result<Vec<Approval>, LedgerError> {
+        self.ask(move |connection| read::approvals(connection, which))
+            .await
+    }
+
+    // The audit trail.
+
+    /// Enters what is neither a decision on an execution nor its ending, which enter themselves.
+    pub fn audit(&self, entry: AuditEntry) -> Receipt<()> {
+        self.write(Failing::Kept, move |store| store.audit(&entry))
+    }
+
+    /// Checks the whole audit trail, against a head that was written down elsewhere where there
+    /// is one.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn verify_audit(&self, known: Option<Head>) -> Result<Chain, LedgerError> {
+        let mut verifier = Verifier::new(known);
+        self.ask(move |connection| {
+            each_link(connection, 0, |link| Ok(verifier.take(&link)))?;
+            Ok(verifier.finish())
+        })
+        .await
+    }
+
+    /// Gives every record of the audit trail after a number, in order, to `take`, until it says
+    /// false. Blocks: for a thread that may.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn export_audit(
+        &self,
+        after: u64,
+        mut take: impl FnMut(Link) -> bool,
+    ) -> Result<(), LedgerError> {
+        let inner = &self.inner;
+        inner
+            .readers
+            .ask(|connection| each_link(connection, after, |link| Ok(take(link))))
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        failing: Failing,
+        write: impl FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+    ) -> Receipt<T> {
+        self.inner.shared.queue(failing, 0, |_| write).0
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let inner = Arc::clone(&self.inner);
+        let answer = tokio::task::spawn_blocking(move || inner.readers.ask(question)).await;
+        answer.unwrap_or(Err(LedgerError::Closed))
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        self.shared.close();
+        if let Some(writer) = lock(&self.writer).take() {
+            // A panic there was told by the panic hook.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Settles what an earlier daemon left, all of it or nothing.
+fn recover(store: &mut Store, file: &Path) -> Result<Recovered, LedgerError> {
+    let run = |store: &mut Store| {
+        store.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let recovered = store.recover(SystemTime::now())?;
+        store.connection.execute_batch("COMMIT")?;
+        Ok(recovered)
+    };
+    run(store).map_err(|fault| match fault {
+        Fault::Sqlite(error) => LedgerError::from_sqlite(error, file),
+        Fault::Refused(error) => error,
+    })
+}
+
+/// Looks at a file that was too long to be looked at while opening it.
+fn check_behind(shared: &Arc<Shared>) {
+    let length = std::fs::metadata(&shared.file).map_or(0, |metadata| metadata.len());
+    if length <= file::CHECKED_AT_OPEN {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    let check = move || {
+        let path: PathBuf = shared.file.clone();
+        let checked =
+            file::open_to_read(&path).and_then(|connection| file::check(&connection, &path));
+        if let Err(error) = checked {
+            shared.set_problem(Some(&error));
+        }
+    };
+    // Without a thread it is not looked at, which is no reason not to start.
+    let _ = thread::Builder::new()
+        .name("ledger-check".to_owned())
+        .spawn(check);
+}
+
+/// Reads the trail from after a number on, until `take` says false.
+fn each_link(
+    connection: &Connection,
+    after: u64,
+    mut take: impl FnMut(Link) -> Result<bool, Fault>,
+) -> Result<(), Fault> {
+    let mut all = connection.prepare_cached(
+        "SELECT number, time, kind, execution_id, body, previous, hash FROM audit WHERE number > ? ORDER BY number",
+    )?;
+    let mut rows = all.query([super::convert::signed(after)])?;
+    while let Some(row) = rows.next()? {
+        if !take(Link::from_row(row)?)? {
+            break;
+        }
+    }
+    Ok(())
+}

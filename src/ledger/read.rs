@@ -1,0 +1,370 @@
+//! Questions to the file, each on a read-only connection of its own.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+use serde_json::Value;
+
+use super::convert::{blob_digest, id_bytes, json, optional_json, path, signed, unsigned, word};
+use super::record::{
+    Approval, CloseRecord, Cursor, EventFilter, EventRecord, ExecutionRecord, Filter, Idempotency,
+    Judgement, NumberedEvent, OpenRecord, Output, Page, Place, Verdict,
+};
+use super::store::Fault;
+use super::time::{from_micros, micros};
+use super::{approvals, search};
+use crate::domain::{ApprovalId, ExecutionId, Status};
+
+/// The columns that [`execution`] reads, in its order.
+const COLUMNS: &str = "number, id, tool, status, caller_uid, caller_gid, asynchronous, call, working_dir, tool_use_id,
+    trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source, approval_id, approver_uid, ending,
+    problem, usage, stages, content_sha256, stdout_bytes, stdout_sha256, stderr_bytes, stderr_sha256, kept, content,
+    stdout, stderr, created_at, started_at, ended_at";
+
+/// How many facets a query is asked for one by one; there are no more unless callers make up names.
+const LIMIT: usize = 1000;
+
+pub(super) fn get(
+    connection: &Connection,
+    id: ExecutionId,
+) -> Result<Option<ExecutionRecord>, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM executions WHERE id = ?");
+    let mut get = connection.prepare_cached(&sql)?;
+    Ok(get.query_row([id.as_bytes()], execution).optional()?)
+}
+
+/// All that have not ended, oldest first.
+pub(super) fn open_ones(connection: &Connection) -> rusqlite::Result<Vec<ExecutionRecord>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM executions WHERE facet IN
+         (SELECT facet FROM facets WHERE status IN ('queued', 'waiting', 'running')) ORDER BY number"
+    );
+    let mut open = connection.prepare(&sql)?;
+    let rows = open.query_map([], execution)?;
+    rows.collect()
+}
+
+/// One page of history.
+pub(super) fn list(connection: &Connection, filter: &Filter) -> Result<Page, Fault> {
+    let limit = filter.limit.clamp(1, LIMIT);
+    let from = filter.since.map_or(i64::MIN, micros);
+    let mut before = filter.until.map_or(i64::MAX, micros);
+    if let Some(Cursor(cursor)) = filter.cursor {
+        before = before.min(cursor);
+    }
+    let range = Range {
+        from,
+        before,
+        limit: limit + 1,
+    };
+    let numbers = matching(connection, filter, range)?;
+    let sql = format!("SELECT {COLUMNS} FROM executions WHERE number = ?");
+    let mut get = connection.prepare_cached(&sql)?;
+    let mut records = Vec::new();
+    for number in numbers.iter().take(limit) {
+        // One may have been forgotten in between.
+        records.extend(get.query_row([number], execution).optional()?);
+    }
+    let last = numbers.get(limit - 1).filter(|_| numbers.len() > limit);
+    Ok(Page {
+        records,
+        next: last.copied().map(Cursor),
+    })
+}
+
+/// Newest first, from `from` on and before `before`.
+#[derive(Clone, Copy)]
+struct Range {
+    from: i64,
+    before: i64,
+    limit: usize,
+}
+
+/// The numbers of what a filter lets through.
+fn matching(connection: &Connection, filter: &Filter, range: Range) -> Result<Vec<i64>, Fault> {
+    let is_faceted =
+        filter.tool.is_some() || filter.status.is_some() || filter.caller_uid.is_some();
+    let facets = if is_faceted {
+        Some(fitting(connection, filter)?)
+    } else {
+        None
+    };
+    let numbers = match (&filter.text, facets) {
+        (Some(text), facets) => with_text(connection, text, facets.as_deref(), range)?,
+        (None, Some(facets)) => in_facets(connection, &facets, range)?,
+        (None, None) => {
+            let mut all = connection.prepare_cached(
+                "SELECT number FROM executions WHERE number >= ? AND number < ? ORDER BY number DESC LIMIT ?",
+            )?;
+            let rows = all.query_map(
+                params![range.from, range.before, range.limit as i64],
+                |row| row.get(0),
+            )?;
+            rows.collect::<Result<_, _>>()?
+        }
+    };
+    Ok(numbers)
+}
+
+struct Facet {
+    facet: i64,
+    /// Whether it is one of several tools, so that rows must be looked at.
+    is_shared: bool,
+    tool: Option<String>,
+}
+
+impl Facet {
+    fn admits(&self) -> Option<&str> {
+        self.tool.as_deref().filter(|_| self.is_shared)
+    }
+}
+
+fn fitting(connection: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Facet>> {
+    let mut fitting = connection.prepare_cached(
+        "SELECT facet, tool IS NULL FROM facets WHERE (?1 IS NULL OR tool IS NULL OR tool = ?1)
+         AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR caller_uid = ?3)",
+    )?;
+    let status = filter.status.map(Status::as_str);
+    let rows = fitting.query_map(params![filter.tool, status, filter.caller_uid], |row| {
+        Ok(Facet {
+            facet: row.get(0)?,
+            is_shared: row.get(1)?,
+            tool: filter.tool.clone(),
+        })
+    })?;
+    rows.collect()
+}
+
+/// Each facet's newest, merged.
+fn in_facets(
+    connection: &Connection,
+    facets: &[Facet],
+    range: Range,
+) -> rusqlite::Result<Vec<i64>> {
+    let mut own = connection.prepare_cached(
+        "SELECT number FROM executions WHERE facet = ? AND number >= ? AND number < ? ORDER BY number DESC LIMIT ?",
+    )?;
+    let mut shared = connection.prepare_cached(
+        "SELECT number FROM executions WHERE facet = ? AND number >= ? AND number < ? AND tool = ?
+         ORDER BY number DESC LIMIT ?",
+    )?;
+    let mut numbers: Vec<i64> = Vec::new();
+    for facet in facets {
+        let (from, before, limit) = (range.from, range.before, range.limit as i64);
+        let mut rows = match facet.admits() {
+            Some(tool) => shared.query(params![facet.facet, from, before, tool, limit])?,
+            None => own.query(params![facet.facet, from, before, limit])?,
+        };
+        while let Some(row) = rows.next()? {
+            numbers.push(row.get(0)?);
+        }
+    }
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers.truncate(range.limit);
+    Ok(numbers)
+}
+
+/// What the text index knows, newest first.
+fn with_text(
+    connection: &Connection,
+    text: &str,
+    facets: Option<&[Facet]>,
+    range: Range,
+) -> Result<Vec<i64>, Fault> {
+    let numbers: Option<Vec<i64>> =
+        facets.map(|facets| facets.iter().map(|facet| facet.facet).collect());
+    if numbers.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(Vec::new());
+    }
+    let expression = search::expression(text, numbers.as_deref()).map_err(Fault::Refused)?;
+    let admits = facets.and_then(|facets| facets.iter().find_map(Facet::admits));
+    let mut find = connection.prepare_cached(
+        "SELECT s.rowid FROM search s WHERE search MATCH ?1 AND s.rowid >= ?2 AND s.rowid < ?3
+         AND (?4 IS NULL OR EXISTS (SELECT 1 FROM executions e WHERE e.number = s.rowid AND e.tool = ?4))
+         ORDER BY s.rowid DESC LIMIT ?5",
+    )?;
+    let bound = params![
+        expression,
+        range.from,
+        range.before,
+        admits,
+        range.limit as i64
+    ];
+    let rows = find.query_map(bound, |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// An execution out of [`COLUMNS`].
+fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
+    let time =
+        |column| -> rusqlite::Result<_> { Ok(row.get::<_, Option<i64>>(column)?.map(from_micros)) };
+    let id = ExecutionId::from_bytes(row.get(1)?);
+    let status = word(row, 3, Status::from_word)?.unwrap_or(Status::Lost);
+    let idempotency = match (row.get(12)?, blob_digest(row, 13)?) {
+        (Some(key), Some(body_digest)) => Some(Idempotency { key, body_digest }),
+        (_, _) => None,
+    };
+    let judgement = match word(row, 14, Verdict::from_word)? {
+        Some(verdict) => Some(Judgement {
+            verdict,
+            rule: row.get(15)?,
+            rule_source: row.get(16)?,
+        }),
+        None => None,
+    };
+    let open = OpenRecord {
+        id,
+        tool: row.get(2)?,
+        caller_uid: row.get(4)?,
+        caller_gid: row.get(5)?,
+        call: json(row, 7)?,
+        working_dir: path(row, 8)?,
+        asynchronous: row.get(6)?,
+        status,
+        created_at: time(32)?.unwrap_or(std::time::UNIX_EPOCH),
+        replay_of: id_bytes(row, 11)?.map(ExecutionId::from_bytes),
+        trace_id: word(row, 10, |text| text.parse().ok())?,
+        tool_use_id: row.get(9)?,
+        idempotency,
+    };
+    let started_at = time(33)?;
+    let close = match time(34)? {
+        Some(ended_at) => Some(close(
+            row,
+            CloseRecord {
+                id,
+                status,
+                summary: String::new(),
+                ending: json(row, 19)?,
+                problem: optional_json(row, 20)?,
+                usage: optional_json(row, 21)?,
+                stages: json(row, 22)?,
+                started_at,
+                ended_at,
+                approved: None,
+                content: Output::default(),
+                stdout: Output::default(),
+                stderr: Output::default(),
+            },
+        )?),
+        None => None,
+    };
+    Ok(ExecutionRecord {
+        open,
+        judgement,
+        started_at,
+        close,
+        cursor: Cursor(row.get(0)?),
+    })
+}
+
+/// Fills in the outputs and the approval.
+fn close(row: &Row<'_>, mut record: CloseRecord) -> rusqlite::Result<CloseRecord> {
+    let kept: (u64, [Place; 3]) =
+        serde_json::from_value::<(u64, [Place; 3])>(json(row, 28)?).unwrap_or_default();
+    let (content_bytes, places) = kept;
+    let bytes = [
+        content_bytes,
+        unsigned(row.get::<_, Option<i64>>(24)?.unwrap_or_default()),
+        unsigned(row.get::<_, Option<i64>>(26)?.unwrap_or_default()),
+    ];
+    let outputs = [&mut record.content, &mut record.stdout, &mut record.stderr];
+    for (at, ((output, place), bytes)) in outputs.into_iter().zip(places).zip(bytes).enumerate() {
+        let place = match place {
+            Place::Inline(_) => Place::Inline(row.get_ref(29 + at)?.as_bytes()?.to_vec()),
+            place @ (Place::Nowhere | Place::InContent { .. } | Place::Spool { .. }) => place,
+        };
+        *output = Output {
+            bytes,
+            digest: blob_digest(row, [23, 25, 27][at])?,
+            place,
+        };
+    }
+    record.approved = match (id_bytes(row, 17)?, row.get(18)?) {
+        (Some(id), Some(uid)) => Some((ApprovalId::from_bytes(id), uid)),
+        (_, _) => None,
+    };
+    Ok(record)
+}
+
+/// Events after `after`, oldest first.
+pub(super) fn events(
+    connection: &Connection,
+    after: u64,
+    filter: &EventFilter,
+    limit: usize,
+) -> Result<Vec<NumberedEvent>, Fault> {
+    // An execution's events are among those that were queued after it was opened.
+    let after = match filter.execution_id {
+        Some(id) => {
+            let mut first =
+                connection.prepare_cached("SELECT first_event - 1 FROM executions WHERE id = ?")?;
+            let first: Option<i64> = first
+                .query_row([id.as_bytes()], |row| row.get(0))
+                .optional()?;
+            after.max(unsigned(first.unwrap_or_default()))
+        }
+        None => after,
+    };
+    let kinds = vec!["?"; filter.kinds.len()].join(", ");
+    let mut sql =
+        "SELECT number, execution_id, type, tool, time, body FROM events WHERE number > ?"
+            .to_owned();
+    let mut values = vec![rusqlite::types::Value::from(signed(after))];
+    if let Some(id) = filter.execution_id {
+        sql.push_str(" AND execution_id = ?");
+        values.push(id.as_bytes().to_vec().into());
+    }
+    if let Some(tool) = &filter.tool {
+        sql.push_str(" AND tool = ?");
+        values.push(tool.clone().into());
+    }
+    if !filter.kinds.is_empty() {
+        sql.push_str(&format!(" AND type IN ({kinds})"));
+        values.extend(filter.kinds.iter().cloned().map(Into::into));
+    }
+    sql.push_str(" ORDER BY number LIMIT ?");
+    values.push(signed(limit as u64).into());
+    let mut find = connection.prepare_cached(&sql)?;
+    let rows = find.query_map(params_from_iter(values), event)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn event(row: &Row<'_>) -> rusqlite::Result<NumberedEvent> {
+    let body: Value = json(row, 5)?;
+    Ok(NumberedEvent {
+        number: unsigned(row.get(0)?),
+        event: EventRecord {
+            execution_id: id_bytes(row, 1)?.map(ExecutionId::from_bytes),
+            tool: row.get(3)?,
+            kind: row.get(2)?,
+            time: from_micros(row.get(4)?),
+            body,
+        },
+    })
+}
+
+/// Which approvals to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approvals {
+    /// Those that wait for a decision.
+    Pending,
+    /// All that are kept.
+    All,
+    /// This one.
+    One(ApprovalId),
+}
+
+/// Approvals, oldest first.
+pub(super) fn approvals(connection: &Connection, which: Approvals) -> Result<Vec<Approval>, Fault> {
+    let (condition, values) = match which {
+        Approvals::Pending => ("status = 'pending'", None),
+        Approvals::All => ("true", None),
+        Approvals::One(id) => ("id = ?", Some(id.as_bytes().to_vec())),
+    };
+    let sql = format!(
+        "SELECT {} FROM approvals WHERE {condition} ORDER BY id",
+        approvals::COLUMNS
+    );
+    let mut find = connection.prepare_cached(&sql)?;
+    let rows = find.query_map(params_from_iter(values), approvals::read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,396 @@
+//! What goes into the ledger and what comes out of it, as plain values.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Digest;
+pub use crate::domain::Verdict;
+use crate::domain::{ApprovalId, ExecutionId, Status, TraceId};
+
+/// What is known of an execution when its call comes in.
+#[derive(Clone, Debug)]
+pub struct OpenRecord {
+    /// Its id.
+    pub id: ExecutionId,
+    /// The tool that was called, whether there is one of that name or not.
+    pub tool: String,
+    /// The user who called.
+    pub caller_uid: u32,
+    /// Their primary group.
+    pub caller_gid: u32,
+    /// The call: its input, and what it asks for besides, without the values of variables.
+    pub call: Value,
+    /// The directory to run in, if already known.
+    pub working_dir: Option<PathBuf>,
+    /// Whether nobody waits for the answer, so that it may outlast a restart while it waits for
+    /// an approval.
+    pub asynchronous: bool,
+    /// [`Status::Queued`], [`Status::Waiting`] or [`Status::Running`].
+    pub status: Status,
+    /// When the call came in.
+    pub created_at: SystemTime,
+    /// The execution that this one repeats.
+    pub replay_of: Option<ExecutionId>,
+    /// The trace the call belongs to.
+    pub trace_id: Option<TraceId>,
+    /// The id the model gave its call.
+    pub tool_use_id: Option<String>,
+    /// The caller's key for the call, see [`Ledger::claim`](super::Ledger::claim).
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A caller's own name for a call, which is never to run twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The name; each caller has their own.
+    pub key: String,
+    /// Of the call as it came in.
+    pub body_digest: Digest,
+}
+
+/// What became of a claim to an idempotency key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The key was free and is now this execution's, which is open.
+    New,
+    /// The same call is under way.
+    InProgress(ExecutionId),
+    /// The same call has ended.
+    Finished(ExecutionId),
+    /// The key belongs to another call.
+    Conflict(ExecutionId),
+}
+
+/// What became known of an execution on its way. What is `None` stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// The call with its defaults filled in.
+    pub call: Option<Value>,
+    /// The directory it will run in.
+    pub working_dir: Option<PathBuf>,
+    /// Where it stands.
+    pub status: Option<Status>,
+    /// When its process was started.
+    pub started_at: Option<SystemTime>,
+    /// What the policy said; goes into the audit trail.
+    pub judgement: Option<Judgement>,
+}
+
+/// What the policy says of an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// In one word.
+    pub verdict: Verdict,
+    /// The rule that decided, as written.
+    pub rule: Option<String>,
+    /// Where the rule is written: `FILE:LINE`.
+    pub rule_source: Option<String>,
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug)]
+pub struct CloseRecord {
+    /// Its id.
+    pub id: ExecutionId,
+    /// How, in one word; a final one.
+    pub status: Status,
+    /// What was called, in brief, secrets masked: what the audit trail tells of it for good.
+    pub summary: String,
+    /// The facts of the ending: exit, signal, kill, what was left behind. No status of HTTP.
+    pub ending: Value,
+    /// What went wrong, when something did.
+    pub problem: Option<Value>,
+    /// What it used up.
+    pub usage: Option<Value>,
+    /// When each stage began and ended.
+    pub stages: Value,
+    /// When its process was started, if one was.
+    pub started_at: Option<SystemTime>,
+    /// When it ended.
+    pub ended_at: SystemTime,
+    /// The approval it ran under and the user who gave it.
+    pub approved: Option<(ApprovalId, u32)>,
+    /// The text for the model.
+    pub content: Output,
+    /// Standard output.
+    pub stdout: Output,
+    /// Standard error.
+    pub stderr: Output,
+}
+
+/// One text of an execution: the answer's, or a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// How long it was as a whole, in bytes, kept or not.
+    pub bytes: u64,
+    /// Its digest; `None` when nobody computed one.
+    pub digest: Option<Digest>,
+    /// Where it is kept.
+    pub place: Place,
+}
+
+/// Where a text is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In the ledger.
+    Inline(#[serde(skip)] Vec<u8>),
+    /// In the text for the model, from this byte on.
+    InContent {
+        /// Where it begins.
+        offset: u64,
+    },
+    /// In the spool's file for it.
+    Spool {
+        /// How much of it, in bytes.
+        bytes: u64,
+    },
+}
+
+/// All that the ledger knows of an execution.
+#[derive(Clone, Debug)]
+pub struct ExecutionRecord {
+    /// What was known at first, with the changes.
+    pub open: OpenRecord,
+    /// What the policy said.
+    pub judgement: Option<Judgement>,
+    /// When its process was started, if one was.
+    pub started_at: Option<SystemTime>,
+    /// How it ended, when it has. A lost one has an ending without facts.
+    pub close: Option<CloseRecord>,
+    /// Its place in history, for a [`Page`] that goes on after it.
+    pub cursor: Cursor,
+}
+
+impl ExecutionRecord {
+    /// Where it stands.
+    pub fn status(&self) -> Status {
+        self.close
+            .as_ref()
+            .map_or(self.open.status, |close| close.status)
+    }
+}
+
+/// What has happened, for those who listen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventRecord {
+    /// The execution it is about.
+    pub execution_id: Option<ExecutionId>,
+    /// Its tool.
+    pub tool: Option<String>,
+    /// The type, as it goes over the wire, such as `executionStarted`.
+    pub kind: String,
+    /// When.
+    pub time: SystemTime,
+    /// The rest.
+    pub body: Value,
+}
+
+/// An event with the number it was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NumberedEvent {
+    /// Numbers rise by time; one that was never written leaves a gap.
+    pub number: u64,
+    /// What happened.
+    pub event: EventRecord,
+}
+
+/// Which events to read.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Of this execution only.
+    pub execution_id: Option<ExecutionId>,
+    /// Of this tool only.
+    pub tool: Option<String>,
+    /// Of these types only; empty for all.
+    pub kinds: Vec<String>,
+}
+
+/// A question to those who may approve, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Approval {
+    /// Its id.
+    pub id: ApprovalId,
+    /// The execution that waits for it.
+    pub execution_id: ExecutionId,
+    /// The tool.
+    pub tool: String,
+    /// The tool's input, filled.
+    pub input: Value,
+    /// The directory it would run in.
+    pub working_dir: Option<PathBuf>,
+    /// The names of the variables the call sets.
+    pub env_names: Vec<String>,
+    /// Who asks.
+    pub caller_uid: u32,
+    /// Of all that would run.
+    pub digest: Digest,
+    /// When it was asked.
+    pub created_at: SystemTime,
+    /// When the question lapses.
+    pub expires_at: SystemTime,
+    /// What became of it.
+    pub status: ApprovalStatus,
+    /// Who decided, when and why.
+    pub decided: Option<Decided>,
+    /// How long the decision is to be remembered: `once`, `session` or `always`.
+    pub remember: Option<String>,
+    /// The rules that remembering would add.
+    pub remember_rules: Vec<String>,
+}
+
+/// Who decided on an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The user; `None` when the ledger or the clock did.
+    pub by: Option<u32>,
+    /// When.
+    pub at: SystemTime,
+    /// Why, in their words.
+    pub reason: Option<String>,
+}
+
+/// What became of an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalStatus {
+    /// Nobody has decided yet.
+    Pending,
+    /// It may run, once.
+    Approved,
+    /// It may not.
+    Denied,
+    /// Nobody decided in time.
+    Expired,
+    /// Nobody waits for it any more.
+    Withdrawn,
+    /// It was approved and has run.
+    Used,
+}
+
+/// A decision on an approval.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// On which.
+    pub id: ApprovalId,
+    /// [`ApprovalStatus::Approved`] or [`ApprovalStatus::Denied`] from a person;
+    /// [`ApprovalStatus::Withdrawn`] or [`ApprovalStatus::Expired`] from the pipeline.
+    pub status: ApprovalStatus,
+    /// The user who decides.
+    pub by: Option<u32>,
+    /// Why.
+    pub reason: Option<String>,
+    /// For how long.
+    pub remember: Option<String>,
+    /// When.
+    pub at: SystemTime,
+}
+
+/// What became of a decision.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdicted {
+    /// It holds.
+    Done(Box<Approval>),
+    /// It came too late: this is how it stands.
+    TooLate(Box<Approval>),
+    /// There is no such approval.
+    Unknown,
+}
+
+/// Something for the audit trail that is neither an execution's decision nor its ending.
+#[derive(Clone, Debug)]
+pub struct AuditEntry {
+    /// In one word, such as `policy_loaded`.
+    pub kind: String,
+    /// The execution it is about.
+    pub execution_id: Option<ExecutionId>,
+    /// When.
+    pub time: SystemTime,
+    /// The rest.
+    pub body: Value,
+}
+
+/// Which executions to list, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Created at this time or later.
+    pub since: Option<SystemTime>,
+    /// Created before this time.
+    pub until: Option<SystemTime>,
+    /// Of this tool.
+    pub tool: Option<String>,
+    /// In this status.
+    pub status: Option<Status>,
+    /// Called by this user.
+    pub caller_uid: Option<u32>,
+    /// With all of these words in its call or answer, ended ones only. `word*` stands for what
+    /// begins so.
+    pub text: Option<String>,
+    /// After this place.
+    pub cursor: Option<Cursor>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A place in history. Its text is opaque to callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(pub(super) i64);
+
+/// A text that is no cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no cursor; take one from the page before")]
+pub struct InvalidCursor;
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = u64::from_str_radix(text, 16).ok();
+        let number = number.filter(|_| text.len() == 16 && !text.starts_with('+'));
+        number
+            .map(|number| Self(number.cast_signed()))
+            .ok_or(InvalidCursor)
+    }
+}
+
+/// One page of history.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Newest first.
+    pub records: Vec<ExecutionRecord>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Cursor>,
+}
+
+/// How much history is kept. Executions that have not ended are always kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// At most so many ended executions.
+    pub max_count: Option<u64>,
+    /// None that was created before this.
+    pub not_before: Option<SystemTime>,
+    /// At most so many bytes in all, the spool's included.
+    pub max_total_bytes: Option<u64>,
+}
+
+/// The end of the audit chain, worth writing down elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the last record; 0 when there is none.
+    pub number: u64,
+    /// Its hash.
+    pub hash: Digest,
+}

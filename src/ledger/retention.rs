@@ -1,0 +1,122 @@
+//! What is kept of history, and how it is forgotten. The audit trail is always kept.
+
+use rusqlite::{OptionalExtension as _, params};
+use serde_json::json;
+
+use super::convert::{signed, unsigned};
+use super::record::Limits;
+use super::store::{Fault, Store};
+use super::time::micros;
+use super::writer::INDEX_BATCH;
+use crate::domain::ExecutionId;
+
+/// How many executions are forgotten in one transaction, so that no commit waits long behind it:
+/// some 30 µs each.
+const STEP: usize = 128;
+
+/// What one step has forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Pruned {
+    pub ids: Vec<ExecutionId>,
+    pub is_done: bool,
+}
+
+/// Whose history is to be cleared: all that was there when it was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clearing {
+    pub by_uid: u32,
+    /// What has been forgotten in earlier steps.
+    pub so_far: usize,
+    pub now: i64,
+}
+
+impl Store {
+    /// Forgets the oldest until the limits hold, a step at a time.
+    pub(super) fn prune(&mut self, limits: &Limits) -> Result<Pruned, Fault> {
+        if self.index(INDEX_BATCH)? > 0 {
+            // What is not indexed yet cannot be taken out of the index.
+            return Ok(Pruned::default());
+        }
+        let not_before = limits.not_before.map_or(i64::MIN, micros);
+        let mut pruned = Pruned::default();
+        for (number, id) in self.oldest()? {
+            let too_many = limits.max_count.is_some_and(|max| self.totals.count > max);
+            let too_long = limits
+                .max_total_bytes
+                .is_some_and(|max| self.totals.bytes > max);
+            if !(too_many || too_long || number < not_before) {
+                pruned.is_done = true;
+                break;
+            }
+            self.forget(number, id)?;
+            pruned.ids.push(id);
+        }
+        pruned.is_done |= pruned.ids.len() < STEP;
+        self.forget_events()?;
+        self.set_totals(self.totals)?;
+        Ok(pruned)
+    }
+
+    /// Forgets all that has ended, a step at a time.
+    pub(super) fn clear(&mut self, clearing: Clearing) -> Result<Pruned, Fault> {
+        if self.index(INDEX_BATCH)? > 0 {
+            // What is not indexed yet cannot be taken out of the index.
+            return Ok(Pruned::default());
+        }
+        let mut pruned = Pruned::default();
+        for (number, id) in self.oldest()? {
+            if number > clearing.now {
+                break;
+            }
+            self.forget(number, id)?;
+            pruned.ids.push(id);
+        }
+        pruned.is_done = pruned.ids.len() < STEP;
+        self.forget_events()?;
+        self.set_totals(self.totals)?;
+        if pruned.is_done {
+            let body = json!({"by_uid": clearing.by_uid, "executions": clearing.so_far + pruned.ids.len()});
+            self.append("history_cleared", None, clearing.now, &body)?;
+        }
+        Ok(pruned)
+    }
+
+    /// The oldest that have ended.
+    fn oldest(&self) -> rusqlite::Result<Vec<(i64, ExecutionId)>> {
+        let mut oldest = self.connection.prepare_cached(
+            "SELECT number, id FROM executions WHERE ended_at IS NOT NULL ORDER BY number LIMIT ?",
+        )?;
+        let rows = oldest.query_map([STEP as i64], |row| {
+            Ok((row.get(0)?, ExecutionId::from_bytes(row.get(1)?)))
+        })?;
+        rows.collect()
+    }
+
+    fn forget(&mut self, number: i64, id: ExecutionId) -> Result<(), Fault> {
+        self.unindex(number)?;
+        self.connection
+            .prepare_cached("DELETE FROM approvals WHERE execution_id = ?")?
+            .execute(params![id.as_bytes()])?;
+        self.connection
+            .prepare_cached("DELETE FROM executions WHERE number = ?")?
+            .execute([number])?;
+        Ok(())
+    }
+
+    /// Forgets the events from before the oldest execution that is left.
+    fn forget_events(&mut self) -> Result<(), Fault> {
+        let next = self.next_event()?;
+        let kept_from: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT first_event FROM executions ORDER BY number LIMIT 1")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        let kept_from = kept_from.map_or(next, unsigned);
+        // A number is never given out again, even when its event is forgotten.
+        self.set_meta("last_event", signed(next - 1))?;
+        self.connection
+            .prepare_cached("DELETE FROM events WHERE number < ?")?
+            .execute([signed(kept_from)])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! The text index: what goes in, what comes out again, and how it is asked.
+//!
+//! FTS5 keeps no copy of the texts, so what is taken out must be said exactly as it went in: it is
+//! always made from the columns of a row that has ended, which never change.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::LedgerError;
+use super::convert::{signed, unsigned};
+use super::store::{Fault, Store};
+
+/// How much of a call and of an answer is indexed, in characters. More would be paid for by
+/// every commit that waits behind it, and by the file's size.
+const TEXT: &str =
+    "CAST(facet AS TEXT), substr(call, 1, 4096), substr(coalesce(content, ''), 1, 4096)";
+
+impl Store {
+    /// Puts the next ended executions into the index and into the totals. How many are left?
+    pub(super) fn index(&mut self, at_most: usize) -> Result<usize, Fault> {
+        let count = at_most.min(self.pending.len());
+        let Some(last) = count.checked_sub(1).and_then(|last| self.pending.get(last)) else {
+            return Ok(0);
+        };
+        self.set_meta("indexed", signed(last.audit))?;
+        let sql = format!(
+            "INSERT INTO search (rowid, facet, call, content) SELECT number, {TEXT} FROM executions WHERE number = ?"
+        );
+        let mut totals = self.totals;
+        {
+            let mut insert = self.connection.prepare_cached(&sql)?;
+            for pending in self.pending.iter().take(count) {
+                insert.execute([pending.number])?;
+                totals.count += 1;
+                totals.bytes += pending.bytes;
+            }
+        }
+        self.set_totals(totals)?;
+        self.pending.drain(..count);
+        Ok(self.pending.len())
+    }
+
+    pub(super) fn set_totals(&mut self, totals: super::store::Totals) -> Result<(), Fault> {
+        self.set_meta("count", signed(totals.count))?;
+        self.set_meta("bytes", signed(totals.bytes))?;
+        self.totals = totals;
+        Ok(())
+    }
+
+    /// Takes an ended, indexed execution out of the index and out of the totals.
+    pub(super) fn unindex(&mut self, number: i64) -> Result<(), Fault> {
+        let sql = format!(
+            "INSERT INTO search (search, rowid, facet, call, content) SELECT 'delete', number, {TEXT} FROM executions WHERE number = ?"
+        );
+        self.connection.prepare_cached(&sql)?.execute([number])?;
+        let bytes: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT kept_bytes FROM executions WHERE number = ?")?
+            .query_row(params![number], |row| row.get(0))
+            .optional()?;
+        self.totals.count = self.totals.count.saturating_sub(1);
+        self.totals.bytes = self
+            .totals
+            .bytes
+            .saturating_sub(unsigned(bytes.unwrap_or_default()));
+        Ok(())
+    }
+}
+
+/// What FTS5 is asked for: all words of `text` in call or answer, in one of these facets.
+pub(super) fn expression(text: &str, facets: Option<&[i64]>) -> Result<String, LedgerError> {
+    let words: Vec<String> = text
+        .split_whitespace()
+        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .map(|word| {
+            let (word, star) = match word.strip_suffix('*') {
+                Some(beginning) => (beginning, " *"),
+                None => (word, ""),
+            };
+            // As a string of FTS5's: nothing in it is syntax.
+            format!("\"{}\"{star}", word.replace('"', "\"\"").replace('\0', " "))
+        })
+        .collect();
+    if words.is_empty() {
+        return Err(LedgerError::NoWords {
+            text: text.chars().take(200).collect(),
+        });
+    }
+    let mut expression = format!("({{call content}} : ({}))", words.join(" AND "));
+    if let Some(facets) = facets {
+        let facets: Vec<String> = facets.iter().map(|facet| format!("\"{facet}\"")).collect();
+        expression.push_str(&format!(" AND (facet : ({}))", facets.join(" OR ")));
+    }
+    Ok(expression)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_words_and_never_syntax() {
+        for (text, facets, expected) in [
+            (
+                "git status",
+                None,
+                r#"({call content} : ("git" AND "status"))"#,
+            ),
+            (
+                "a OR -b",
+                None,
+                r#"({call content} : ("a" AND "OR" AND "-b"))"#,
+            ),
+            (
+                "say \"hi\" &&",
+                None,
+                r#"({call content} : ("say" AND """hi"""))"#,
+            ),
+            (
+                "gi*",
+                Some(&[3, 4][..]),
+                r#"({call content} : ("gi" *)) AND (facet : ("3" OR "4"))"#,
+            ),
+        ] {
+            assert_eq!(expression(text, facets).expect("words"), expected);
+        }
+        assert!(expression(" && || ", None).is_err());
+    }
+}

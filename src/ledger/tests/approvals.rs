@@ -1,0 +1,198 @@
+use super::*;
+use crate::domain::ApprovalId;
+
+fn asking(execution_id: ExecutionId, expires_at: SystemTime) -> Approval {
+    Approval {
+        id: ApprovalId::new(),
+        execution_id,
+        tool: "bash".to_owned(),
+        input: json!({"command": "rm x"}),
+        working_dir: Some(PathBuf::from("/srv")),
+        env_names: vec!["A".to_owned()],
+        caller_uid: 1000,
+        digest: Digest::of(b"rm x"),
+        created_at: at(0),
+        expires_at,
+        status: ApprovalStatus::Pending,
+        decided: None,
+        remember: None,
+        remember_rules: vec!["bash(command:rm x)".to_owned()],
+    }
+}
+
+fn decision(id: ApprovalId, status: ApprovalStatus, at: SystemTime) -> Decision {
+    Decision {
+        id,
+        status,
+        by: Some(0),
+        reason: Some("why not".to_owned()),
+        remember: Some("once".to_owned()),
+        at,
+    }
+}
+
+fn far() -> SystemTime {
+    at(0) + Duration::from_secs(20 * 365 * 86400)
+}
+
+#[test]
+fn an_approval_is_decided_once_and_used_once_for_what_it_was_given() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let approval = asking(ExecutionId::new(), far());
+    ledger.ask_approval(approval.clone()).wait().expect("asked");
+    assert_eq!(
+        block_on(ledger.approvals(Approvals::Pending)).expect("read"),
+        std::slice::from_ref(&approval)
+    );
+    let (id, digest) = (approval.id, approval.digest);
+    let not_yet = ledger.use_approval(id, digest).wait().expect("answered");
+    assert_eq!(not_yet, Verdicted::TooLate(Box::new(approval.clone())));
+    let decided = ledger
+        .decide(decision(id, ApprovalStatus::Approved, at(5)))
+        .wait()
+        .expect("answered");
+    let expected = Approval {
+        status: ApprovalStatus::Approved,
+        decided: Some(Decided {
+            by: Some(0),
+            at: at(5),
+            reason: Some("why not".to_owned()),
+        }),
+        remember: Some("once".to_owned()),
+        ..approval
+    };
+    assert_eq!(decided, Verdicted::Done(Box::new(expected.clone())));
+    let again = ledger
+        .decide(decision(id, ApprovalStatus::Denied, at(6)))
+        .wait()
+        .expect("answered");
+    assert_eq!(again, Verdicted::TooLate(Box::new(expected)));
+    assert!(matches!(
+        ledger.use_approval(id, Digest::of(b"rm y")).wait(),
+        Ok(Verdicted::TooLate(_))
+    ));
+    assert!(matches!(
+        ledger.use_approval(id, digest).wait(),
+        Ok(Verdicted::Done(_))
+    ));
+    assert!(matches!(
+        ledger.use_approval(id, digest).wait(),
+        Ok(Verdicted::TooLate(_))
+    ));
+    let unknown = decision(ApprovalId::new(), ApprovalStatus::Denied, at(6));
+    assert_eq!(
+        ledger.decide(unknown).wait().expect("answered"),
+        Verdicted::Unknown
+    );
+    assert_eq!(
+        block_on(ledger.approvals(Approvals::Pending)).expect("read"),
+        []
+    );
+    assert_eq!(
+        block_on(ledger.approvals(Approvals::One(id)))
+            .expect("read")
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn an_approval_lapses() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let soon = asking(ExecutionId::new(), at(10));
+    let late = asking(ExecutionId::new(), far());
+    for approval in [&soon, &late] {
+        ledger.ask_approval(approval.clone()).wait().expect("asked");
+    }
+    let too_late = ledger
+        .decide(decision(soon.id, ApprovalStatus::Approved, at(10)))
+        .wait();
+    assert!(matches!(too_late, Ok(Verdicted::TooLate(_))));
+    assert_eq!(ledger.expire_approvals(at(9)).wait().expect("asked"), []);
+    let expired = ledger.expire_approvals(at(10)).wait().expect("asked");
+    assert_eq!(
+        expired
+            .iter()
+            .map(|one| (one.id, one.status))
+            .collect::<Vec<_>>(),
+        [(soon.id, ApprovalStatus::Expired)]
+    );
+    let approved = ledger
+        .decide(decision(late.id, ApprovalStatus::Approved, at(10)))
+        .wait();
+    assert!(matches!(approved, Ok(Verdicted::Done(_))));
+}
+
+#[test]
+fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut cases = Vec::new();
+    for (asynchronous, expires_at, decided) in [
+        (true, far(), None),
+        (true, far(), Some(ApprovalStatus::Approved)),
+        (true, at(1), None),
+        (true, far(), Some(ApprovalStatus::Denied)),
+        (false, far(), None),
+        (false, far(), Some(ApprovalStatus::Approved)),
+    ] {
+        let record = OpenRecord {
+            asynchronous,
+            status: Status::Waiting,
+            ..opening("bash", 1, at(0))
+        };
+        let approval = asking(record.id, expires_at);
+        cases.push((record.id, approval.id));
+        drop(ledger.open_execution(record));
+        ledger.ask_approval(approval.clone()).wait().expect("asked");
+        if let Some(status) = decided {
+            drop(
+                ledger
+                    .decide(decision(approval.id, status, at(0)))
+                    .wait()
+                    .expect("decided"),
+            );
+        }
+    }
+    drop(ledger);
+    let Opened { ledger, recovered } = open(&scratch.file());
+    let waiting: Vec<_> = recovered
+        .waiting
+        .iter()
+        .map(|one| (one.record.open.id, one.approval.id))
+        .collect();
+    assert_eq!(waiting, cases[..2]);
+    assert_eq!(
+        recovered.lost,
+        cases[2..].iter().map(|case| case.0).collect::<Vec<_>>()
+    );
+    let statuses: Vec<_> = cases
+        .iter()
+        .map(|(id, approval)| {
+            let record = block_on(ledger.get(*id)).expect("read").expect("there");
+            let approvals = block_on(ledger.approvals(Approvals::One(*approval))).expect("read");
+            (record.status(), approvals[0].status)
+        })
+        .collect();
+    use ApprovalStatus::{Approved, Denied, Expired, Pending, Withdrawn};
+    use Status::{Lost, Waiting};
+    assert_eq!(
+        statuses,
+        [
+            (Waiting, Pending),
+            (Waiting, Approved),
+            (Lost, Expired),
+            (Lost, Denied),
+            (Lost, Withdrawn),
+            (Lost, Withdrawn)
+        ]
+    );
+    let events = block_on(ledger.events(0, EventFilter::default(), 100)).expect("read");
+    assert_eq!(events.len(), 4);
+    assert_eq!(
+        block_on(ledger.verify_audit(Some(ledger.head()))).expect("read"),
+        Chain::Holds(ledger.head())
+    );
+}

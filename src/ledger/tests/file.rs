@@ -1,0 +1,260 @@
+use std::fs;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::time::Instant;
+
+use rusqlite::Connection;
+
+use super::*;
+
+#[test]
+fn nobody_else_may_read_it_and_no_second_daemon_may_have_it() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    enter(&ledger, opening("bash", 0, at(0)), Status::Success);
+    for entry in fs::read_dir(&scratch.0).expect("a directory").flatten() {
+        let mode = entry.metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}", entry.path().display());
+    }
+    let second = Ledger::open(&scratch.file(), Durability::Process);
+    assert!(matches!(second.err(), Some(LedgerError::InUse { .. })));
+    drop(ledger);
+    drop(open(&scratch.file()));
+}
+
+#[test]
+fn a_file_from_the_future_is_refused_and_left_alone() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let id = enter(&ledger, opening("bash", 0, at(0)), Status::Success);
+    drop(ledger);
+    let version = |version: i64| {
+        let connection = Connection::open(scratch.file()).expect("a file");
+        connection
+            .execute_batch(&format!("PRAGMA user_version = {version}"))
+            .expect("set");
+    };
+    version(99);
+    let error = Ledger::open(&scratch.file(), Durability::Process)
+        .err()
+        .expect("refused")
+        .to_string();
+    assert!(
+        error.contains("version 99") && error.contains("ledger.db"),
+        "{error}"
+    );
+    version(1);
+    assert!(block_on(scratch.open().get(id)).expect("read").is_some());
+}
+
+#[test]
+fn a_file_that_was_written_long_ago_still_opens() {
+    let scratch = Scratch::new();
+    // As the first version left it when it was killed, with pages of 512 bytes to be small.
+    fs::write(scratch.file(), include_bytes!("version-1.db")).expect("written");
+    let opened = open(&scratch.file());
+    assert_eq!(opened.recovered.lost.len(), 1);
+    let ledger = opened.ledger;
+    let page = block_on(ledger.list(Filter {
+        text: Some("hello".to_owned()),
+        limit: 10,
+        ..Filter::default()
+    }));
+    assert_eq!(page.expect("listed").records.len(), 1);
+    assert_eq!(
+        block_on(ledger.verify_audit(None)).expect("read"),
+        Chain::Holds(ledger.head())
+    );
+}
+
+#[test]
+fn what_is_no_ledger_is_named_with_what_to_do() {
+    let scratch = Scratch::new();
+    fs::write(
+        scratch.file(),
+        "certainly not a database, but long enough to look at it twice",
+    )
+    .expect("written");
+    let error = Ledger::open(&scratch.file(), Durability::Process)
+        .err()
+        .expect("refused");
+    assert!(matches!(error, LedgerError::Damaged { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("ledger.db") && text.contains("move it"),
+        "{text}"
+    );
+}
+
+/// Fills a file and overwrites its second half.
+fn damaged(scratch: &Scratch, executions: usize) {
+    let ledger = scratch.open();
+    for n in 0..executions {
+        let mut record = opening("bash", 0, at(n as u64));
+        record.call = json!({"input": {"command": "x".repeat(3000)}});
+        enter(&ledger, record, Status::Success);
+    }
+    drop(ledger);
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(scratch.file())
+        .expect("there");
+    let length = file.metadata().expect("there").len();
+    file.seek(SeekFrom::Start(length / 2)).expect("there");
+    file.write_all(&vec![0x5a; length as usize / 2])
+        .expect("written");
+}
+
+#[test]
+fn a_damaged_file_is_refused() {
+    let scratch = Scratch::new();
+    damaged(&scratch, 50);
+    let error = Ledger::open(&scratch.file(), Durability::Process)
+        .err()
+        .expect("refused");
+    assert!(matches!(error, LedgerError::Damaged { .. }), "{error}");
+}
+
+/// Waits for what must come about.
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_damaged_long_file_is_told_of() {
+    let scratch = Scratch::new();
+    damaged(&scratch, 3000);
+    match Ledger::open(&scratch.file(), Durability::Process) {
+        Ok(opened) => until("a problem", || {
+            opened
+                .ledger
+                .problem()
+                .is_some_and(|problem| problem.code == "ledger_damaged")
+        }),
+        // The look for open executions came upon it.
+        Err(error) => assert!(matches!(error, LedgerError::Damaged { .. }), "{error}"),
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_told() {
+    let error = Ledger::open(Path::new("/proc/nowhere/ledger.db"), Durability::Process).err();
+    assert!(matches!(error, Some(LedgerError::Open { .. })));
+}
+
+/// A file system of 2 MiB, where that can be had.
+struct Tiny(PathBuf);
+
+impl Tiny {
+    fn mount(dir: PathBuf) -> Option<Self> {
+        fs::create_dir_all(&dir).ok()?;
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs"])
+            .arg(&dir);
+        mount
+            .output()
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(dir))
+    }
+}
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_got_over() {
+    let scratch = Scratch::new();
+    let Some(tiny) = Tiny::mount(scratch.0.join("tiny")) else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: a full disk, which takes the right to mount"
+        );
+        return;
+    };
+    let ledger = open(&tiny.0.join("ledger.db")).ledger;
+    let before = enter(&ledger, opening("bash", 0, at(0)), Status::Success);
+    let waiting = opening("bash", 0, at(1));
+    let id = waiting.id;
+    ledger.open_execution(waiting).wait().expect("opened");
+    let ballast = tiny.0.join("ballast");
+    let mut file = fs::File::create(&ballast).expect("a file");
+    while file.write_all(&[1; 4096]).is_ok() {}
+
+    // The log has some room of its own left: until that is used up.
+    let mut opened = Vec::new();
+    let error = loop {
+        let mut record = opening("bash", 0, at(2));
+        record.call = json!({"input": {"command": "x".repeat(30_000)}});
+        opened.push(record.id);
+        if let Err(error) = ledger.open_execution(record).wait() {
+            break error;
+        }
+        assert!(opened.len() < 1000, "the disk is never full");
+    };
+    assert!(matches!(error, LedgerError::Full { .. }), "{error}");
+    assert_eq!(ledger.problem().expect("degraded").code, "ledger_full");
+    let mut big = closing(id, Status::Success);
+    big.content.place = Place::Inline(vec![b'x'; 30_000]);
+    assert!(ledger.close_execution(big).wait().is_err());
+    let record = block_on(ledger.get(before))
+        .expect("reads still work")
+        .expect("there");
+    assert_eq!(record.status(), Status::Success);
+
+    // By itself, and with what it could not write.
+    fs::remove_file(&ballast).expect("removed");
+    drop(file);
+    until("the ledger is well", || ledger.problem().is_none());
+    let record = block_on(ledger.get(id)).expect("read").expect("there");
+    assert_eq!(record.status(), Status::Success);
+    for id in opened {
+        assert!(block_on(ledger.get(id)).expect("read").is_some(), "{id}");
+    }
+    enter(&ledger, opening("bash", 0, at(3)), Status::Success);
+    assert_eq!(
+        block_on(ledger.verify_audit(Some(ledger.head()))).expect("read"),
+        Chain::Holds(ledger.head())
+    );
+}
+
+#[test]
+fn a_trail_that_was_tampered_with_is_found() {
+    for (sql, at) in [
+        (
+            "UPDATE audit SET body = replace(body, 'success', 'denied') WHERE number = 5",
+            5,
+        ),
+        ("DELETE FROM audit WHERE number = 7", 7),
+        ("DELETE FROM audit WHERE number > 8", 9),
+        (
+            "UPDATE audit SET number = 100 WHERE number = 3; UPDATE audit SET number = 3 WHERE number = 4; UPDATE audit SET number = 4 WHERE number = 100",
+            3,
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let ledger = scratch.open();
+        for n in 0..10 {
+            enter(&ledger, opening("bash", 0, super::at(n)), Status::Success);
+        }
+        let head = ledger.head();
+        drop(ledger);
+        Connection::open(scratch.file())
+            .expect("a file")
+            .execute_batch(sql)
+            .expect("SQL");
+        let found = block_on(scratch.open().verify_audit(Some(head))).expect("read");
+        assert!(
+            matches!(found, Chain::Broken { at: found, .. } if found == at),
+            "{sql}: {found:?}"
+        );
+    }
+}

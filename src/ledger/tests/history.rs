@@ -1,0 +1,306 @@
+use super::*;
+
+fn list(ledger: &Ledger, filter: Filter) -> Page {
+    block_on(ledger.list(Filter {
+        limit: 100,
+        ..filter
+    }))
+    .expect("listed")
+}
+
+#[test]
+fn filters_find_what_fits_and_nothing_else() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut all = Vec::new();
+    for n in 0..60_u64 {
+        let tool = ["bash", "read_file", "write_file"][n as usize % 3];
+        let status = [Status::Success, Status::Error][n as usize % 2];
+        let uid = (n % 5) as u32;
+        let id = enter(&ledger, opening(tool, uid, at(n)), status);
+        all.push((id, tool, status, uid, at(n)));
+    }
+    let running = opening("bash", 0, at(60));
+    all.push((running.id, "bash", Status::Running, 0, at(60)));
+    ledger.open_execution(running).wait().expect("opened");
+    let filters = [
+        Filter::default(),
+        Filter {
+            tool: Some("bash".to_owned()),
+            ..Filter::default()
+        },
+        Filter {
+            status: Some(Status::Error),
+            ..Filter::default()
+        },
+        Filter {
+            status: Some(Status::Running),
+            ..Filter::default()
+        },
+        Filter {
+            caller_uid: Some(3),
+            ..Filter::default()
+        },
+        Filter {
+            tool: Some("bash".to_owned()),
+            status: Some(Status::Success),
+            caller_uid: Some(0),
+            ..Filter::default()
+        },
+        Filter {
+            since: Some(at(10)),
+            until: Some(at(20)),
+            ..Filter::default()
+        },
+        Filter {
+            since: Some(at(10)),
+            tool: Some("read_file".to_owned()),
+            ..Filter::default()
+        },
+        Filter {
+            tool: Some("no such".to_owned()),
+            ..Filter::default()
+        },
+        Filter {
+            status: Some(Status::Lost),
+            text: Some("git".to_owned()),
+            ..Filter::default()
+        },
+    ];
+    for filter in filters {
+        let expected: Vec<ExecutionId> = all
+            .iter()
+            .rev()
+            .filter(|(_, tool, status, uid, time)| {
+                filter.tool.as_deref().is_none_or(|wanted| wanted == *tool)
+                    && filter.status.is_none_or(|wanted| wanted == *status)
+                    && filter.caller_uid.is_none_or(|wanted| wanted == *uid)
+                    && filter.since.is_none_or(|since| *time >= since)
+                    && filter.until.is_none_or(|until| *time < until)
+            })
+            .map(|(id, ..)| *id)
+            .collect();
+        assert_eq!(ids(&list(&ledger, filter.clone())), expected, "{filter:?}");
+        // And in pages of seven.
+        let (mut paged, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = block_on(ledger.list(Filter {
+                cursor,
+                limit: 7,
+                ..filter.clone()
+            }))
+            .expect("listed");
+            paged.extend(ids(&page));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(paged, expected, "{filter:?}");
+    }
+}
+
+#[test]
+fn a_cursor_survives_being_written_down() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    for n in 0..3 {
+        enter(&ledger, opening("bash", 0, at(n)), Status::Success);
+    }
+    let page = block_on(ledger.list(Filter {
+        limit: 2,
+        ..Filter::default()
+    }))
+    .expect("listed");
+    let cursor = page.next.expect("there is more");
+    assert_eq!(cursor.to_string().parse(), Ok(cursor));
+    for text in ["", "x", "12", "zzzzzzzzzzzzzzzzz"] {
+        assert!(text.parse::<Cursor>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn history_is_searched_by_words_of_call_and_answer() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut entered = Vec::new();
+    for (n, (command, content)) in [
+        ("git status", "nothing to commit"),
+        ("ls /srv", "Straße été"),
+        ("git log", "commit 1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut record = opening(["bash", "other"][n % 2], 0, at(n as u64));
+        record.call = json!({"input": {"command": command}});
+        let mut close = closing(record.id, Status::Success);
+        close.content.place = Place::Inline(content.as_bytes().to_vec());
+        entered.push(record.id);
+        drop(ledger.open_execution(record));
+        ledger.close_execution(close).wait().expect("closed");
+    }
+    let found = |text: &str, tool: Option<&str>| {
+        let page = list(
+            &ledger,
+            Filter {
+                text: Some(text.to_owned()),
+                tool: tool.map(str::to_owned),
+                ..Filter::default()
+            },
+        );
+        let at = |id: &ExecutionId| entered.iter().position(|entered| entered == id);
+        ids(&page).iter().filter_map(at).collect::<Vec<_>>()
+    };
+    assert_eq!(found("git", None), [2, 0]);
+    assert_eq!(found("GIT commit", None), [2, 0]);
+    assert_eq!(found("git status", None), [0]);
+    assert_eq!(found("sta*", None), [0]);
+    assert_eq!(found("ete", None), [1]);
+    assert_eq!(found("/srv", None), [1]);
+    assert!(found("git", Some("other")).is_empty());
+    assert_eq!(found("commit", Some("bash")), [2, 0]);
+    assert!(found("git OR ls", None).is_empty());
+    let nothing = Filter {
+        text: Some(" && ".to_owned()),
+        ..Filter::default()
+    };
+    assert!(matches!(
+        block_on(ledger.list(nothing)),
+        Err(LedgerError::NoWords { .. })
+    ));
+    // What is forgotten is not found, what is left still is.
+    block_on(ledger.prune(Limits {
+        max_count: Some(1),
+        ..Limits::default()
+    }))
+    .expect("pruned");
+    assert_eq!(found("git", None), [2]);
+}
+
+#[test]
+fn made_up_names_of_tools_do_not_break_filters() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut receipts = Vec::new();
+    for n in 0..5000_u64 {
+        receipts.push(ledger.open_execution(opening(&format!("tool{n}"), 0, at(n))));
+    }
+    receipts
+        .into_iter()
+        .for_each(|receipt| receipt.wait().expect("opened"));
+    for n in [0, 4095, 4096, 4999] {
+        let tool = Some(format!("tool{n}"));
+        assert_eq!(
+            list(
+                &ledger,
+                Filter {
+                    tool,
+                    ..Filter::default()
+                }
+            )
+            .records
+            .len(),
+            1,
+            "{n}"
+        );
+    }
+    assert_eq!(
+        list(
+            &ledger,
+            Filter {
+                status: Some(Status::Running),
+                ..Filter::default()
+            }
+        )
+        .records
+        .len(),
+        100
+    );
+}
+
+#[test]
+fn what_is_too_old_too_many_or_too_much_is_forgotten() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut entered = Vec::new();
+    let running = opening("bash", 0, at(0));
+    let still = running.id;
+    drop(ledger.open_execution(running));
+    for n in 1..=400 {
+        let record = opening("bash", 0, at(n));
+        let mut close = closing(record.id, Status::Success);
+        close.stdout.place = Place::Spool { bytes: 1 << 20 };
+        entered.push(record.id);
+        drop(ledger.open_execution(record));
+        drop(ledger.close_execution(close));
+    }
+    let prune = |limits| block_on(ledger.prune(limits)).expect("pruned");
+    assert_eq!(prune(Limits::default()), []);
+    assert_eq!(
+        prune(Limits {
+            max_count: Some(100),
+            ..Limits::default()
+        }),
+        entered[..300]
+    );
+    assert_eq!(
+        prune(Limits {
+            max_count: Some(100),
+            ..Limits::default()
+        }),
+        []
+    );
+    assert_eq!(
+        prune(Limits {
+            not_before: Some(at(311)),
+            ..Limits::default()
+        }),
+        entered[300..310]
+    );
+    let left = Limits {
+        max_total_bytes: Some(81 << 20),
+        ..Limits::default()
+    };
+    assert_eq!(prune(left), entered[310..320]);
+    // The same after a restart, which closes what still runs.
+    drop(ledger);
+    let opened = open(&scratch.file());
+    assert_eq!(opened.recovered.lost, [still]);
+    let ledger = opened.ledger;
+    let left = Limits {
+        max_count: Some(10),
+        ..Limits::default()
+    };
+    let mut forgotten = vec![still];
+    forgotten.extend(&entered[320..390]);
+    forgotten.push(entered[390]);
+    assert_eq!(
+        block_on(ledger.prune(left)).expect("pruned"),
+        forgotten[..71]
+    );
+    let head = ledger.head();
+    assert_eq!(block_on(ledger.clear(7)).expect("cleared"), entered[390..]);
+    assert_eq!(list(&ledger, Filter::default()).records.len(), 0);
+    // The trail tells of all of them, and of the clearing.
+    assert_eq!(ledger.head().number, head.number + 1);
+    assert_eq!(
+        block_on(ledger.verify_audit(Some(head))).expect("read"),
+        Chain::Holds(ledger.head())
+    );
+    let mut last = None;
+    ledger
+        .export_audit(head.number, |link| {
+            last = Some(link.to_json());
+            true
+        })
+        .expect("read");
+    let last: serde_json::Value = serde_json::from_str(&last.expect("one")).expect("JSON");
+    assert_eq!(
+        (&last["kind"], &last["body"]),
+        (
+            &json!("history_cleared"),
+            &json!({"by_uid": 7, "executions": 10})
+        )
+    );
+}

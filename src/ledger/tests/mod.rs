@@ -1,0 +1,113 @@
+//! The ledger through its public face, on files of its own.
+
+mod approvals;
+mod file;
+mod history;
+mod records;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::*;
+use crate::domain::{ExecutionId, Status};
+
+/// A directory that goes when the test does.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "shelly-ledger-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        Self(dir)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("ledger.db")
+    }
+
+    fn open(&self) -> Ledger {
+        open(&self.file()).ledger
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(file: &Path) -> Opened {
+    Ledger::open(file, Durability::Process).expect("the ledger opens")
+}
+
+/// A whole number of microseconds, as the file keeps it.
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)
+}
+
+fn opening(tool: &str, uid: u32, created_at: SystemTime) -> OpenRecord {
+    OpenRecord {
+        id: ExecutionId::new(),
+        tool: tool.to_owned(),
+        caller_uid: uid,
+        caller_gid: uid,
+        call: json!({"input": {"command": "git status"}}),
+        working_dir: None,
+        asynchronous: false,
+        status: Status::Running,
+        created_at,
+        replay_of: None,
+        trace_id: None,
+        tool_use_id: None,
+        idempotency: None,
+    }
+}
+
+fn closing(id: ExecutionId, status: Status) -> CloseRecord {
+    CloseRecord {
+        id,
+        status,
+        summary: "git status".to_owned(),
+        ending: json!({"exit_code": 0}),
+        problem: None,
+        usage: None,
+        stages: json!([]),
+        started_at: None,
+        ended_at: at(1_000_000),
+        approved: None,
+        content: Output::default(),
+        stdout: Output::default(),
+        stderr: Output::default(),
+    }
+}
+
+/// Opens and closes one.
+fn enter(ledger: &Ledger, record: OpenRecord, status: Status) -> ExecutionId {
+    let id = record.id;
+    drop(ledger.open_execution(record));
+    ledger
+        .close_execution(closing(id, status))
+        .wait()
+        .expect("closed");
+    id
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
+
+fn ids(page: &Page) -> Vec<ExecutionId> {
+    page.records.iter().map(|record| record.open.id).collect()
+}

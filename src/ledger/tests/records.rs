@@ -1,0 +1,270 @@
+use super::*;
+use crate::domain::ApprovalId;
+
+#[test]
+fn what_goes_in_comes_out() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let open = OpenRecord {
+        working_dir: Some(PathBuf::from("/srv/ü")),
+        asynchronous: true,
+        status: Status::Queued,
+        replay_of: Some(ExecutionId::new()),
+        trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".parse().ok(),
+        tool_use_id: Some("toolu_1".to_owned()),
+        idempotency: Some(Idempotency {
+            key: "k".to_owned(),
+            body_digest: Digest::of(b"body"),
+        }),
+        ..opening("bash", 1000, at(0))
+    };
+    ledger.open_execution(open.clone()).wait().expect("opened");
+    let judgement = Judgement {
+        verdict: Verdict::Ask,
+        rule: Some("bash(command:git *)".to_owned()),
+        rule_source: Some("policy.toml:3".to_owned()),
+    };
+    let change = Change {
+        call: Some(json!({"input": {"command": "git status", "x": 1}})),
+        status: Some(Status::Waiting),
+        judgement: Some(judgement.clone()),
+        ..Change::default()
+    };
+    ledger.change(open.id, change).wait().expect("changed");
+    let waiting = block_on(ledger.get(open.id)).expect("read").expect("there");
+    assert_eq!(waiting.status(), Status::Waiting);
+    assert_eq!(waiting.judgement, Some(judgement));
+    assert!(waiting.close.is_none() && waiting.started_at.is_none());
+    assert_eq!(waiting.open.call["input"]["x"], 1);
+
+    let close = CloseRecord {
+        problem: Some(json!({"code": "timeout"})),
+        usage: Some(json!({"cpu_ms": 1})),
+        stages: json!([{"name": "discovery"}]),
+        started_at: Some(at(1)),
+        ended_at: at(2),
+        approved: Some((ApprovalId::new(), 0)),
+        content: Output {
+            bytes: 5,
+            digest: Some(Digest::of(b"hello")),
+            place: Place::Inline(b"hello".to_vec()),
+        },
+        stdout: Output {
+            bytes: 2,
+            digest: None,
+            place: Place::InContent { offset: 3 },
+        },
+        stderr: Output {
+            bytes: 1 << 40,
+            digest: Some(Digest::of(b"")),
+            place: Place::Spool { bytes: 1 << 30 },
+        },
+        ..closing(open.id, Status::Timeout)
+    };
+    ledger
+        .close_execution(close.clone())
+        .wait()
+        .expect("closed");
+    let record = block_on(ledger.get(open.id)).expect("read").expect("there");
+    assert_eq!(record.status(), Status::Timeout);
+    assert_eq!(record.started_at, Some(at(1)));
+    let closed = record.close.expect("closed");
+    assert_eq!(
+        (&closed.content, &closed.stdout, &closed.stderr),
+        (&close.content, &close.stdout, &close.stderr)
+    );
+    assert_eq!(
+        (
+            closed.ending,
+            closed.problem,
+            closed.usage,
+            closed.stages,
+            closed.approved,
+            closed.ended_at
+        ),
+        (
+            close.ending,
+            close.problem,
+            close.usage,
+            close.stages,
+            close.approved,
+            close.ended_at
+        )
+    );
+    let read = record.open;
+    assert_eq!(
+        (
+            read.working_dir,
+            read.asynchronous,
+            read.replay_of,
+            read.trace_id,
+            read.tool_use_id,
+            read.idempotency
+        ),
+        (
+            open.working_dir,
+            true,
+            open.replay_of,
+            open.trace_id,
+            open.tool_use_id,
+            open.idempotency
+        )
+    );
+    assert!(
+        block_on(ledger.get(ExecutionId::new()))
+            .expect("read")
+            .is_none()
+    );
+}
+
+#[test]
+fn one_bad_write_does_not_spoil_its_neighbours() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let first = opening("bash", 0, at(0));
+    let twice = first.clone();
+    let second = opening("bash", 0, at(0));
+    let id = second.id;
+    let receipts = [
+        ledger.open_execution(first),
+        ledger.open_execution(twice),
+        ledger.close_execution(closing(ExecutionId::new(), Status::Success)),
+        ledger.open_execution(second),
+        ledger.close_execution(closing(id, Status::Success)),
+        ledger.close_execution(closing(id, Status::Error)),
+    ];
+    let results = receipts.map(|receipt| receipt.wait().map_err(|error| error.to_string()));
+    assert_eq!(
+        results.each_ref().map(Result::is_ok),
+        [true, false, false, true, true, false],
+        "{results:?}"
+    );
+    assert_eq!(ledger.problem(), None);
+    let found = block_on(ledger.get(id)).expect("read").expect("there");
+    assert_eq!(found.status(), Status::Success);
+    assert_eq!(
+        block_on(ledger.verify_audit(Some(ledger.head()))).expect("read"),
+        Chain::Holds(ledger.head())
+    );
+}
+
+#[test]
+fn a_key_is_claimed_once_whatever_happens_in_between() {
+    let scratch = Scratch::new();
+    let claiming = |uid, body: &[u8]| OpenRecord {
+        idempotency: Some(Idempotency {
+            key: "key".to_owned(),
+            body_digest: Digest::of(body),
+        }),
+        ..opening("bash", uid, at(0))
+    };
+    let ledger = scratch.open();
+    let record = claiming(1, b"a");
+    let id = record.id;
+    // All in one transaction, most likely.
+    let claims = [
+        ledger.claim(record),
+        ledger.claim(claiming(1, b"a")),
+        ledger.claim(claiming(1, b"b")),
+        ledger.claim(claiming(2, b"b")),
+    ];
+    let claims = claims.map(|claim| claim.wait().expect("answered"));
+    assert_eq!(
+        claims,
+        [
+            Claim::New,
+            Claim::InProgress(id),
+            Claim::Conflict(id),
+            Claim::New
+        ]
+    );
+    ledger
+        .close_execution(closing(id, Status::Success))
+        .wait()
+        .expect("closed");
+    drop(ledger);
+    let ledger = scratch.open();
+    let claims = [claiming(1, b"a"), claiming(1, b"b")]
+        .map(|record| ledger.claim(record).wait().expect("answered"));
+    assert_eq!(claims, [Claim::Finished(id), Claim::Conflict(id)]);
+    // The other one was lost: that it may have run is the point.
+    assert!(matches!(
+        ledger.claim(claiming(2, b"b")).wait(),
+        Ok(Claim::Finished(_))
+    ));
+    // A key is kept as long as its record.
+    block_on(ledger.clear(0)).expect("cleared");
+    assert_eq!(
+        ledger.claim(claiming(1, b"b")).wait().expect("answered"),
+        Claim::New
+    );
+}
+
+#[test]
+fn events_are_numbered_for_good() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let event = |kind: &str, id: Option<ExecutionId>| EventRecord {
+        execution_id: id,
+        tool: id.map(|_| "bash".to_owned()),
+        kind: kind.to_owned(),
+        time: at(3),
+        body: json!({"a": 1}),
+    };
+    let first = opening("bash", 0, at(0));
+    let (one, two) = (first.id, ExecutionId::new());
+    drop(ledger.open_execution(first));
+    assert_eq!(
+        ledger.record_events(vec![
+            event("executionStarted", Some(one)),
+            event("stageStarted", Some(two))
+        ]),
+        1
+    );
+    assert_eq!(
+        ledger.record_events(vec![event("configurationChanged", None)]),
+        3
+    );
+    ledger
+        .close_execution(closing(one, Status::Success))
+        .wait()
+        .expect("closed");
+    let numbers = |ledger: &Ledger, after, filter: EventFilter| -> Vec<u64> {
+        let events = block_on(ledger.events(after, filter, 10)).expect("read");
+        events.iter().map(|event| event.number).collect()
+    };
+    let all = EventFilter::default;
+    assert_eq!(numbers(&ledger, 0, all()), [1, 2, 3]);
+    assert_eq!(numbers(&ledger, 2, all()), [3]);
+    assert_eq!(
+        numbers(
+            &ledger,
+            0,
+            EventFilter {
+                execution_id: Some(one),
+                ..all()
+            }
+        ),
+        [1]
+    );
+    assert_eq!(
+        numbers(
+            &ledger,
+            0,
+            EventFilter {
+                tool: Some("bash".to_owned()),
+                ..all()
+            }
+        ),
+        [1, 2]
+    );
+    let kinds = vec!["stageStarted".to_owned(), "configurationChanged".to_owned()];
+    assert_eq!(numbers(&ledger, 0, EventFilter { kinds, ..all() }), [2, 3]);
+    let read = block_on(ledger.events(0, all(), 1)).expect("read");
+    assert_eq!(read[0].event, event("executionStarted", Some(one)));
+
+    block_on(ledger.clear(0)).expect("cleared");
+    assert!(numbers(&ledger, 0, all()).is_empty());
+    drop(ledger);
+    assert_eq!(scratch.open().record_events(vec![event("x", None)]), 4);
+}

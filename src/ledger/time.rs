@@ -1,0 +1,22 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970, as the ledger's columns have them.
+pub(super) fn micros(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+        Err(error) => {
+            i64::try_from(error.duration().as_micros()).map_or(i64::MIN, |before| -before)
+        }
+    }
+}
+
+/// The time of so many microseconds since 1970.
+pub(super) fn from_micros(micros: i64) -> SystemTime {
+    let distance = Duration::from_micros(micros.unsigned_abs());
+    let time = if micros >= 0 {
+        UNIX_EPOCH.checked_add(distance)
+    } else {
+        UNIX_EPOCH.checked_sub(distance)
+    };
+    time.unwrap_or(UNIX_EPOCH)
+}
