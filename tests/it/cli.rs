@@ -1,6 +1,7 @@
 //! The real shellyctl against the real daemon.
 
 mod calls;
+mod policy;
 
 use std::path::Path;
 use std::process::{Command, Output};

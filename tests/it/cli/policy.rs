@@ -1,0 +1,87 @@
+//! `shellyctl policy`: what would become of a call, and whether a policy file is what it should be.
+
+use std::fs;
+
+use super::{code, run, text};
+use crate::support::{Daemon, scratch};
+
+const POLICY: &str = "\
+default = \"ask\"
+deny = [{ rule = \"bash(command:rm *)\", reason = \"Nothing is removed here.\", match = [\"rm -rf /\"], not_match = [\"echo rm\"] }]
+allow = [\"bash(command:git status)\"]
+";
+
+fn start() -> Daemon {
+    let dir = scratch();
+    fs::write(dir.join("executor.toml"), "[cgroup]\nmode = \"group\"\n").expect("written");
+    fs::write(dir.join("policy.toml"), POLICY).expect("written");
+    Daemon::launch(dir, None, |_| {})
+}
+
+#[test]
+fn explain_says_the_verdict_and_what_decided() {
+    let daemon = start();
+    let explain = |script: &str| run(&daemon, &["policy", "explain", "--", script]);
+    let denied = explain("git status && rm -rf /");
+    assert_eq!(code(&denied), 1, "{denied:?}");
+    let said = text(&denied.stdout);
+    for part in [
+        "deny: Nothing is removed here.",
+        "bash(command:rm *)",
+        "policy.toml:2",
+        "rm -rf /",
+        "To change: ",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let asked = explain("git push");
+    assert_eq!(code(&asked), 1, "{asked:?}");
+    assert!(
+        text(&asked.stdout).contains("To allow: bash(command:git push)"),
+        "{asked:?}"
+    );
+    let allowed = explain("git status");
+    assert_eq!(code(&allowed), 0, "{allowed:?}");
+    assert!(text(&allowed.stdout).starts_with("allow: "), "{allowed:?}");
+    let json = run(&daemon, &["--json", "policy", "explain", "rm", "-rf", "/"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json["segment"], "rm -rf /");
+    let input = r#"{"command": "git status"}"#;
+    let by_tool = run(&daemon, &["policy", "explain", "--tool", "bash", input]);
+    assert_eq!(code(&by_tool), 0, "{by_tool:?}");
+}
+
+#[test]
+fn test_holds_every_example_against_its_rule() {
+    let daemon = start();
+    let path = daemon.dir().join("policy.toml");
+    let path = path.to_str().expect("UTF-8");
+    let tested = run(&daemon, &["policy", "test", path]);
+    assert_eq!(code(&tested), 0, "{tested:?}");
+    let said = text(&tested.stdout);
+    assert!(said.contains("matches \"rm -rf /\""), "{said}");
+    assert!(said.contains("does not match \"echo rm\""), "{said}");
+    assert!(said.contains("2 rules, 2 examples hold"), "{said}");
+    fs::write(path, POLICY.replace("echo rm", "rm x")).expect("written");
+    let failed = run(&daemon, &["policy", "test", path]);
+    assert_eq!(code(&failed), 78, "{failed:?}");
+    assert!(
+        text(&failed.stderr).contains("policy.toml:2: "),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn the_ready_made_policies_are_valid() {
+    let daemon = Daemon::start();
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config");
+    for name in [
+        "policy.toml",
+        "policies/open.toml",
+        "policies/observe.toml",
+        "policies/guarded.toml",
+    ] {
+        let tested = run(&daemon, &["policy", "test", &format!("{config}/{name}")]);
+        assert_eq!(code(&tested), 0, "{name}: {tested:?}");
+    }
+}
