@@ -54,5 +54,15 @@ pub(super) fn read(path: &Path, must_exist: bool) -> Result<Policy, UnusablePoli
             text: SHIPPED_POLICY,
         },
     };
-    Ok(Policy::parse(&[source])?)
+    let policy = Policy::parse(&[source])?;
+    if !policy.sets_default() {
+        // A file that is only half written, or was emptied by accident, permits nothing.
+        return Err(UnusablePolicy::Invalid(PolicyError {
+            path: source.path.to_owned(),
+            line: 1,
+            key: Some("default".to_owned()),
+            detail: "is missing: expected \"allow\", \"ask\" or \"deny\"".to_owned(),
+        }));
+    }
+    Ok(policy)
 }

@@ -187,6 +187,27 @@ impl ExecutorError {
         }
     }
 
+    /// Replaces every text in it that comes from the call by what `mask` makes of it.
+    pub fn mask(&mut self, mask: impl Fn(&str) -> String) {
+        let over = |text: &mut String| *text = mask(text);
+        match self {
+            Self::UnknownTool { tool_name, .. } => over(tool_name),
+            Self::InvalidInput { violations, .. } => {
+                for violation in violations {
+                    over(&mut violation.pointer);
+                    over(&mut violation.detail);
+                }
+            }
+            Self::PermissionDenied { judgement, .. } => judgement.mask(mask),
+            Self::SpawnFailed { step, .. } => over(step),
+            Self::Internal { detail, .. } => over(detail),
+            Self::ToolDisabled { .. }
+            | Self::Timeout { .. }
+            | Self::Cancelled { .. }
+            | Self::OutputCaptureFailed { .. } => {}
+        }
+    }
+
     /// What the policy said, if that is what kept it.
     pub fn judgement(&self) -> Option<&Judgement> {
         if let Self::PermissionDenied { judgement, .. } = self {

@@ -71,3 +71,17 @@ pub struct Judgement {
     /// are none: the verdict is not the default's, or what would run is on the hazard list.
     pub remember_rules: Vec<String>,
 }
+
+impl Judgement {
+    /// Replaces every text in it that may repeat the call by what `mask` makes of it.
+    pub fn mask(&mut self, mask: impl Fn(&str) -> String) {
+        for text in [&mut self.reason, &mut self.would_change] {
+            *text = mask(text);
+        }
+        if let Some(segment) = &mut self.segment {
+            *segment = mask(segment);
+        }
+        // A rule with a hole in it would not be the one that is meant.
+        self.remember_rules.retain(|rule| mask(rule) == *rule);
+    }
+}

@@ -23,7 +23,7 @@ pub use error::{ExecutorError, Violation};
 pub use id::{ApprovalId, ExecutionId};
 pub use judgement::{Judgement, RuleSource, Verdict};
 pub use output::{Degradation, Display, RunReport, Status, ToolOutput, Verbatim};
-pub use secrets::Secrets;
+pub use secrets::{CONTEXT, Secrets};
 pub use stage::{Stage, StageTimes};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use tool::{RiskLevel, ToolDefinition, ToolDetails};

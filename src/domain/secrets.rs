@@ -18,6 +18,9 @@ const SHORTEST_VALUE: usize = 4;
 /// a line that is longer is looked at in pieces.
 const LONGEST_HELD: usize = 8 * 1024;
 
+/// How much of what stands before something tells whether a word begins there, in bytes.
+pub const CONTEXT: usize = 32;
+
 /// A kind of token by what it begins with and goes on with.
 struct Shape {
     prefix: &'static str,
@@ -237,9 +240,22 @@ impl Search<'_> {
         }
     }
 
+    /// Whether a word begins there: after what belongs to none, or after what only looks so, the
+    /// end of an escape (`\x1b[31m`, `\\n`, `%3D`).
     fn begins_word(&self, at: usize) -> bool {
-        let before = at.checked_sub(1).map(|before| self.text[before]);
-        !before.is_some_and(|byte| Class::Word.has(byte))
+        let before = &self.text[at.saturating_sub(CONTEXT)..at];
+        match before {
+            [] => true,
+            [.., last] if !Class::Word.has(*last) => true,
+            [.., b'\\', _] => true,
+            [.., b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => true,
+            [others @ .., last] => {
+                let parameters = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
+                let begin = others.iter().rposition(|byte| !parameters(byte));
+                last.is_ascii_alphabetic()
+                    && begin.is_some_and(|begin| others[..=begin].ends_with(b"\x1b["))
+            }
+        }
     }
 
     fn value(&mut self, value: &[u8]) {
@@ -371,6 +387,12 @@ mod tests {
                 "eyJhIjogImJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoifQ",
                 "eyJhIjogImJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoifQ",
             ),
+            // After an escape one begins.
+            (
+                "\x1b[1;31mAKIAIOSFODNN7EXAMPLE\x1b[0m \\nAKIAIOSFODNN7EXAMPLE %3dAKIAIOSFODNN7EXAMPLE",
+                "\x1b[1;31m***\x1b[0m \\n*** %3d***",
+            ),
+            ("31mAKIAIOSFODNN7EXAMPLE", "31mAKIAIOSFODNN7EXAMPLE"),
             ("xhunter2hunter2x", "x******x"),
             ("of two\nlines", "of ***"),
             // Too short to be one.

@@ -167,7 +167,8 @@ impl Executor {
 
     /// The name of the tool that `name` may have been meant for.
     pub fn nearest_tool(&self, name: &str) -> Option<&'static str> {
-        self.inner.registry.nearest(name)
+        let nearest = self.inner.registry.nearest(name);
+        nearest.filter(|nearest| !self.config().disabled_tools.contains(*nearest))
     }
 
     /// Runs one call to its end. Dropping the future stops the execution, tree and all.
@@ -283,9 +284,16 @@ impl Executor {
             caller,
             default_dir: config.working_dir.clone(),
         };
-        let summary = self.inner.summary(&call, &config);
-        let call = stages::prepare(call, &self.inner.registry, &config, &summary)?;
-        Ok(subject.judged(&call, &self.policy()).await)
+        let (summary, secrets) = (self.inner.summary(&call, &config), secrets(&call, &config));
+        let call = stages::prepare(call, &self.inner.registry, &config, &summary).map_err(
+            |(stage, mut error)| {
+                error.mask(|text| secrets.mask_text(text));
+                (stage, error)
+            },
+        )?;
+        let mut judgement = subject.judged(&call, &self.policy()).await;
+        judgement.mask(|text| secrets.mask_text(text));
+        Ok(judgement)
     }
 
     /// What does not work as it should.
@@ -338,15 +346,17 @@ impl Executor {
         id: ExecutionId,
         config: &ExecutorConfig,
     ) -> Execution {
+        let secrets = secrets(call, config);
+        let tool = secrets.mask_text(&call.tool);
         let live = Live::new(
             id,
             config.max_output_bytes,
             config.truncate,
             self.inner.spool.as_ref(),
-            secrets(call, config),
+            secrets,
         );
         Execution::new(
-            call.tool.clone(),
+            tool,
             call.tool_use_id.clone(),
             caller,
             id,
@@ -372,6 +382,7 @@ impl Inner {
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
         let summary = self.summary(&call, &config);
+        let secrets = secrets(&call, &config);
         let trace_id = call.options.trace_id.clone();
         let context = Context {
             id: execution.id,
@@ -384,7 +395,8 @@ impl Inner {
             registry: &self.registry,
             policy: &self.policy(),
         };
-        let result = stages::walk(call, rules, context, execution).await;
+        let mut result = stages::walk(call, rules, context, execution).await;
+        mask(&mut result, &secrets);
         log::execution(execution, &result, &summary, trace_id.as_ref());
         result
     }
@@ -429,6 +441,23 @@ impl Inner {
     }
 }
 
+/// Masks what a result repeats of the call and of its processes; the output is masked already.
+fn mask(result: &mut Result<ToolOutput, ExecutorError>, secrets: &Secrets) {
+    if let Err(error) = result {
+        error.mask(|text| secrets.mask_text(text));
+    }
+    let output = match result {
+        Ok(output) => Some(output),
+        Err(error) => error.partial_mut(),
+    };
+    for left in output
+        .into_iter()
+        .flat_map(|output| &mut output.run.background)
+    {
+        left.command = secrets.mask_text(&left.command);
+    }
+}
+
 /// As much of a text as its summary is made of, and a little more.
 fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(8 * 1024)]
@@ -439,8 +468,8 @@ fn beginning(text: &str) -> &str {
 fn secrets(call: &Call, config: &ExecutorConfig) -> Secrets {
     let mut secrets = Secrets::new(config.secrets.tokens, Arc::clone(&config.secrets.patterns));
     for name in &config.secrets.variables {
-        let given = call.options.env.get(name);
-        if let Some(value) = given.or_else(|| config.env.get(name)) {
+        let values = [call.options.env.get(name), config.env.get(name)];
+        for value in values.into_iter().flatten() {
             secrets.add(value);
         }
     }

@@ -138,6 +138,11 @@ impl Policy {
         self.inner.default
     }
 
+    /// Whether its files say what happens to a call that no rule matches.
+    pub fn sets_default(&self) -> bool {
+        self.inner.default_source.is_some()
+    }
+
     /// Whether both were read from the same text.
     pub fn reads_like(&self, other: &Self) -> bool {
         self.inner.texts == other.inner.texts

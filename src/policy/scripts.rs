@@ -27,6 +27,21 @@ const HARMLESS: [&str; 8] = [
     "TZ",
 ];
 
+/// Whether a variable makes a shell run something else than its script says.
+fn decides_what_runs(name: &str) -> bool {
+    let names = [
+        "BASH_ENV",
+        "ENV",
+        "PATH",
+        "PROMPT_COMMAND",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "IFS",
+        "PS4",
+    ];
+    names.contains(&name) || name.starts_with("BASH_FUNC_") || name.starts_with("LD_")
+}
+
 /// `whole` is what the rules on the call as such say.
 pub(super) fn judge_script<'p>(
     policy: &'p Policy,
@@ -36,6 +51,15 @@ pub(super) fn judge_script<'p>(
 ) -> Decision<'p> {
     let mut found = Strictest(None);
     let reads = policy.reads_scripts(question);
+    if reads && let Some(name) = question.env.keys().find(|name| decides_what_runs(name)) {
+        found.add(Decision {
+            verdict: Verdict::Ask,
+            cause: Cause::Unreadable(format!(
+                "the call sets `{name}`, which decides what a script runs"
+            )),
+            segment: None,
+        });
+    }
     if reads {
         match read_shell(text, policy.fence()) {
             Ok(reading) => judge_reading(policy, question, &reading, &mut found),

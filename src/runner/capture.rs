@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::spool::{Kept, Spool, SpoolFile, fits_memory};
 use crate::config::Truncate;
-use crate::domain::{ExecutionId, Secrets, StreamName};
+use crate::domain::{CONTEXT, ExecutionId, Secrets, StreamName};
 
 /// How much of a stream is read on the event loop and held in memory whatever the cap, before a
 /// thread of its own takes over and the spool goes to disk. It is what an answer holds by default
@@ -390,7 +390,7 @@ impl Inner {
         let Head::Growing(Growing { bytes, done }) = &mut self.head else {
             return Held::default();
         };
-        let before = done.saturating_sub(1);
+        let before = done.saturating_sub(CONTEXT);
         let held = Held {
             bytes: bytes[before..].to_vec(),
             done: *done - before,

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use super::capture::{Capture, Held, SMALL_BYTES};
 use super::ready::watch;
 use super::spool::SpoolFile;
+use crate::domain::CONTEXT;
 
 /// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
@@ -320,8 +321,8 @@ impl<'a> Sink<'a> {
             file.append(piece);
         }
         self.capture.absorb(piece);
-        // The last byte stays, for whether a word begins after it.
-        let handed_on = done.saturating_sub(1);
+        // The last bytes stay, for whether a word begins after them.
+        let handed_on = done.saturating_sub(CONTEXT);
         self.buffer.drain(..handed_on);
         self.done = done - handed_on;
     }

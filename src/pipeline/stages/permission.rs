@@ -1,9 +1,14 @@
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use super::validation::Valid;
 use crate::domain::{Call, Caller, ExecutorError, Judgement, Verdict};
 use crate::policy::{Policy, Question};
 use crate::tools::Tool;
+
+/// What is judged at once, in bytes: a hundred rules take less than a millisecond for it.
+const LONG_BYTES: usize = 4096;
 
 /// A call that the policy does not refuse.
 pub(super) struct Judged<'a> {
@@ -43,9 +48,13 @@ pub(in crate::pipeline) struct Subject {
 }
 
 impl Subject {
-    /// Reading a script may take a while (see [`Policy::judge`]): not on the event loop.
+    /// Reading a script may take a while (see [`Policy::judge`]), and so may holding a long one
+    /// against many patterns: not on the event loop.
     pub(in crate::pipeline) async fn judged(self, call: &Call, policy: &Policy) -> Judgement {
-        if !policy.reads_scripts(&self.question(call)) {
+        let is_long = |value: &Value| value.as_str().is_some_and(|text| text.len() > LONG_BYTES);
+        let members = call.input.as_object().into_iter().flatten();
+        let long = policy.rule_count() > 0 && members.map(|(_, value)| value).any(is_long);
+        if !long && !policy.reads_scripts(&self.question(call)) {
             return policy.judge(&self.question(call));
         }
         let (policy, call) = (policy.clone(), call.clone());

@@ -91,8 +91,11 @@ pub(super) fn read(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
         .stack_size(STACK_BYTES)
         .spawn(move || {
             let _done = done;
+            // The parser logs what it reads, and that may be secret.
+            let silent = tracing::subscriber::NoSubscriber::new();
+            let reading = tracing::subscriber::with_default(silent, || Reader::new().read(&script));
             // Where nobody waits for it any more, it is for nobody.
-            let _ = answer.send(Reader::new().read(&script));
+            let _ = answer.send(reading);
         });
     if started.is_err() {
         return Err(Unreadable::Busy);

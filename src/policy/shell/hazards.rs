@@ -85,7 +85,7 @@ const OPTIONS: &[(&str, &[&str], &str)] = &[
     ("date",   &["-s", "--set"], "sets the clock"),
     ("wget",   &["--use-askpass", "-e", "--execute"], "runs a program its options name"),
     ("curl",   &["-K", "--config"], "takes options from a file"),
-    ("printf", &["-v"], SUBSCRIPT),
+    ("jobs",   &["-x"], "runs a program its options name"),
     ("test",   &["-v"], SUBSCRIPT),
     ("[",      &["-v"], SUBSCRIPT),
     ("journalctl", &["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush"], "removes or moves logs"),
@@ -136,6 +136,9 @@ pub fn hazard(words: &[String]) -> Option<Hazard> {
     if let Some(what) = listed(BUILTINS, program) {
         return Some(Hazard::Shell(what));
     }
+    if program == "printf" && assigns(arguments) {
+        return Some(Hazard::Shell("assigns to a variable, PATH maybe"));
+    }
     let unversioned =
         program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let by_name = listed(PROGRAMS, program).or_else(|| listed(PROGRAMS, unversioned));
@@ -171,6 +174,22 @@ pub fn hazard(words: &[String]) -> Option<Hazard> {
 /// Whether the program `name` is on the list whatever its arguments are.
 pub fn always(name: &str) -> Option<Hazard> {
     hazard(&[name.to_owned()])
+}
+
+/// Whether bash's printf sets a variable: by its option, or by a conversion that counts (`%n`).
+fn assigns(arguments: &[String]) -> bool {
+    let mut arguments = arguments.iter().map(String::as_str).peekable();
+    if arguments.peek().is_some_and(|word| word.starts_with("-v")) {
+        return true;
+    }
+    let format = arguments.find(|word| *word != "--").unwrap_or_default();
+    let format = format.replace("%%", "");
+    format.split('%').skip(1).any(|after| {
+        // Flags, width, precision and length stand between.
+        let conversion = after
+            .trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #0'*.$hlLjztq".contains(c));
+        conversion.starts_with('n')
+    })
 }
 
 fn listed(list: &[(&'static str, &[&str])], program: &str) -> Option<&'static str> {
@@ -282,7 +301,7 @@ mod tests {
             "make",
             "ld-linux-x86-64.so.2 x",
             "perl5.36 x",
-            "printf -v a b",
+            "jobs -x a",
             "test -v a",
             "[ -v a ]",
             "rg --pre x y",
@@ -303,6 +322,10 @@ mod tests {
             "let a",
             "trap x EXIT",
             "set -x",
+            "printf -v a b",
+            "printf -va b",
+            "printf %n PATH",
+            "printf -- %s%-5.3ln a PATH",
         ] {
             assert!(matches!(of(command), Some(Hazard::Shell(_))), "{command}");
         }
@@ -323,6 +346,7 @@ mod tests {
             "cd /x",
             "echo x",
             "printf x",
+            "printf %s\\n%% next",
             "test -f a",
             "tar tf a.tar",
             "sort -u a",

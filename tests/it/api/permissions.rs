@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::call;
-use crate::support::{Daemon, Mode, Reply, scratch, wait_until};
+use crate::support::{Daemon, Mode, Reply, bash_call, scratch, wait_until};
 
 const POLICY: &str = r#"
 default = "ask"
@@ -94,6 +94,86 @@ fn what_is_allowed_runs_and_every_command_of_it_has_to_be() {
     }
 }
 
+/// `%n` makes bash's printf assign, to PATH for instance: then `git` is another program.
+#[test]
+fn a_printf_that_assigns_is_not_allowed() {
+    let daemon = start(
+        "default = \"deny\"\nallow = [\"bash(command:git status*)\", \"bash(command:printf *)\"]\n",
+    );
+    for (script, verdict) in [
+        ("printf '%s\\n' a; git status", "allow"),
+        ("printf '%5.2f%%n' 1", "allow"),
+        ("printf '%n' PATH; git status", "deny"),
+        ("printf -- '%s%5ln' a PATH", "deny"),
+        ("printf -v PATH x", "deny"),
+        ("printf -vPATH x", "deny"),
+    ] {
+        let judgement = explain(&daemon, &call(script)).json();
+        assert_eq!(judgement["verdict"], verdict, "{script}: {judgement}");
+    }
+}
+
+#[test]
+fn a_call_that_changes_what_its_script_means_is_asked_about() {
+    let daemon = start("default = \"allow\"\ndeny = [\"bash(command:touch *)\"]\n");
+    for (name, verdict) in [
+        ("BASH_ENV", "ask"),
+        ("BASH_FUNC_ls%%", "ask"),
+        ("PATH", "ask"),
+        ("LD_PRELOAD", "ask"),
+        ("GREETING", "allow"),
+    ] {
+        let call = bash_call("ls", &json!({"env": {name: "x"}}));
+        let judgement = explain(&daemon, &call).json();
+        assert_eq!(judgement["verdict"], verdict, "{name}: {judgement}");
+    }
+}
+
+#[test]
+fn refusals_repeat_no_secrets() {
+    let toml = "[secrets]\nvariables = [\"KEY\"]\n[env]\nKEY = \"hunter2secret\"\n";
+    let daemon = Daemon::start_with(Mode::Group, toml);
+    fs::write(daemon.dir().join("policy.toml"), POLICY).expect("written");
+    let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let hidden = |text: &str| {
+        assert!(
+            !text.contains(token) && !text.contains("hunter2secret"),
+            "{text}"
+        );
+    };
+    wait_until("the policy is in force", || {
+        explain(&daemon, &call("id")).json()["verdict"] == "ask"
+    });
+    for script in ["rm {}", "touch {}", "echo a > /etc/{}"] {
+        let call = call(&script.replace("{}", &format!("{token}-hunter2secret")));
+        hidden(&explain(&daemon, &call).json().to_string());
+        let refused = daemon.post(&call).json();
+        assert_eq!(refused["code"], "permission_denied");
+        hidden(&refused.to_string());
+        let id = refused["execution_id"].as_str().expect("an id");
+        hidden(&daemon.ended(id).to_string());
+    }
+    fs::write(daemon.dir().join("policy.toml"), "default = \"allow\"\n").expect("written");
+    wait_until("the policy is in force", || {
+        explain(&daemon, &call("id")).json()["verdict"] == "allow"
+    });
+    for call in [
+        json!({"name": format!("no-{token}"), "input": {}}),
+        json!({"name": "bash", "input": {"command": "x", "hunter2secret": 1}}),
+        bash_call("true", &json!({"working_dir": "/nowhere/hunter2secret"})),
+        call("bash -c 'exec -a hunter2secret sleep 1000' & true"),
+        bash_call(
+            "echo hunter2secret other-value",
+            &json!({"env": {"KEY": "other-value"}}),
+        ),
+    ] {
+        let body = daemon.post(&call).json().to_string();
+        hidden(&body);
+        assert!(!body.contains("other-value"), "{body}");
+    }
+    hidden(&daemon.log());
+}
+
 #[test]
 fn a_call_can_be_explained_without_being_run() {
     let daemon = start(POLICY);
@@ -163,6 +243,8 @@ fn a_changed_policy_is_taken_up_and_a_broken_one_is_not() {
     wait_until("the new policy is in force", || verdict("id") == "deny");
     for broken in [
         "default = \"maybe\"\n",
+        "",
+        "# default = \"allow\"\n",
         "\n\nno_such_key = 1\n",
         "deny = [{ rule = \"bash(command:rm *)\", match = [\"ls\"] }]\n",
     ] {
