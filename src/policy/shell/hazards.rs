@@ -171,6 +171,13 @@ pub fn hazard(words: &[String]) -> Option<Hazard> {
         .map(Hazard::Runs)
 }
 
+/// Whether a program runs what its arguments name, here or elsewhere.
+pub fn runs_its_arguments(name: &str) -> bool {
+    let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let what = listed(PROGRAMS, name).or_else(|| listed(PROGRAMS, unversioned));
+    what.is_some_and(|what| what == WRAPPER || what == REMOTE)
+}
+
 /// Whether the program `name` is on the list whatever its arguments are.
 pub fn always(name: &str) -> Option<Hazard> {
     hazard(&[name.to_owned()])

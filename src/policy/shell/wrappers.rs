@@ -2,6 +2,7 @@
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
+use super::hazards::runs_its_arguments;
 use super::loose::{Nested, Reader};
 use super::text::{hidden, is_known, plain};
 
@@ -122,8 +123,12 @@ impl Reader {
                 self.reading.moves = true;
             }
             let inner = self.unwrap(&name, words);
-            if !inner.is_empty() {
+            if !inner.is_empty() || runs_its_arguments(&name) {
                 wrapped.get_or_insert(start);
+            }
+            if name == "--" {
+                // What stood before it was the shell's: `time -p -- command`.
+                starts.push((start + 1, end, certain));
             }
             starts.extend(
                 inner
@@ -136,9 +141,19 @@ impl Reader {
         if let Some(first) = wrapped {
             for start in first + 1..words.len().min(first + MAX_STARTS) {
                 if !std::mem::replace(&mut done[start], true) && !words[start].starts_with('-') {
+                    // The end of find's `-exec` is no word of the command.
                     let words = &words[start..];
+                    let words = words.strip_suffix(&[";".to_owned()]).unwrap_or(words);
+                    let Some(program) = words.first() else {
+                        continue;
+                    };
                     self.add(words.join(" "), false);
-                    let name = base_name(&words[0]).to_owned();
+                    let name = base_name(program).to_owned();
+                    for (from, to) in self.unwrap(&name, words) {
+                        if from < to {
+                            self.add(words[from..to].join(" "), false);
+                        }
+                    }
                     self.scripts(&name, words, false, input, &mut nested);
                 }
             }
@@ -225,7 +240,10 @@ impl Reader {
         };
         let arguments = &words[1..];
         match name {
-            "eval" => add(&arguments.join(" "), certain),
+            "eval" => {
+                let dashes = arguments.first().is_some_and(|word| word == "--");
+                add(&arguments[usize::from(dashes)..].join(" "), certain);
+            }
             "trap" => {
                 if let Some(script) = arguments.iter().find(|word| !word.starts_with('-')) {
                     add(script, certain);

@@ -94,6 +94,32 @@ fn what_is_allowed_runs_and_every_command_of_it_has_to_be() {
     }
 }
 
+#[test]
+fn a_denied_command_is_found_behind_whatever_runs_it() {
+    let daemon = start("default = \"allow\"\ndeny = [\"bash(command:rm -rf /)\"]\n");
+    for script in [
+        "eval -- rm -rf /",
+        "time -p -- rm -rf /",
+        "sudo -nu root find / -exec rm -rf / \\;",
+        "runuser -u root -- rm -rf /",
+        "ssh host rm -rf /",
+        "start-stop-daemon -S -x x -- rm -rf /",
+        "i386 rm -rf /",
+        "tmux new rm -rf /",
+        "systemd-nspawn -D /x rm -rf /",
+        "docker exec box rm -rf /",
+        "kubectl exec pod -- rm -rf /",
+        "find . -exec sudo -nu x rm -rf / \\;",
+    ] {
+        let judgement = explain(&daemon, &call(script)).json();
+        assert_ne!(judgement["verdict"], "allow", "{script}: {judgement}");
+    }
+    for script in ["ssh host uptime", "echo rm -rf /", "docker ps"] {
+        let judgement = explain(&daemon, &call(script)).json();
+        assert_eq!(judgement["verdict"], "allow", "{script}: {judgement}");
+    }
+}
+
 /// `%n` makes bash's printf assign, to PATH for instance: then `git` is another program.
 #[test]
 fn a_printf_that_assigns_is_not_allowed() {
