@@ -42,6 +42,22 @@ pub(super) struct Nested {
     pub certain: bool,
 }
 
+/// Whether a redirect names a descriptor that no number of 32 bits can: the parser panics there.
+fn has_huge_descriptor(text: &str) -> bool {
+    let redirects = text.split_inclusive(['<', '>']);
+    redirects
+        .filter_map(|part| part.strip_suffix(['<', '>']))
+        .any(|before| {
+            before
+                .bytes()
+                .rev()
+                .take(10)
+                .filter(u8::is_ascii_digit)
+                .count()
+                == 10
+        })
+}
+
 impl Reader {
     pub(super) fn new() -> Self {
         Self {
@@ -97,6 +113,9 @@ impl Reader {
         self.bytes += text.len();
         if self.depth > MAX_DEPTH || self.bytes > MAX_TOTAL_BYTES {
             return Err(Unreadable::TooDeep);
+        }
+        if has_huge_descriptor(text) {
+            return Err(Unreadable::Grammar);
         }
         let tokens = tokens(text)?;
         let program = parse_tokens(&tokens, &options()).map_err(|_| Unreadable::Grammar)?;

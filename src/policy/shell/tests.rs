@@ -300,3 +300,17 @@ fn nobody_waits_beyond_the_limit() {
         Err(Unreadable::TooLong)
     );
 }
+
+/// Found by fuzzing: the parser unwraps the number.
+#[test]
+fn a_huge_descriptor_is_no_panic() {
+    for script in [
+        "66666666666666666666>x $a",
+        "echo 12345678901<x $a",
+        "(a 4294967296>&1)",
+    ] {
+        let read = read_shell(script, &fence(60));
+        assert_eq!(read, Err(Unreadable::Grammar), "{script}");
+    }
+    assert!(read_shell("echo 999>x $a", &fence(60)).is_ok());
+}
