@@ -1,29 +1,19 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
 
 use super::body::{record, response};
 use super::json::{json_response, to_json};
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::wire::{CallBody, parse_call, tool_use_id};
-use super::{Api, body, sse};
-use crate::domain::{Call, StopReason, TraceId};
+use super::wire::CallBody;
+use super::{Api, body, request, sse};
+use crate::domain::{StopReason, TraceId};
 use crate::pipeline::Execution;
-
-/// A body longer than this is read on a thread of its own: parsing it would keep the event loop
-/// from everybody else for about a millisecond a MiB.
-const PARSE_INLINE_BYTES: usize = 256 * 1024;
-
-/// How much of a body that is too large is read and thrown away, in multiples of the limit, so
-/// that a client which sends before it reads gets to see the answer.
-const DISCARD_LIMITS: usize = 4;
 
 /// Run one tool call.
 ///
@@ -52,8 +42,7 @@ pub(super) async fn execute(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let bytes = read(body, &headers, api.edge.settings().max_request_bytes).await?;
-    let mut call = parse(bytes, &api).await?;
+    let mut call = request::call(body, &headers, &api).await?;
     call.options.trace_id = headers
         .get("traceparent")
         .and_then(|value| value.to_str().ok())
@@ -104,69 +93,6 @@ fn accepted(execution: &Execution) -> Response {
         headers.insert(header::LOCATION, location);
     }
     response
-}
-
-pub(super) async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
-    let too_large = || {
-        let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
-        Refusal::new(Code::PayloadTooLarge, detail)
-    };
-    let announced = body.size_hint().lower();
-    if announced > limit as u64 && headers.contains_key(header::EXPECT) {
-        // It waits for a word before it sends: this is the word.
-        return Err(too_large());
-    }
-    let mut body = body;
-    let mut first: Option<Bytes> = None;
-    let mut whole = BytesMut::new();
-    let mut length = 0usize;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            Refusal::new(
-                Code::MalformedRequest,
-                format!("the body ended early: {error}"),
-            )
-        })?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        length += data.len();
-        if length > limit.saturating_mul(DISCARD_LIMITS) {
-            return Err(too_large());
-        }
-        if length > limit {
-            whole = BytesMut::new();
-            first = None;
-        } else if first.is_none() && whole.is_empty() {
-            first = Some(data);
-        } else {
-            if let Some(first) = first.take() {
-                whole.reserve(usize::try_from(announced).unwrap_or(0).min(limit));
-                whole.extend_from_slice(&first);
-            }
-            whole.extend_from_slice(&data);
-        }
-    }
-    if length > limit {
-        return Err(too_large());
-    }
-    Ok(first.unwrap_or_else(|| whole.freeze()))
-}
-
-pub(super) async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
-    let config = api.executor.config();
-    let inline = bytes.len() <= PARSE_INLINE_BYTES;
-    let parse = move || {
-        parse_call(&bytes, &config).map_err(|detail| {
-            Refusal::new(Code::MalformedRequest, detail).of_call(tool_use_id(&bytes))
-        })
-    };
-    if inline {
-        return parse();
-    }
-    tokio::task::spawn_blocking(parse)
-        .await
-        .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?
 }
 
 /// `Prefer: respond-async` (RFC 7240), among other preferences maybe, which are ignored.

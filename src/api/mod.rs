@@ -13,6 +13,7 @@ mod path;
 mod peer;
 mod permissions;
 mod problem;
+mod request;
 mod routes;
 mod sse;
 mod tools;

@@ -4,12 +4,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
-use super::Api;
-use super::execute::{parse, read};
 use super::json::{json_response, to_json};
 use super::peer::Peer;
 use super::problem::Refusal;
-use super::wire;
+use super::{Api, request, wire};
 use crate::domain::Judgement;
 
 /// What the policy says of a call, which is not run.
@@ -27,8 +25,7 @@ pub(super) async fn explain(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let bytes = read(body, &headers, api.edge.settings().max_request_bytes).await?;
-    let call = parse(bytes, &api).await?;
+    let call = request::call(body, &headers, &api).await?;
     let tool_use_id = call.tool_use_id.clone();
     match api.executor.explain(call, peer.caller).await {
         Ok(judgement) => Ok(json_response(StatusCode::OK, to_json(&judgement))),

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tokio::sync::SetOnce;
 
 use crate::domain::{
-    Caller, ExecutionId, ExecutorError, RunReport, Stage, StageTimes, Status, StopReason,
+    Caller, ExecutionId, ExecutorError, RunReport, Secrets, Stage, StageTimes, Status, StopReason,
     StreamName, ToolOutput, Verbatim,
 };
 use crate::runner::{Capture, Kept, Live, SpoolFile};
@@ -25,6 +25,8 @@ pub struct Execution {
     pub created_at: SystemTime,
     /// Whether its stages are timed for all to see.
     pub timed: bool,
+    /// What is masked in whatever it leads to.
+    pub(super) secrets: Arc<Secrets>,
     live: Arc<Live>,
     stages: Mutex<Vec<StageTimes>>,
     finished: SetOnce<Arc<Finished>>,
@@ -71,21 +73,22 @@ impl AsRef<[u8]> for TextBytes {
 }
 
 impl Execution {
+    /// One that nobody gave an id of their own, with its stages timed.
     pub(super) fn new(
-        tool: String,
-        tool_use_id: Option<String>,
-        caller: Caller,
         id: ExecutionId,
+        tool: String,
+        caller: Caller,
         live: Live,
-        timed: bool,
+        secrets: Arc<Secrets>,
     ) -> Self {
         Self {
             id,
             tool,
             caller,
-            tool_use_id,
+            tool_use_id: None,
             created_at: SystemTime::now(),
-            timed,
+            timed: true,
+            secrets,
             live: Arc::new(live),
             stages: Mutex::new(Vec::with_capacity(6)),
             finished: SetOnce::new(),

@@ -6,13 +6,13 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::execution::{Execution, Finished};
-use super::log;
 use super::records::Records;
 use super::stages::{self, Rules};
+use super::{log, masking};
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Degradation, ExecutionId, ExecutorError, Judgement, KillMode, Secrets, Stage,
-    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking, summarize,
+    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
 };
 use crate::policy::Policy;
 use crate::runner::{Live, Runner, Spool};
@@ -167,8 +167,8 @@ impl Executor {
 
     /// The name of the tool that `name` may have been meant for.
     pub fn nearest_tool(&self, name: &str) -> Option<&'static str> {
-        let nearest = self.inner.registry.nearest(name);
-        nearest.filter(|nearest| !self.config().disabled_tools.contains(*nearest))
+        let config = self.config();
+        self.inner.registry.nearest(name, &config.disabled_tools)
     }
 
     /// Runs one call to its end. Dropping the future stops the execution, tree and all.
@@ -284,7 +284,8 @@ impl Executor {
             caller,
             default_dir: config.working_dir.clone(),
         };
-        let (summary, secrets) = (self.inner.summary(&call, &config), secrets(&call, &config));
+        let secrets = masking::secrets(&call, &config);
+        let summary = self.inner.summary(&call, &secrets);
         let call = stages::prepare(call, &self.inner.registry, &config, &summary).map_err(
             |(stage, mut error)| {
                 error.mask(|text| secrets.mask_text(text));
@@ -346,23 +347,19 @@ impl Executor {
         id: ExecutionId,
         config: &ExecutorConfig,
     ) -> Execution {
-        let secrets = secrets(call, config);
+        let secrets = Arc::new(masking::secrets(call, config));
         let tool = secrets.mask_text(&call.tool);
         let live = Live::new(
             id,
             config.max_output_bytes,
             config.truncate,
             self.inner.spool.as_ref(),
-            secrets,
+            &secrets,
         );
-        Execution::new(
-            tool,
-            call.tool_use_id.clone(),
-            caller,
-            id,
-            live,
-            config.stage_times,
-        )
+        let mut execution = Execution::new(id, tool, caller, live, secrets);
+        execution.tool_use_id = call.tool_use_id.clone();
+        execution.timed = config.stage_times;
+        execution
     }
 
     fn descriptions(&self) -> Result<ToolDescriptions, ConfigError> {
@@ -381,8 +378,8 @@ impl Inner {
         call: Call,
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
-        let summary = self.summary(&call, &config);
-        let secrets = secrets(&call, &config);
+        let secrets = &execution.secrets;
+        let summary = self.summary(&call, secrets);
         let trace_id = call.options.trace_id.clone();
         let context = Context {
             id: execution.id,
@@ -396,7 +393,7 @@ impl Inner {
             policy: &self.policy(),
         };
         let mut result = stages::walk(call, rules, context, execution).await;
-        mask(&mut result, &secrets);
+        masking::mask(&mut result, secrets);
         log::execution(execution, &result, &summary, trace_id.as_ref());
         result
     }
@@ -409,12 +406,12 @@ impl Inner {
     }
 
     /// A call's input in a line, without secrets.
-    fn summary(&self, call: &Call, config: &ExecutorConfig) -> String {
+    fn summary(&self, call: &Call, secrets: &Secrets) -> String {
         let subject = self.registry.find(&call.tool).map_or_else(
             || call.input.to_string(),
             |tool| tool.implementation.subject(&call.input),
         );
-        summarize(&secrets(call, config).mask_text(beginning(&subject)))
+        masking::summary(&subject, secrets)
     }
 
     /// Closes the record, and moves what is large of it out of memory.
@@ -439,39 +436,4 @@ impl Inner {
         self.records.close(execution.id, text_bytes);
         self.running.send_modify(|running| *running -= 1);
     }
-}
-
-/// Masks what a result repeats of the call and of its processes; the output is masked already.
-fn mask(result: &mut Result<ToolOutput, ExecutorError>, secrets: &Secrets) {
-    if let Err(error) = result {
-        error.mask(|text| secrets.mask_text(text));
-    }
-    let output = match result {
-        Ok(output) => Some(output),
-        Err(error) => error.partial_mut(),
-    };
-    for left in output
-        .into_iter()
-        .flat_map(|output| &mut output.run.background)
-    {
-        left.command = secrets.mask_text(&left.command);
-    }
-}
-
-/// As much of a text as its summary is made of, and a little more.
-fn beginning(text: &str) -> &str {
-    &text[..text.floor_char_boundary(8 * 1024)]
-}
-
-/// What is to be masked in a call's output: what the configuration says, and the values that the
-/// variables have which it marks as secret.
-fn secrets(call: &Call, config: &ExecutorConfig) -> Secrets {
-    let mut secrets = Secrets::new(config.secrets.tokens, Arc::clone(&config.secrets.patterns));
-    for name in &config.secrets.variables {
-        let values = [call.options.env.get(name), config.env.get(name)];
-        for value in values.into_iter().flatten() {
-            secrets.add(value);
-        }
-    }
-    secrets
 }

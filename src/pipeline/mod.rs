@@ -4,6 +4,7 @@
 mod execution;
 mod executor;
 mod log;
+mod masking;
 mod records;
 mod stages;
 

@@ -74,11 +74,10 @@ impl Live {
         cap: usize,
         truncate: Truncate,
         spool: Option<&Arc<Spool>>,
-        secrets: Secrets,
+        secrets: &Arc<Secrets>,
     ) -> Self {
-        let secrets = Arc::new(secrets);
         let capture = |name| {
-            let secrets = Arc::clone(&secrets);
+            let secrets = Arc::clone(secrets);
             Arc::new(Capture::new(
                 id,
                 name,

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::bash::Bash;
 use super::{InputSchema, ToolImpl};
 use crate::config::ExecutorConfig;
@@ -56,11 +58,12 @@ impl Registry {
         self.iter().find(|tool| tool.name() == name)
     }
 
-    /// The name a caller may have meant.
-    pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
+    /// The name a caller may have meant, of those that are not disabled.
+    pub(crate) fn nearest(&self, name: &str, disabled: &BTreeSet<String>) -> Option<&'static str> {
         let name = name.to_lowercase();
         self.iter()
             .map(Tool::name)
+            .filter(|candidate| !disabled.contains(*candidate))
             .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
             .filter(|(likeness, _)| *likeness >= NEAR)
             .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -74,10 +77,12 @@ mod tests {
 
     #[test]
     fn near_names_are_suggested_and_far_ones_are_not() {
-        let registry = Registry::built_in();
-        assert_eq!(registry.nearest("bsh"), Some("bash"));
-        assert_eq!(registry.nearest("Bash"), Some("bash"));
-        assert_eq!(registry.nearest("read_file"), None);
-        assert_eq!(registry.nearest(""), None);
+        let (registry, none) = (Registry::built_in(), BTreeSet::new());
+        assert_eq!(registry.nearest("bsh", &none), Some("bash"));
+        assert_eq!(registry.nearest("Bash", &none), Some("bash"));
+        assert_eq!(registry.nearest("read_file", &none), None);
+        assert_eq!(registry.nearest("", &none), None);
+        let disabled = BTreeSet::from(["bash".to_owned()]);
+        assert_eq!(registry.nearest("bsh", &disabled), None);
     }
 }

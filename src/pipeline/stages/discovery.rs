@@ -18,7 +18,7 @@ pub(super) fn find<'a>(
 ) -> Result<Found<'a>, ExecutorError> {
     let Some(tool) = registry.find(&call.tool) else {
         return Err(ExecutorError::UnknownTool {
-            nearest: registry.nearest(&call.tool).map(str::to_owned),
+            nearest: registry.nearest(&call.tool, disabled).map(str::to_owned),
             tool_name: call.tool,
             input_summary: summary.to_owned(),
         });
