@@ -15,7 +15,10 @@ mod watch;
 pub use access::Access;
 pub(crate) use access::principal;
 pub use error::ConfigError;
-pub use executor::{CgroupChoice, ExecutorConfig, Limits, SecretsConfig, SpoolConfig, Truncate};
+pub use executor::{
+    Audit, CgroupChoice, Durability, ExecutorConfig, HistoryConfig, LedgerConfig, Limits,
+    SecretsConfig, SpoolConfig, Truncate,
+};
 pub use log::{LogConfig, LogFormat, log_filter};
 pub use places::{Places, default_socket, socket_from_environment};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};

@@ -23,7 +23,7 @@ use crate::config::{
     ConfigError, Places, Settings, SpoolConfig, ToolDescriptions, socket_from_environment,
 };
 use crate::domain::KillMode;
-use crate::pipeline::{Executor, Started};
+use crate::pipeline::{Executor, StartError, Started};
 use crate::policy::Policy;
 use reload::Configuration;
 use signals::Signals;
@@ -87,9 +87,9 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
-    /// Processes cannot be run the way the configuration demands.
-    #[error("cannot set up the running of commands")]
-    Executor(#[source] io::Error),
+    /// Processes cannot be run the way the configuration demands, or not recorded.
+    #[error(transparent)]
+    Executor(#[from] StartError),
     /// The event loop cannot be had.
     #[error("cannot set up the event loop")]
     EventLoop(#[source] io::Error),
@@ -175,7 +175,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         .build()
         .map_err(DaemonError::EventLoop)?;
     let socket_path = options.socket.clone().or_else(socket_from_environment);
-    let configuration = Configuration::new(config_path, settings, state.spool_dir(), filter);
+    let configuration = Configuration::new(config_path, settings, state.places(), filter);
     let started = Start {
         configuration,
         policy,
@@ -208,12 +208,22 @@ async fn start(start: Start, state: &State) -> Result<(), DaemonError> {
     // Before the socket: whoever connects must find the last daemon's commands gone.
     let settings = configuration.settings();
     let config = configuration.executor_config(&settings, state.instance());
-    let Started { executor, killed } = Executor::start(config).map_err(DaemonError::Executor)?;
+    let Started {
+        executor,
+        killed,
+        lost,
+    } = Executor::start(config)?;
     executor.set_policy(policy);
     if killed > 0 {
         tracing::warn!(
             killed,
             "killed what the last daemon on this state directory left running"
+        );
+    }
+    if lost > 0 {
+        tracing::warn!(
+            lost,
+            "what became of executions that were under way when the last daemon died is not known; their records say so"
         );
     }
     let path = asked_socket.clone().unwrap_or(default_socket);
@@ -282,6 +292,7 @@ impl Daemon {
             // A second signal means now.
             () = signals.stop() => api.executor.shut_down(Duration::ZERO).await,
         }
+        api.health.set_ended();
         let _ = close.send(());
         if tokio::time::timeout(CLOSE_GRACE, serving).await.is_err() {
             tracing::warn!("closed connections whose clients did not read their answers");
@@ -289,6 +300,8 @@ impl Daemon {
         for task in background {
             task.abort();
         }
+        housekeeping::tell_audit_head(&api);
+        api.executor.close();
     }
 }
 
@@ -317,5 +330,6 @@ fn spool_config(settings: &Settings, dir: PathBuf) -> Option<SpoolConfig> {
         dir,
         max_bytes: settings.spool_max_bytes,
         total_bytes: settings.spool_total_bytes,
+        lasting: true,
     })
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::signals::{Signals, Wish};
+use super::state::StatePlaces;
 use super::telemetry::LogFilter;
 use super::{POLICY_FILE, edge_settings, policy, service, spool_config};
 use crate::api::Api;
-use crate::config::{ConfigError, ExecutorConfig, Settings, watch_files};
+use crate::config::{ConfigError, ExecutorConfig, LedgerConfig, Settings, watch_files};
 use crate::domain::Degradation;
 
 /// How long the directory must be quiet before it is read: editors and package managers write
@@ -27,7 +28,7 @@ pub(super) struct Configuration {
     has_file: AtomicBool,
     /// The same of the policy's file.
     has_policy: AtomicBool,
-    spool_dir: PathBuf,
+    places: StatePlaces,
     filter: LogFilter,
 }
 
@@ -35,7 +36,7 @@ impl Configuration {
     pub(super) fn new(
         path: PathBuf,
         settings: Settings,
-        spool_dir: PathBuf,
+        places: StatePlaces,
         filter: LogFilter,
     ) -> Self {
         tell_doubts(&path, &settings);
@@ -45,7 +46,7 @@ impl Configuration {
             path,
             started_with: settings.clone(),
             in_force: Mutex::new(Arc::new(settings)),
-            spool_dir,
+            places,
             filter,
         }
     }
@@ -58,7 +59,11 @@ impl Configuration {
     /// The executor's part of `settings`, with what only the daemon knows.
     pub(super) fn executor_config(&self, settings: &Settings, instance: &str) -> ExecutorConfig {
         ExecutorConfig {
-            spool: spool_config(settings, self.spool_dir.clone()),
+            spool: spool_config(settings, self.places.spool.clone()),
+            ledger: Some(LedgerConfig {
+                file: self.places.ledger.clone(),
+                durability: settings.durability,
+            }),
             instance: Some(instance.to_owned()),
             tools_file: Some(self.path.with_file_name("tools.toml")),
             ..settings.executor.clone()

@@ -115,7 +115,7 @@ impl Store {
         // A number is never given out again, even when its event is forgotten.
         self.set_meta("last_event", signed(next - 1))?;
         self.connection
-            .prepare_cached("DELETE FROM events WHERE number < ?")?
+            .prepare_cached("DELETE FROM events WHERE last < ?")?
             .execute([signed(kept_from)])?;
         Ok(())
     }
