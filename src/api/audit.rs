@@ -17,7 +17,8 @@ use super::executions::{bad_query, unreadable};
 use super::history::malformed;
 use super::json::{json_response, to_json};
 use super::problem::{Code, Refusal};
-use crate::ledger::{Chain, Digest, Head};
+use crate::domain::Digest;
+use crate::pipeline::{Chain, Head};
 
 /// How many pieces of the export wait for a slow reader, some 64 KiB each.
 const PIECES_AHEAD: usize = 4;

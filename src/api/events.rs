@@ -25,7 +25,7 @@ use super::json::to_json;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::domain::ExecutionId;
-use crate::ledger::{EventFilter, NumberedEvent, NumberedEvents};
+use crate::pipeline::{EventFilter, NumberedEvent, NumberedEvents};
 
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

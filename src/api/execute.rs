@@ -13,8 +13,7 @@ use super::problem::{Code, Refusal};
 use super::wire::CallBody;
 use super::{Api, body, request, sse};
 use crate::domain::{Digest, StopReason, TraceId};
-use crate::ledger::Idempotency;
-use crate::pipeline::{Begun, Execution, Record, Terms};
+use crate::pipeline::{Begun, Execution, Idempotency, Record, Terms};
 
 /// The longest `Idempotency-Key`, in characters: a UUID and some more.
 const MAX_KEY: usize = 255;

@@ -15,8 +15,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::config::Access;
 use crate::domain::StopReason;
-use crate::ledger::LedgerError;
-use crate::pipeline::Found;
+use crate::pipeline::{Found, LedgerError};
 
 /// The longest `wait`, in seconds.
 const MAX_WAIT_SECS: f64 = 60.0;
@@ -95,7 +94,7 @@ pub(super) async fn hold(found: &Found, wait: Option<f64>) -> Result<(), Refusal
 /// What is not reads like what is not there.
 pub(super) async fn find(api: &Api, peer: &Peer, id: &str) -> Result<Found, Refusal> {
     let unknown = || {
-        let detail = format!("there is no execution `{id}`, or it is forgotten by now");
+        let detail = format!("there is no execution `{id}`, or it is not kept any more");
         Refusal::new(Code::UnknownExecution, detail)
     };
     let parsed = id.parse().map_err(|_| unknown())?;

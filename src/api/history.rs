@@ -19,8 +19,7 @@ use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::domain::Status;
-use crate::ledger::{Filter, LedgerError};
-use crate::pipeline::{CannotReplay, Record, Terms};
+use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
 
 /// How many executions a page has where nobody says.
 const PAGE: usize = 50;

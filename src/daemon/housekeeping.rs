@@ -7,9 +7,6 @@ use crate::domain::Degradation;
 /// they do not read faster.
 const TICK: Duration = Duration::from_secs(1);
 
-/// After how many ticks history is looked at.
-const HISTORY_TURNS: u64 = 10;
-
 /// After how many records of the audit trail its head is written down.
 const AUDIT_RECORDS: u64 = 1000;
 
@@ -17,7 +14,7 @@ const AUDIT_RECORDS: u64 = 1000;
 pub(super) async fn keep(api: Api) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut last, mut turn, mut told) = (String::new(), 0u64, 0);
+    let (mut last, mut seen, mut told) = (String::new(), None, 0);
     let mut known = Vec::new();
     let mut running = api.executor.watch_running();
     loop {
@@ -27,8 +24,10 @@ pub(super) async fn keep(api: Api) {
         }
         api.executor.tidy();
         known = tell_changes(known, api.executor.degradations());
-        turn += 1;
-        if turn % HISTORY_TURNS == 0 {
+        let head = api.executor.audit_head();
+        if head != seen {
+            // Something was recorded, so that something may have to go.
+            seen = head;
             keep_history(&api, &mut told).await;
         }
         let line = status_line(&api);

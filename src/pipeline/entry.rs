@@ -128,7 +128,8 @@ impl Entry {
             problem: finished.failure.as_ref().map(json),
             usage: finished.run().map(|run| json(&run.usage)),
             stages: json(&(execution.timed, execution.stages())),
-            started_at: execution.started_at(),
+            // A process that could not execute its program was none.
+            started_at: execution.started_at().filter(|_| finished.ran.is_some()),
             ended_at: finished.ended_at,
             approved: known.approved,
             content,
@@ -164,14 +165,14 @@ impl Outputs {
                 StreamName::Stdout => report.stdout_bytes,
                 StreamName::Stderr => report.stderr_bytes,
             });
-            let place = match (finished.verbatim().of(name), execution.stream(name).kept()) {
-                (Some(offset), _) => Place::InContent {
+            let place = match (execution.stream(name).kept(), finished.verbatim().of(name)) {
+                // What was left alive may still be writing to it.
+                (Kept::File { length, .. }, _) => Place::Spool { bytes: length },
+                (Kept::Memory(_) | Kept::Nowhere, Some(offset)) => Place::InContent {
                     offset: offset as u64,
                 },
-                (None, Kept::Memory(bytes)) if bytes.is_empty() => Place::Nowhere,
-                (None, Kept::Memory(bytes)) => Place::Inline(bytes.to_vec()),
-                (None, Kept::File { length, .. }) => Place::Spool { bytes: length },
-                (None, Kept::Nowhere) => Place::Nowhere,
+                (Kept::Memory(bytes), None) if !bytes.is_empty() => Place::Inline(bytes.to_vec()),
+                (Kept::Memory(_) | Kept::Nowhere, None) => Place::Nowhere,
             };
             Output {
                 bytes,

@@ -23,3 +23,8 @@ pub use finished::{Finished, Ran};
 pub use history::{CannotReplay, Found, HistoryPage};
 pub use life::Begun;
 pub use record::Record;
+
+/// What history is asked with and answers with.
+pub use crate::ledger::{
+    Chain, EventFilter, Filter, Head, Idempotency, LedgerError, NumberedEvent, NumberedEvents,
+};

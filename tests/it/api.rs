@@ -5,6 +5,8 @@ mod access;
 mod answers;
 mod document;
 mod events;
+mod following;
+mod history;
 mod hostile;
 mod limits;
 mod output;

@@ -56,10 +56,10 @@ pub(super) async fn walk(
         let _in = execution.enter(Stage::Confirmation);
         confirmation::confirm(judged, &context.summary)?
     };
-    on_record(execution, config.audit, &context.summary).await?;
     let format = formatting::Format::new(confirmed.tool.name(), &context);
     let ran = {
         let _in = execution.enter(Stage::Execution);
+        on_record(execution, context.config.audit, &context.summary).await?;
         execution::run(confirmed, context).await?
     };
     let _in = execution.enter(Stage::Formatting);

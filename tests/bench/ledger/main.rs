@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use shelly_executor::domain::{ExecutionId, Status};
 use shelly_executor::ledger::{
     CloseRecord, Digest, Durability, Event, EventFilter, Events, Filter, Ledger, Limits,
-    OpenRecord, Output, Place, Receipt, Verdict,
+    OpenRecord, Output, Place, Receipt, Ruling, Verdict,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
