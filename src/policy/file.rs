@@ -6,8 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::error::PolicyError;
 use super::examples::Example;
 use super::question::{RuleSource, Verdict};
-use super::rule::{self, Rule, Subject};
-use super::shell::hazards;
+use super::rule::Rule;
 use crate::config::principal;
 use crate::domain::Principal;
 
@@ -160,35 +159,7 @@ impl File<'_> {
     }
 
     fn rule(&self, list: Verdict, key: &str, at: usize, text: &str) -> Result<Rule, PolicyError> {
-        let error = |detail| self.error(at, Some(key), detail);
-        let (tool, subject) = rule::parse(text).map_err(error)?;
-        if let (Verdict::Allow, Subject::Script(glob)) = (list, &subject)
-            && let Some(program) = glob.literal_program()
-            && let Some(hazard) = hazards::always(&program)
-        {
-            let shell = matches!(hazard, hazards::Hazard::Shell(_));
-            if shell || !glob.is_literal() {
-                let what = hazard.what();
-                let detail = format!(
-                    "{text:?} would never allow anything, for `{program}` {what}: expected {}",
-                    match shell {
-                        true => "no rule for it",
-                        false => "the whole command without `*` and `?`",
-                    }
-                );
-                return Err(error(detail));
-            }
-        }
-        Ok(Rule {
-            list,
-            text: text.to_owned(),
-            tool,
-            subject,
-            principals: None,
-            reason: None,
-            suggest: None,
-            source: self.source(at),
-        })
+        Rule::new(list, text, self.source(at)).map_err(|detail| self.error(at, Some(key), detail))
     }
 
     fn table(

@@ -3,6 +3,7 @@ use serde_json::Value;
 use super::glob::{Glob, Kind};
 use super::input::{self, SHELL_PARAMETER, is_path_parameter, is_shell_tool};
 use super::question::{Question, RuleSource, Verdict};
+use super::shell::hazards::{self, Hazard};
 use crate::domain::Principal;
 
 /// One rule of a policy.
@@ -79,6 +80,40 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
 }
 
 impl Rule {
+    /// The rule that `text` says, for everybody.
+    ///
+    /// # Errors
+    /// What is wrong with it and what was expected.
+    pub(super) fn new(list: Verdict, text: &str, source: RuleSource) -> Result<Self, String> {
+        let (tool, subject) = parse(text)?;
+        if let (Verdict::Allow, Subject::Script(glob)) = (list, &subject)
+            && let Some(program) = glob.literal_program()
+            && let Some(hazard) = hazards::always(&program)
+        {
+            let shell = matches!(hazard, Hazard::Shell(_));
+            if shell || !glob.is_literal() {
+                return Err(format!(
+                    "{text:?} would never allow anything, for `{program}` {}: expected {}",
+                    hazard.what(),
+                    match shell {
+                        true => "no rule for it",
+                        false => "the whole command without `*` and `?`",
+                    }
+                ));
+            }
+        }
+        Ok(Self {
+            list,
+            text: text.to_owned(),
+            tool,
+            subject,
+            principals: None,
+            reason: None,
+            suggest: None,
+            source,
+        })
+    }
+
     /// Whether it concerns this tool and this caller at all.
     pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
         self.tool.matches(question.tool)
@@ -100,6 +135,15 @@ impl Rule {
             Subject::Parameter { name, kind, glob } => {
                 input::matches(question, name, *kind, self.list, glob)
             }
+        }
+    }
+
+    /// The parameter it is about; none when it is about the call as such.
+    pub(super) fn parameter(&self) -> Option<&str> {
+        match &self.subject {
+            Subject::Whole => None,
+            Subject::Script(_) => Some(SHELL_PARAMETER),
+            Subject::Parameter { name, .. } => Some(name),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Policies as a whole: text in, judgements out.
 
+mod remembered;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
