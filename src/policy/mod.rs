@@ -13,6 +13,7 @@ mod paths;
 mod question;
 mod remember;
 mod remembered;
+mod remembered_file;
 mod rule;
 mod scripts;
 pub(crate) mod shell;
