@@ -314,3 +314,41 @@ fn a_huge_descriptor_is_no_panic() {
     }
     assert!(read_shell("echo 999>x $a", &fence(60)).is_ok());
 }
+/// Whether a command of exactly these words is found, for certain.
+fn finds_exactly(script: &str, words: &str) -> bool {
+    let reading =
+        read_shell(script, &fence(20)).unwrap_or_else(|error| panic!("{script}: {error}"));
+    let mut commands = reading.commands.iter();
+    commands.any(|command| command.certain && command.text == words)
+}
+
+#[test]
+fn a_redirect_of_a_named_descriptor_is_no_word() {
+    for script in [
+        "rm -rf / {a}>/dev/null",
+        "{a}>/dev/null rm -rf /",
+        "rm {_a1}>>x -rf /",
+        "rm -rf / {a}>&1",
+        "rm -rf / {a}<&-",
+        "rm -rf / {a}<<<x",
+        "rm -rf / {a}<<E\nx\nE",
+        "rm -rf / {a[0]}>x",
+        "rm -rf / {a\\\n}>x",
+        "rm -rf / {a}\\\n>x",
+        "rm -rf / {a}<>x {b}>|x",
+        "(rm -rf / {a}>x)",
+        "x=$(rm -rf / {a}>x)",
+        "bash {a}>x -c 'rm -rf / {a}>x'",
+        "rm -rf / 5\\\n>x",
+    ] {
+        assert!(finds_exactly(script, "rm -rf /"), "{script:?}");
+    }
+    for (script, words) in [
+        ("echo {a} >x", "echo {a}"),
+        ("echo '{a}'>x", "echo {a}"),
+        ("echo {a-b}>x", "echo {a-b}"),
+        ("echo {1}>x", "echo {1}"),
+    ] {
+        assert!(finds_exactly(script, words), "{script:?}");
+    }
+}
