@@ -61,6 +61,7 @@ impl Example {
             },
             working_dir: Some(Path::new("/")),
             env: &BTreeMap::new(),
+            stdin: None,
         };
         let matched = matches!(policy.decide(&question).cause, Cause::Rule(_));
         let reason = || policy.judge(&question).reason;

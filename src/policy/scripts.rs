@@ -10,7 +10,7 @@ use super::remembered;
 use super::rule::Rule;
 use super::shell::hazards::{Hazard, hazard};
 use super::shell::strict::{self, Segment, join};
-use super::shell::{Reading, read_shell};
+use super::shell::{Reading, read_with_input};
 
 /// The longest script that a pattern allows, in bytes: nobody who wrote the pattern meant more,
 /// and it bounds the work.
@@ -64,7 +64,7 @@ pub(super) fn judge_script<'p>(
         });
     }
     if reads {
-        match read_shell(text, policy.fence()) {
+        match read_with_input(text, question.stdin, policy.fence()) {
             Ok(reading) => judge_reading(policy, question, &reading, &mut found, &mut asked),
             Err(unreadable) => found.add(Decision {
                 verdict: Verdict::Ask,

@@ -46,6 +46,7 @@ fn judge_as(policy: &Policy, uid: u32, tool: &str, input: &Value) -> Judgement {
         },
         working_dir: Some(Path::new("/srv")),
         env: &BTreeMap::new(),
+        stdin: None,
     })
 }
 
@@ -248,6 +249,7 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
             caller: &caller,
             working_dir: None,
             env: &env,
+            stdin: None,
         };
         assert_eq!(policy.judge(&question).verdict, verdict, "{name}");
     }
@@ -431,6 +433,7 @@ fn without_rules_that_refuse_no_script_is_read() {
         caller: &caller,
         working_dir: None,
         env: &env,
+        stdin: None,
     };
     for text in [
         SHIPPED_POLICY,

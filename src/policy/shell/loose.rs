@@ -29,6 +29,10 @@ const MAX_STEPS: u64 = 400_000;
 /// Collects what a script and the scripts in it run.
 pub(super) struct Reader {
     pub(super) reading: Reading,
+    /// What the script is given as input, and whether it was read for a script: for certain, or
+    /// as what may be one.
+    pub(super) input: Option<String>,
+    pub(super) input_read: Option<bool>,
     depth: usize,
     bytes: usize,
     /// Bytes of commands found.
@@ -59,9 +63,11 @@ fn has_huge_descriptor(text: &str) -> bool {
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(input: Option<&str>) -> Self {
         Self {
             reading: Reading::default(),
+            input: input.map(str::to_owned),
+            input_read: None,
             depth: 0,
             bytes: 0,
             found: 0,

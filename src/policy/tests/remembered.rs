@@ -107,6 +107,7 @@ fn a_variable_of_the_call_is_none_that_was_approved() {
         },
         working_dir: None,
         env: &env,
+        stdin: None,
     };
     assert_eq!(policy.judge(&question).verdict, Verdict::Ask);
 }
