@@ -2,7 +2,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::remembered_files;
+use crate::config::{ExecutorConfig, remembered_files};
+use crate::pipeline::Executor;
 use crate::policy::{Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
 /// Why there is no policy.
@@ -53,16 +54,22 @@ impl PolicyFiles {
     /// Reads all of it, or nothing. Where there never was a policy file the shipped policy is in
     /// force; one that cannot be read never means that there is none.
     pub(super) fn read(&self, must_exist: bool) -> Result<Policy, UnusablePolicy> {
-        let policy = self.read_policy(must_exist)?;
-        let Some(dir) = &self.remembered else {
-            return Ok(policy);
-        };
-        let files = remembered_files(dir).map_err(unreadable(dir))?;
-        files.iter().try_fold(policy, |policy, path| {
-            let text = read_text(path)?;
-            let approvals = Remembered::read(Source { path, text: &text })?;
-            Ok(policy.with_remembered(&approvals)?)
-        })
+        let mut policy = self.read_policy(must_exist)?;
+        if let Some(dir) = &self.remembered {
+            for path in &remembered_files(dir).map_err(unreadable(dir))? {
+                let text = read_text(path)?;
+                let approvals = Remembered::read(Source { path, text: &text })?;
+                policy = policy.with_remembered(&approvals)?;
+            }
+        }
+        // Of all tools, those that are disabled among them.
+        let tools = Executor::new(ExecutorConfig::default()).tool_definitions();
+        policy.check_parameters(|name| {
+            let tool = tools.iter().find(|tool| tool.name == name)?;
+            let parameters = tool.input_schema.get("properties")?.as_object()?;
+            Some(parameters.keys().cloned().collect())
+        })?;
+        Ok(policy)
     }
 
     fn read_policy(&self, must_exist: bool) -> Result<Policy, UnusablePolicy> {

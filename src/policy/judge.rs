@@ -191,6 +191,37 @@ impl Policy {
         self.inner.rules.len() + self.grants.len()
     }
 
+    /// Refuses rules on parameters that their tool does not have: they would never match.
+    /// `parameters` says what a tool has; none of one that is not known, which may yet come.
+    ///
+    /// # Errors
+    /// The first of them, with file and line.
+    pub fn check_parameters(
+        &self,
+        parameters: impl Fn(&str) -> Option<Vec<String>>,
+    ) -> Result<(), PolicyError> {
+        let remembered = self.grants.iter().map(|grant| &grant.rule);
+        for rule in self.inner.rules.iter().chain(remembered) {
+            let Some((tool, parameter)) = rule.tool_name().zip(rule.parameter()) else {
+                continue;
+            };
+            let known = parameters(tool).filter(|known| known.iter().all(|one| one != parameter));
+            if let Some(known) = known {
+                return Err(PolicyError {
+                    path: rule.source.file.clone(),
+                    line: rule.source.line,
+                    key: None,
+                    detail: format!(
+                        "{:?} would never match, for `{tool}` has no parameter `{parameter}`: expected one of `{}`",
+                        rule.text,
+                        known.join("`, `")
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// All examples, which hold, or the policy would not be.
     pub fn examples(&self) -> &[Example] {
         &self.inner.examples

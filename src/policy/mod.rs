@@ -10,6 +10,7 @@ mod glob;
 mod input;
 mod judge;
 mod paths;
+mod pattern;
 mod question;
 mod remember;
 mod remembered;

@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use super::glob::escape;
-use super::input::{is_path_parameter, script};
+use super::glob::Kind;
+use super::input::{SHELL_PARAMETER, is_path_parameter, script};
 use super::judge::{Cause, Decision, Policy};
 use super::paths::{absolute, goes_up};
+use super::pattern::escape;
 use super::question::{Question, Verdict};
 use super::remembered::{Remembered, standings};
 use super::rule::Rule;
@@ -64,7 +65,11 @@ fn of_script(policy: &Policy, question: &Question<'_>, text: &str) -> Vec<String
         if hazard(&one.segment.words).is_some() {
             return Vec::new();
         }
-        let rule = format!("{}(command:{})", question.tool, escape(&one.words));
+        let rule = format!(
+            "{}(command:{})",
+            question.tool,
+            escape(&one.words, Kind::Command)
+        );
         if !rules.contains(&rule) {
             rules.push(rule);
         }
@@ -86,10 +91,16 @@ fn of_input(question: &Question<'_>, asking: Option<&Rule>) -> Option<String> {
         _ => return None,
     };
     let value = value.as_str().filter(|value| !value.is_empty())?;
-    let value = match is_path_parameter(name) {
+    let (value, kind) = match is_path_parameter(name) {
         true if goes_up(value) => return None,
-        true => absolute(value, question.working_dir)?,
-        false => value.to_owned(),
+        true => (absolute(value, question.working_dir)?, Kind::Path),
+        // The tool is no shell, and the pattern yet one of commands.
+        false if name == SHELL_PARAMETER => (value.to_owned(), Kind::Command),
+        false => (value.to_owned(), Kind::Text),
     };
-    Some(format!("{}({name}:{})", question.tool, escape(&value)))
+    Some(format!(
+        "{}({name}:{})",
+        question.tool,
+        escape(&value, kind)
+    ))
 }

@@ -2,6 +2,7 @@ use serde_json::Value;
 
 use super::glob::{Glob, Kind};
 use super::input::{self, SHELL_PARAMETER, is_path_parameter, is_shell_tool};
+use super::judge::{WRITE_PARAMETER, WRITE_TOOL};
 use super::question::{Question, RuleSource, Verdict};
 use super::shell::hazards::{self, Hazard};
 use crate::domain::Principal;
@@ -66,6 +67,11 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
     let shell = name == SHELL_PARAMETER && (is_shell_tool(tool) || !glob.is_literal());
     if shell {
         return Ok((glob, Subject::Script(Glob::new(pattern, Kind::Command)?)));
+    }
+    if tool == WRITE_TOOL && name != WRITE_PARAMETER && is_path_parameter(name) {
+        return Err(format!(
+            "{text:?} would never match, for `{tool}` and redirects name their file `{WRITE_PARAMETER}`: expected `{tool}({WRITE_PARAMETER}:{pattern})`"
+        ));
     }
     let kind = match is_path_parameter(name) {
         true => Kind::Path,
@@ -136,6 +142,12 @@ impl Rule {
                 input::matches(question, name, *kind, self.list, glob)
             }
         }
+    }
+
+    /// The tool it is about, if that is written out.
+    pub(super) fn tool_name(&self) -> Option<&str> {
+        let name = self.text.split('(').next();
+        name.filter(|_| self.tool.is_literal())
     }
 
     /// The parameter it is about; none when it is about the call as such.

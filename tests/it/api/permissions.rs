@@ -291,6 +291,7 @@ fn a_changed_policy_is_taken_up_and_a_broken_one_is_not() {
         "# default = \"allow\"\n",
         "\n\nno_such_key = 1\n",
         "deny = [{ rule = \"bash(command:rm *)\", match = [\"ls\"] }]\n",
+        "default = \"allow\"\ndeny = [\"bash(cmd:rm *)\"]\n",
     ] {
         replace(broken);
         wait_until("/health tells", || {
