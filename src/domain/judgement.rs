@@ -67,8 +67,9 @@ pub struct Judgement {
     pub suggest: Option<String>,
     /// A sentence that says what would make the verdict another one.
     pub would_change: String,
-    /// The rules for `allow` that would let exactly this pass the next time. Empty when there
-    /// are none: the verdict is not the default's, or what would run is on the hazard list.
+    /// The rules that would let exactly this pass the next time, if they were remembered for the
+    /// caller. Empty when there are none: nothing is asked about, what would run is on the hazard
+    /// list, or not all of it can be read.
     pub remember_rules: Vec<String>,
 }
 

@@ -14,6 +14,7 @@ mod permissions;
 mod problems;
 mod reading;
 mod records;
+mod remembered;
 mod stages;
 
 use serde_json::{Value, json};

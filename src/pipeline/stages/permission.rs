@@ -84,6 +84,7 @@ impl Subject {
                 .as_deref()
                 .or(self.default_dir.as_deref()),
             env: &call.options.env,
+            stdin: call.options.stdin.as_deref(),
         }
     }
 }
