@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How deeply an input may nest before it is refused; deeper is an attack, not a tool call.
@@ -150,7 +151,8 @@ pub enum Background {
 }
 
 /// A W3C trace id: 32 lowercase hexadecimal digits, not all zero.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct TraceId(String);
 
 impl TraceId {
@@ -179,6 +181,14 @@ impl TraceId {
     /// The 32 digits.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for TraceId {
+    type Error = InvalidCall;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
     }
 }
 

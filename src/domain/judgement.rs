@@ -74,7 +74,7 @@ pub struct Judgement {
 }
 
 /// What of a judgement is kept for good.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ruling {
     /// The verdict.
     pub verdict: Verdict,

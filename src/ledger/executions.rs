@@ -1,5 +1,7 @@
 //! An execution's way through the file: opened, changed, closed.
 
+use std::collections::HashSet;
+
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::{Value, json};
 
@@ -9,6 +11,10 @@ use super::store::{Fault, Pending, Store};
 use super::time::micros;
 use super::{Digest, LedgerError};
 use crate::domain::{ExecutionId, Ruling, Status, Verdict};
+
+/// How far back in the trail one may be that is still in a log of openings: two logs of shortest
+/// lines, and two records in the trail for each.
+const OPENINGS: u64 = 32_768;
 
 /// What a record takes besides its texts, in bytes: row, indices, events, audit.
 const OVERHEAD: u64 = 1024;
@@ -89,6 +95,38 @@ impl Store {
                 ruling,
             };
             self.append("decision", Some(record.id), created_at, &decision.body())?;
+        }
+        Ok(())
+    }
+
+    /// Enters the executions out of the log that had not got here when the daemon died.
+    pub(super) fn open_missing(&mut self, logged: &[OpenRecord]) -> Result<(), Fault> {
+        let mut missing = Vec::new();
+        for record in logged {
+            let mut known = self
+                .connection
+                .prepare_cached("SELECT 1 FROM executions WHERE id = ?")?;
+            if !known.exists([record.id.as_bytes()])? {
+                missing.push(record);
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // One that was forgotten in between has its place in the trail.
+        let ended: HashSet<Vec<u8>> = {
+            let mut ended = self.connection.prepare(
+                "SELECT execution_id FROM audit WHERE number > ? AND execution_id IS NOT NULL",
+            )?;
+            let from = self.head.number.saturating_sub(OPENINGS);
+            let rows = ended.query_map([signed(from)], |row| row.get(0))?;
+            rows.collect::<Result<_, _>>()?
+        };
+        for record in missing {
+            if !ended.contains(record.id.as_bytes().as_slice()) {
+                let event = self.next_event()?;
+                self.open(record, event)?;
+            }
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 use super::chain::{Chain, Link, Verifier};
+use super::openings::Openings;
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
@@ -38,6 +39,8 @@ impl std::fmt::Debug for Ledger {
 
 struct Inner {
     shared: Arc<Shared>,
+    /// Where what is opened is safe until the writer gets to it; none where only a commit is.
+    openings: Option<Openings>,
     readers: Readers,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -65,7 +68,13 @@ impl Ledger {
         };
         let fail = |error| LedgerError::from_sqlite(error, file);
         let mut store = Store::new(file::open_to_write(file, synchronous)?).map_err(fail)?;
-        let recovered = recover(&mut store, file)?;
+        let failed = |source| LedgerError::Open {
+            file: file.to_owned(),
+            source: Arc::new(source),
+        };
+        let (openings, opened) = Openings::open(file).map_err(failed)?;
+        let recovered = recover(&mut store, file, opened)?;
+        openings.clear().map_err(failed)?;
         let next_event = store.next_event().map_err(fail)?;
         let shared = Arc::new(Shared::new(file.to_owned(), store.head, next_event));
         check_behind(&shared);
@@ -84,6 +93,7 @@ impl Ledger {
         let ledger = Self {
             inner: Arc::new(Inner {
                 shared,
+                openings: (durability == Durability::Process).then_some(openings),
                 readers: Readers::new(file.to_owned()),
                 writer: Mutex::new(Some(thread)),
             }),
@@ -115,6 +125,37 @@ impl Ledger {
         self.inner.shared.queue(Failing::Kept, events, |event| {
             move |store: &mut Store| store.open(&record, event)
         })
+    }
+
+    /// Enters an execution that is about to run, as soon as there is something else to write or
+    /// somebody calls [`Self::nudge`]. Until then it is in a log of its own, from where the next
+    /// start takes it; only where it cannot be there is a receipt to be waited for.
+    pub fn begin_execution(
+        &self,
+        record: OpenRecord,
+        events: Option<Events>,
+    ) -> Option<Receipt<()>> {
+        let logged = self
+            .inner
+            .openings
+            .as_ref()
+            .and_then(|openings| openings.append(&record).ok());
+        let Some(logged) = logged else {
+            return Some(self.open_execution(record, events));
+        };
+        drop(self.inner.shared.queue_lazily(events, |event| {
+            move |store: &mut Store| {
+                // In the log until this has been done for good.
+                let _logged = &logged;
+                store.open(&record, event)
+            }
+        }));
+        None
+    }
+
+    /// Has what waits for company written now.
+    pub fn nudge(&self) {
+        self.inner.shared.nudge();
     }
 
     /// Enters an execution if its caller has not used its key before. To be waited for before
@@ -154,6 +195,8 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be read, and for a text without a word.
     pub async fn list(&self, filter: Filter) -> Result<Page, LedgerError> {
+        // What has just begun is history, too.
+        let _ = self.write(Failing::Dropped, None, |_| Ok(())).await;
         if filter.text.is_some() {
             // Where this fails, the list lacks the newest; problem() tells.
             let index = || self.write(Failing::Dropped, None, |store| store.index(INDEX_BATCH));
@@ -345,9 +388,14 @@ impl Drop for Inner {
 }
 
 /// Settles what an earlier daemon left, all of it or nothing.
-fn recover(store: &mut Store, file: &Path) -> Result<Recovered, LedgerError> {
+fn recover(
+    store: &mut Store,
+    file: &Path,
+    opened: Vec<OpenRecord>,
+) -> Result<Recovered, LedgerError> {
     let run = |store: &mut Store| {
         store.connection.execute_batch("BEGIN IMMEDIATE")?;
+        store.open_missing(&opened)?;
         let recovered = store.recover(SystemTime::now())?;
         store.connection.execute_batch("COMMIT")?;
         Ok(recovered)

@@ -11,6 +11,7 @@ mod error;
 mod executions;
 mod file;
 mod handle;
+mod openings;
 mod read;
 mod readers;
 mod record;

@@ -12,7 +12,7 @@ use super::Digest;
 use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, TraceId};
 
 /// What is known of an execution when its call comes in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenRecord {
     /// Its id.
     pub id: ExecutionId,
@@ -32,6 +32,7 @@ pub struct OpenRecord {
     /// [`Status::Queued`], [`Status::Waiting`] or [`Status::Running`].
     pub status: Status,
     /// When the call came in.
+    #[serde(with = "super::time")]
     pub created_at: SystemTime,
     /// The execution that this one repeats.
     pub replay_of: Option<ExecutionId>,
@@ -46,7 +47,7 @@ pub struct OpenRecord {
 }
 
 /// A caller's own name for a call, which is never to run twice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idempotency {
     /// The name; each caller has their own.
     pub key: String,

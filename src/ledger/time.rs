@@ -1,5 +1,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Deserializer, Serializer};
+
 /// Microseconds since 1970, as the ledger's columns have them.
 pub(super) fn micros(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
@@ -19,4 +21,17 @@ pub(super) fn from_micros(micros: i64) -> SystemTime {
         UNIX_EPOCH.checked_sub(distance)
     };
     time.unwrap_or(UNIX_EPOCH)
+}
+
+pub(super) fn serialize<S: Serializer>(
+    time: &SystemTime,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(micros(*time))
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<SystemTime, D::Error> {
+    i64::deserialize(deserializer).map(from_micros)
 }

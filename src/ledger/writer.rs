@@ -141,6 +141,8 @@ pub(super) struct Shared {
 
 struct Queue {
     tasks: Vec<Box<dyn Work>>,
+    /// Whether one of them is not to wait for company.
+    is_urgent: bool,
     next_event: u64,
     is_closing: bool,
 }
@@ -155,6 +157,7 @@ impl Shared {
         Self {
             queue: Mutex::new(Queue {
                 tasks: Vec::new(),
+                is_urgent: false,
                 next_event,
                 is_closing: false,
             }),
@@ -178,6 +181,43 @@ impl Shared {
     where
         F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
     {
+        let receipt = self.enqueue(failing, events, make);
+        self.nudge();
+        receipt
+    }
+
+    /// The same for what may wait for company.
+    pub(super) fn queue_lazily<T: Send + 'static, F>(
+        &self,
+        events: Option<Events>,
+        make: impl FnOnce(u64) -> F,
+    ) -> Receipt<T>
+    where
+        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+    {
+        self.enqueue(Failing::Kept, events, make)
+    }
+
+    /// Has what is queued written now.
+    pub(super) fn nudge(&self) {
+        let mut queue = lock(&self.queue);
+        if queue.tasks.is_empty() || queue.is_urgent {
+            return;
+        }
+        queue.is_urgent = true;
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    fn enqueue<T: Send + 'static, F>(
+        &self,
+        failing: Failing,
+        events: Option<Events>,
+        make: impl FnOnce(u64) -> F,
+    ) -> Receipt<T>
+    where
+        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+    {
         let (reply, receipt) = oneshot::channel();
         let mut queue = lock(&self.queue);
         let number = queue.next_event;
@@ -187,7 +227,6 @@ impl Shared {
                 events,
             });
             queue.next_event = events.as_ref().map_or(number, |events| events.last() + 1);
-            let was_empty = queue.tasks.is_empty();
             queue.tasks.push(Box::new(Task {
                 write: make(number),
                 events,
@@ -196,10 +235,6 @@ impl Shared {
                 failing,
                 told: self.told.clone(),
             }));
-            drop(queue);
-            if was_empty {
-                self.wake.notify_one();
-            }
         }
         Receipt(receipt)
     }
@@ -307,7 +342,8 @@ impl Writer {
     fn next(&self) -> Next {
         let mut queue = lock(&self.shared.queue);
         loop {
-            if !queue.tasks.is_empty() {
+            if queue.is_urgent || (queue.is_closing && !queue.tasks.is_empty()) {
+                queue.is_urgent = false;
                 return Next::Write(std::mem::take(&mut queue.tasks));
             }
             if queue.is_closing {
@@ -333,7 +369,7 @@ impl Writer {
                 .wait_timeout(queue, patience)
                 .unwrap_or_else(PoisonError::into_inner);
             queue = woken;
-            if timeout.timed_out() && queue.tasks.is_empty() && !queue.is_closing {
+            if timeout.timed_out() && !queue.is_urgent && !queue.is_closing {
                 return then;
             }
         }

@@ -79,7 +79,7 @@ impl Entry {
         self.lock().is_open = true;
     }
 
-    /// Enters what has been gathered; `None` when there is nothing.
+    /// Enters what has been gathered; `None` when there is nothing to be waited for.
     pub(super) fn write(&self, execution: &Execution) -> Option<Receipt<()>> {
         let mut pending = self.lock();
         let events = take_events(&mut pending, execution);
@@ -87,14 +87,18 @@ impl Entry {
         let has_change = std::mem::take(&mut pending.has_change);
         let was_open = std::mem::replace(&mut pending.is_open, true);
         match (was_open, has_change, events) {
-            (false, _, events) => Some(
-                self.ledger
-                    .open_execution(open_record(execution, change), events),
-            ),
+            (false, _, events) => self
+                .ledger
+                .begin_execution(open_record(execution, change), events),
             (true, true, events) => Some(self.ledger.change(execution.id, change, events)),
             (true, false, Some(events)) => Some(self.ledger.record_events(events)),
             (true, false, None) => None,
         }
+    }
+
+    /// Has what was entered written now, whoever else may have something to write.
+    pub(super) fn hurry(&self) {
+        self.ledger.nudge();
     }
 
     /// Enters its end.

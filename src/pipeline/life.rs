@@ -1,7 +1,7 @@
 //! An execution's life: begun, recorded, taken through the stages, closed.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 
@@ -39,6 +39,10 @@ impl Origin {
         }
     }
 }
+
+/// How long an execution may take for its opening and its end to be one commit of the ledger. Who
+/// follows what happens hears of longer ones that much later.
+const SHORT: Duration = Duration::from_millis(10);
 
 /// What came of the wish to begin an execution.
 #[derive(Debug)]
@@ -274,7 +278,17 @@ impl Inner {
             live: Arc::clone(execution.live()),
             summary: summary.clone(),
         };
-        let mut result = stages::walk(call, self, context, execution).await;
+        let mut walk = std::pin::pin!(stages::walk(call, self, context, execution));
+        let mut result = tokio::select! {
+            biased;
+            result = &mut walk => result,
+            () = tokio::time::sleep(SHORT) => {
+                if let Some(entry) = &execution.entry {
+                    entry.hurry();
+                }
+                walk.await
+            }
+        };
         masking::mask(&mut result, secrets);
         log::execution(execution, &result, &summary);
         result

@@ -258,3 +258,89 @@ fn a_trail_that_was_tampered_with_is_found() {
         );
     }
 }
+
+#[test]
+fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let ended = opening("bash", 7, at(1));
+    let cleared = opening("bash", 7, at(0));
+    for record in [&cleared, &ended] {
+        assert!(ledger.begin_execution(record.clone(), None).is_none());
+        ledger
+            .close_execution(closing(record.id, Status::Success), None)
+            .wait()
+            .expect("closed");
+        if record.id == cleared.id {
+            block_on(ledger.clear(0)).expect("cleared");
+        }
+    }
+    let begun = opening("bash", 7, at(2));
+    assert!(ledger.begin_execution(begun.clone(), None).is_none());
+    // The files as they are now, as if the daemon had died; one line is cut off.
+    let crashed = Scratch::new();
+    for entry in fs::read_dir(&scratch.0).expect("a directory").flatten() {
+        fs::copy(entry.path(), crashed.0.join(entry.file_name())).expect("copied");
+    }
+    let mut log = fs::OpenOptions::new()
+        .append(true)
+        .open(crashed.0.join("ledger.db-open-1"))
+        .expect("a log");
+    log.write_all(b"{\"id\":\"01").expect("written");
+
+    let opened = open(&crashed.file());
+    assert_eq!(opened.recovered.lost, [begun.id]);
+    let record = block_on(opened.ledger.get(begun.id))
+        .expect("read")
+        .expect("there");
+    assert_eq!((record.status(), record.open.caller_uid), (Status::Lost, 7));
+    assert_eq!(record.open.created_at, begun.created_at);
+    assert!(
+        block_on(opened.ledger.get(cleared.id))
+            .expect("read")
+            .is_none()
+    );
+    drop(opened);
+    assert!(open(&crashed.file()).recovered.lost.is_empty());
+    // Whoever lists sees it without waiting for company.
+    let page = block_on(ledger.list(Filter {
+        limit: 10,
+        ..Filter::default()
+    }));
+    assert_eq!(ids(&page.expect("listed")), [begun.id, ended.id]);
+}
+
+#[test]
+fn the_logs_of_openings_take_turns_and_stay_small() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    for n in 0..3000 {
+        let mut record = opening("bash", 0, at(n));
+        record.call = json!({"input": {"command": "x".repeat(1000)}});
+        let id = record.id;
+        assert!(ledger.begin_execution(record, None).is_none());
+        drop(ledger.close_execution(closing(id, Status::Success), None));
+        if n % 100 == 0 {
+            // An urgent write takes all before it along.
+            ledger
+                .audit(AuditEntry {
+                    kind: "mark".to_owned(),
+                    execution_id: None,
+                    time: at(n),
+                    body: json!({}),
+                })
+                .wait()
+                .expect("written");
+        }
+    }
+    let length = |suffix: &str| {
+        let path = scratch.0.join(format!("ledger.db-open-{suffix}"));
+        fs::metadata(path).expect("a log").len()
+    };
+    assert!(
+        length("1") + length("2") < 3 << 20,
+        "{} {}",
+        length("1"),
+        length("2")
+    );
+}
