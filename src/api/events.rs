@@ -242,18 +242,17 @@ impl Listener {
 }
 
 fn event(numbered: &NumberedEvent) -> Event {
-    let empty = Map::new();
     let body = EventBody {
         number: numbered.number,
-        kind: &numbered.event.kind,
-        time: timestamp(numbered.event.time),
+        kind: &numbered.kind,
+        time: timestamp(numbered.time),
         execution_id: numbered.execution_id.map(|id| id.to_string()),
         tool: numbered.tool.as_deref(),
         caller_uid: numbered.caller_uid,
-        body: numbered.event.body.as_object().unwrap_or(&empty),
+        body: &numbered.body,
     };
     Event::default()
         .id(numbered.number.to_string())
-        .event(&numbered.event.kind)
+        .event(&numbered.kind)
         .data(String::from_utf8_lossy(&to_json(&body)))
 }

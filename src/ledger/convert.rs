@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
 use serde_json::Value;
 
-use super::Digest;
 use super::record::ApprovalStatus;
+use super::{Digest, Json};
 
 impl ApprovalStatus {
     /// The word for it.
@@ -45,6 +44,18 @@ pub(super) fn blob_digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Opti
     Ok(blob.and_then(|blob| blob.try_into().ok()).map(Digest))
 }
 
+/// A column's JSON as it stands; `null` when there is none.
+pub(super) fn raw_json(row: &Row<'_>, column: usize) -> rusqlite::Result<Json> {
+    Ok(optional_raw_json(row, column)?.unwrap_or_default())
+}
+
+pub(super) fn optional_raw_json(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Json>> {
+    Ok(row
+        .get_ref(column)?
+        .as_str_or_null()?
+        .and_then(Json::from_text))
+}
+
 /// A column's sixteen bytes.
 pub(super) fn id_bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<[u8; 16]>> {
     Ok(row.get_ref(column)?.as_blob_or_null()?.and_then(blob_id))
@@ -52,14 +63,10 @@ pub(super) fn id_bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<
 
 /// A column's JSON; null when there is none.
 pub(super) fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
-    Ok(optional_json(row, column)?.unwrap_or(Value::Null))
-}
-
-pub(super) fn optional_json(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Value>> {
-    Ok(match row.get_ref(column)? {
-        ValueRef::Text(text) => serde_json::from_slice(text).ok(),
-        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => None,
-    })
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    Ok(text
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or(Value::Null))
 }
 
 /// A column's word.

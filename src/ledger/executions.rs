@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use rusqlite::{OptionalExtension as _, params};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::convert::{signed, word};
 use super::record::{Change, Claim, CloseRecord, OpenRecord, Output, Place};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
-use super::{Digest, LedgerError};
-use crate::domain::{ExecutionId, Ruling, Status, Verdict};
+use super::{Digest, Json, LedgerError};
+use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, Verdict};
 
 /// How far back in the trail one may be that is still in a log of openings: two logs of shortest
 /// lines, and two records in the trail for each.
@@ -51,7 +51,7 @@ impl Store {
         let facet = self.facet(&record.tool, record.status, record.caller_uid)?;
         let created_at = micros(record.created_at);
         let mut insert = self.connection.prepare_cached(INSERT)?;
-        let call = record.call.to_string();
+        let call = record.call.as_str();
         let ruling = record.ruling.as_ref();
         // Two calls in one microsecond: the later one goes behind.
         for number in created_at.. {
@@ -88,13 +88,9 @@ impl Store {
         }
         drop(insert);
         if let Some(ruling) = ruling {
-            let decision = Decision {
-                tool: &record.tool,
-                uid: record.caller_uid,
-                call: Digest::of(call.as_bytes()),
-                ruling,
-            };
-            self.append("decision", Some(record.id), created_at, &decision.body())?;
+            let call = Digest::of(call.as_bytes());
+            let decision = Decision::new(&record.tool, record.caller_uid, call, ruling);
+            self.append("decision", Some(record.id), created_at, &decision)?;
         }
         Ok(())
     }
@@ -171,7 +167,7 @@ impl Store {
         let status = change.status.unwrap_or(row.status);
         let facet = self.facet(&row.tool, status, row.uid)?;
         let ruling = change.ruling.as_ref();
-        let call = change.call.as_ref().map(Value::to_string);
+        let call = change.call.as_ref().map(Json::as_str);
         self.connection.prepare_cached(CHANGE)?.execute(params![
             row.number,
             status.as_str(),
@@ -184,13 +180,9 @@ impl Store {
             ruling.and_then(|ruling| ruling.source.as_ref()),
         ])?;
         if let Some(ruling) = ruling {
-            let decision = Decision {
-                tool: &row.tool,
-                uid: row.uid,
-                call: call.map_or(row.call, |call| Digest::of(call.as_bytes())),
-                ruling,
-            };
-            self.append("decision", Some(id), now, &decision.body())?;
+            let call = call.map_or(row.call, |call| Digest::of(call.as_bytes()));
+            let decision = Decision::new(&row.tool, row.uid, call, ruling);
+            self.append("decision", Some(id), now, &decision)?;
         }
         Ok(())
     }
@@ -206,16 +198,16 @@ impl Store {
                 .map(|text| kept_bytes(&text.place))
                 .iter()
                 .sum::<u64>();
-        let kept = json!([record.content.bytes, texts.map(|text| &text.place)]).to_string();
+        let kept = Json::of(&(record.content.bytes, texts.map(|text| &text.place)));
         let (approval, approver) = record.approved.unzip();
         self.connection.prepare_cached(CLOSE)?.execute(params![
             row.number,
             record.status.as_str(),
             facet,
-            record.ending.to_string(),
-            record.problem.as_ref().map(Value::to_string),
-            record.usage.as_ref().map(Value::to_string),
-            record.stages.to_string(),
+            record.ending.as_str(),
+            record.problem.as_ref().map(Json::as_str),
+            record.usage.as_ref().map(Json::as_str),
+            record.stages.as_str(),
             record.started_at.map(micros),
             micros(record.ended_at),
             approval.as_ref().map(|id| id.as_bytes().as_slice()),
@@ -226,12 +218,12 @@ impl Store {
             signed(record.stderr.bytes),
             sha256(&record.stderr),
             signed(bytes),
-            kept,
+            kept.as_str(),
             inline(&record.content).map(String::from_utf8_lossy),
             inline(&record.stdout),
             inline(&record.stderr),
         ])?;
-        let body = ending(record, &row);
+        let body = Ending::new(record, &row);
         let kind = match record.status {
             Status::Lost => "lost",
             Status::Queued
@@ -281,46 +273,69 @@ impl Store {
 }
 
 /// What the audit trail keeps of what the policy said.
+#[derive(Serialize)]
 struct Decision<'a> {
     tool: &'a str,
-    uid: u32,
-    call: Digest,
-    ruling: &'a Ruling,
+    caller_uid: u32,
+    call_sha256: Digest,
+    verdict: Verdict,
+    rule: Option<&'a str>,
+    rule_source: Option<&'a str>,
 }
 
-impl Decision<'_> {
-    fn body(&self) -> Value {
-        json!({
-            "tool": self.tool,
-            "caller_uid": self.uid,
-            "call_sha256": self.call.to_string(),
-            "verdict": self.ruling.verdict.as_str(),
-            "rule": self.ruling.rule,
-            "rule_source": self.ruling.source,
-        })
+impl<'a> Decision<'a> {
+    fn new(tool: &'a str, caller_uid: u32, call_sha256: Digest, ruling: &'a Ruling) -> Self {
+        Self {
+            tool,
+            caller_uid,
+            call_sha256,
+            verdict: ruling.verdict,
+            rule: ruling.rule.as_deref(),
+            rule_source: ruling.source.as_deref(),
+        }
     }
 }
 
 /// What the audit trail keeps of an ending: enough to tell without the record who did what, and
 /// to prove the record as long as it is there.
-fn ending(record: &CloseRecord, row: &Row) -> Value {
-    let hex = |text: &Output| text.digest.map(|digest| digest.to_string());
-    json!({
-        "tool": row.tool,
-        "caller_uid": row.uid,
-        "summary": record.summary,
-        "call_sha256": row.call.to_string(),
-        "verdict": row.verdict.map(Verdict::as_str),
-        "rule": row.rule,
-        "rule_source": row.rule_source,
-        "approval_id": record.approved.map(|(id, _)| id.to_string()),
-        "approver_uid": record.approved.map(|(_, uid)| uid),
-        "status": record.status.as_str(),
-        "ending": record.ending,
-        "content_sha256": hex(&record.content),
-        "stdout_sha256": hex(&record.stdout),
-        "stderr_sha256": hex(&record.stderr),
-    })
+#[derive(Serialize)]
+struct Ending<'a> {
+    tool: &'a str,
+    caller_uid: u32,
+    summary: &'a str,
+    call_sha256: Digest,
+    verdict: Option<Verdict>,
+    rule: Option<&'a str>,
+    rule_source: Option<&'a str>,
+    approval_id: Option<ApprovalId>,
+    approver_uid: Option<u32>,
+    status: Status,
+    ending: &'a Json,
+    content_sha256: Option<Digest>,
+    stdout_sha256: Option<Digest>,
+    stderr_sha256: Option<Digest>,
+}
+
+impl<'a> Ending<'a> {
+    fn new(record: &'a CloseRecord, row: &'a Row) -> Self {
+        let (approval_id, approver_uid) = record.approved.unzip();
+        Self {
+            tool: &row.tool,
+            caller_uid: row.uid,
+            summary: &record.summary,
+            call_sha256: row.call,
+            verdict: row.verdict,
+            rule: row.rule.as_deref(),
+            rule_source: row.rule_source.as_deref(),
+            approval_id,
+            approver_uid,
+            status: record.status,
+            ending: &record.ending,
+            content_sha256: record.content.digest,
+            stdout_sha256: record.stdout.digest,
+            stderr_sha256: record.stderr.digest,
+        }
+    }
 }
 
 fn is_constraint(error: &rusqlite::Error) -> bool {

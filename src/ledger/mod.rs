@@ -11,6 +11,7 @@ mod error;
 mod executions;
 mod file;
 mod handle;
+mod json;
 mod openings;
 mod read;
 mod readers;
@@ -30,6 +31,7 @@ pub use crate::domain::{Digest, Ruling, Verdict};
 pub use chain::{Chain, Link, Verifier};
 pub use error::LedgerError;
 pub use handle::{Ledger, Opened};
+pub use json::Json;
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,

@@ -1,9 +1,11 @@
 //! Questions to the file, each on a read-only connection of its own.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
-use serde_json::Value;
 
-use super::convert::{blob_digest, id_bytes, json, optional_json, path, signed, unsigned, word};
+use super::Json;
+use super::convert::{
+    blob_digest, id_bytes, json, optional_raw_json, path, raw_json, signed, unsigned, word,
+};
 use super::record::{
     Approval, CloseRecord, Cursor, Event, EventFilter, EventPage, Events, ExecutionRecord, Filter,
     Idempotency, NumberedEvents, OpenRecord, Output, Page, Place,
@@ -215,7 +217,7 @@ fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
         tool: row.get(2)?,
         caller_uid: row.get(4)?,
         caller_gid: row.get(5)?,
-        call: json(row, 7)?,
+        call: raw_json(row, 7)?,
         working_dir: path(row, 8)?,
         asynchronous: row.get(6)?,
         status,
@@ -234,10 +236,10 @@ fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
                 id,
                 status,
                 summary: String::new(),
-                ending: json(row, 19)?,
-                problem: optional_json(row, 20)?,
-                usage: optional_json(row, 21)?,
-                stages: json(row, 22)?,
+                ending: raw_json(row, 19)?,
+                problem: optional_raw_json(row, 20)?,
+                usage: optional_raw_json(row, 21)?,
+                stages: raw_json(row, 22)?,
                 started_at,
                 ended_at,
                 approved: None,
@@ -347,10 +349,8 @@ pub(super) fn events(
 }
 
 fn numbered(row: &Row<'_>) -> rusqlite::Result<NumberedEvents> {
-    let events: Vec<(String, i64, Value)> =
-        serde_json::from_value(json(row, 4)?).unwrap_or_default();
-    let event = |(kind, time, body)| Event {
-        kind,
+    let events: Vec<(i64, Json)> = raw_json(row, 4)?.read().unwrap_or_default();
+    let event = |(time, body)| Event {
         time: from_micros(time),
         body,
     };

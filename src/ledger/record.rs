@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Digest;
+use super::{Digest, Json};
 use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, TraceId};
 
 /// What is known of an execution when its call comes in.
@@ -23,7 +23,7 @@ pub struct OpenRecord {
     /// Their primary group.
     pub caller_gid: u32,
     /// The call: its input, and what it asks for besides, without the values of variables.
-    pub call: Value,
+    pub call: Json,
     /// The directory to run in, if already known.
     pub working_dir: Option<PathBuf>,
     /// Whether nobody waits for the answer, so that it may outlast a restart while it waits for
@@ -72,7 +72,7 @@ pub enum Claim {
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// The call with its defaults filled in.
-    pub call: Option<Value>,
+    pub call: Option<Json>,
     /// The directory it will run in.
     pub working_dir: Option<PathBuf>,
     /// Where it stands.
@@ -93,13 +93,13 @@ pub struct CloseRecord {
     /// What was called, in brief, secrets masked: what the audit trail tells of it for good.
     pub summary: String,
     /// The facts of the ending: exit, signal, kill, what was left behind. No status of HTTP.
-    pub ending: Value,
+    pub ending: Json,
     /// What went wrong, when something did.
-    pub problem: Option<Value>,
+    pub problem: Option<Json>,
     /// What it used up.
-    pub usage: Option<Value>,
+    pub usage: Option<Json>,
     /// When each stage began and ended.
-    pub stages: Value,
+    pub stages: Json,
     /// When its process was started, if one was.
     pub started_at: Option<SystemTime>,
     /// When it ended.
@@ -189,12 +189,11 @@ impl Events {
 /// One thing that has happened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The type, as it goes over the wire, such as `executionStarted`.
-    pub kind: String,
     /// When.
     pub time: SystemTime,
-    /// The rest: an object.
-    pub body: Value,
+    /// What: an object whose `type` is the type as it goes over the wire, such as
+    /// `executionStarted`.
+    pub body: Json,
 }
 
 /// Events with the numbers they were given.
@@ -229,17 +228,26 @@ impl NumberedEvents {
         if !is_theirs {
             return Vec::new();
         }
-        let fits = |event: &Event| filter.kinds.is_empty() || filter.kinds.contains(&event.kind);
-        (self.first..)
-            .zip(events)
-            .filter(|(number, event)| *number > after && fits(event))
-            .map(|(number, event)| NumberedEvent {
+        let single = |(number, event): (u64, &Event)| {
+            let mut body: Map<String, Value> = event.body.read()?;
+            let Some(Value::String(kind)) = body.remove("type") else {
+                return None;
+            };
+            let is_wanted = filter.kinds.is_empty() || filter.kinds.contains(&kind);
+            is_wanted.then(|| NumberedEvent {
                 number,
                 execution_id: *execution_id,
                 tool: tool.clone(),
                 caller_uid: *caller_uid,
-                event: event.clone(),
+                time: event.time,
+                kind,
+                body,
             })
+        };
+        (self.first..)
+            .zip(events)
+            .filter(|(number, _)| *number > after)
+            .filter_map(single)
             .collect()
     }
 }
@@ -255,8 +263,12 @@ pub struct NumberedEvent {
     pub tool: Option<String>,
     /// Its caller.
     pub caller_uid: Option<u32>,
-    /// What happened.
-    pub event: Event,
+    /// When.
+    pub time: SystemTime,
+    /// Its type.
+    pub kind: String,
+    /// The rest.
+    pub body: Map<String, Value>,
 }
 
 /// Which events to read.

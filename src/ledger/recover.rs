@@ -3,14 +3,14 @@
 use std::time::SystemTime;
 
 use rusqlite::params;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::record::{
     Approval, ApprovalStatus, CloseRecord, Decision, Event, Events, NumberedEvents, Output,
 };
 use super::store::{Fault, Store};
 use super::time::micros;
-use super::{approvals, read};
+use super::{Json, approvals, read};
 use crate::domain::{ExecutionId, Status};
 
 /// What was open when the ledger was opened.
@@ -52,9 +52,8 @@ impl Store {
             }
             self.close(&lost(id, now))?;
             let lost = Event {
-                kind: "executionAborted".to_owned(),
                 time: now,
-                body: json!({"status": Status::Lost.as_str()}),
+                body: json!({"type": "executionAborted", "status": Status::Lost}).into(),
             };
             self.events(&NumberedEvents {
                 first: event,
@@ -120,10 +119,10 @@ fn lost(id: ExecutionId, now: SystemTime) -> CloseRecord {
         id,
         status: Status::Lost,
         summary: String::new(),
-        ending: Value::Null,
+        ending: Json::default(),
         problem: None,
         usage: None,
-        stages: json!([]),
+        stages: json!([]).into(),
         started_at: None,
         ended_at: now,
         approved: None,

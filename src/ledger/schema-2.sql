@@ -7,11 +7,11 @@ CREATE TABLE event_batches (
     execution_id BLOB,
     tool TEXT,
     caller_uid INTEGER,
-    -- [[type, time, body], …]
+    -- [[time, {"type": …, …}], …]
     events TEXT NOT NULL
 ) STRICT;
 INSERT INTO event_batches
-    SELECT e.number, e.number, e.execution_id, e.tool, x.caller_uid, json_array(json_array(e.type, e.time, json(e.body)))
+    SELECT e.number, e.number, e.execution_id, e.tool, x.caller_uid, json_array(json_array(e.time, json_set(e.body, '$.type', e.type)))
     FROM events e LEFT JOIN executions x ON x.id = e.execution_id;
 DROP TABLE events;
 ALTER TABLE event_batches RENAME TO events;

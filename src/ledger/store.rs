@@ -4,8 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use serde_json::Value;
+use serde::Serialize;
 
+use super::Json;
 use super::chain::{self, Link};
 use super::convert::{signed, unsigned};
 use super::record::{AuditEntry, Events, Head, NumberedEvents};
@@ -187,9 +188,15 @@ impl Store {
         kind: &str,
         id: Option<ExecutionId>,
         time: i64,
-        body: &Value,
+        body: &impl Serialize,
     ) -> rusqlite::Result<()> {
-        let link = Link::after(self.head, time, kind, id, body.to_string());
+        let link = Link::after(
+            self.head,
+            time,
+            kind,
+            id,
+            serde_json::to_string(body).unwrap_or_default(),
+        );
         link.insert(&self.connection)?;
         self.head = link.head();
         Ok(())
@@ -213,9 +220,9 @@ impl Store {
             caller_uid,
             events,
         } = &numbered.events;
-        let rows: Vec<(&str, i64, &Value)> = events
+        let rows: Vec<(i64, &Json)> = events
             .iter()
-            .map(|event| (event.kind.as_str(), micros(event.time), &event.body))
+            .map(|event| (micros(event.time), &event.body))
             .collect();
         let rows = serde_json::to_string(&rows).unwrap_or_default();
         self.connection

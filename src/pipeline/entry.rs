@@ -5,7 +5,8 @@ use super::event::Event;
 use super::{CallRecord, Execution, Finished};
 use crate::domain::{ApprovalId, Digests, Ruling, Status, StreamName};
 use crate::ledger::{
-    self, Change, CloseRecord, Events, Idempotency, Ledger, OpenRecord, Output, Place, Receipt,
+    self, Change, CloseRecord, Events, Idempotency, Json, Ledger, OpenRecord, Output, Place,
+    Receipt,
 };
 use crate::runner::Kept;
 
@@ -42,7 +43,7 @@ impl Entry {
 
     /// Its input is another than it was, defaults filled in.
     pub(super) fn set_call(&self, call: &CallRecord) {
-        self.change(|change| change.call = Some(json(call)));
+        self.change(|change| change.call = Some(Json::of(call)));
     }
 
     /// The policy has judged it.
@@ -128,10 +129,10 @@ impl Entry {
             id: execution.id,
             status: finished.status,
             summary,
-            ending: json(&finished.ran),
-            problem: finished.failure.as_ref().map(json),
-            usage: finished.run().map(|run| json(&run.usage)),
-            stages: json(&(execution.timed, execution.stages())),
+            ending: Json::of(&finished.ran),
+            problem: finished.failure.as_ref().map(Json::of),
+            usage: finished.run().map(|run| Json::of(&run.usage)),
+            stages: Json::of(&(execution.timed, execution.stages())),
             // A process that could not execute its program was none.
             started_at: execution.started_at().filter(|_| finished.ran.is_some()),
             ended_at: finished.ended_at,
@@ -209,7 +210,7 @@ fn open_record(execution: &Execution, change: Change) -> OpenRecord {
         tool: execution.tool.clone(),
         caller_uid: execution.caller.uid,
         caller_gid: execution.caller.gid,
-        call: json(&*call),
+        call: Json::of(&*call),
         working_dir: call.working_dir.clone(),
         asynchronous: execution.terms.asynchronous,
         status: change.status.unwrap_or(Status::Running),
@@ -220,11 +221,6 @@ fn open_record(execution: &Execution, change: Change) -> OpenRecord {
         idempotency: None,
         ruling: change.ruling,
     }
-}
-
-fn json(value: &impl serde::Serialize) -> serde_json::Value {
-    // Keys are texts throughout, which is all that could be wrong.
-    serde_json::to_value(value).unwrap_or_default()
 }
 
 /// Who approved an execution: the question and the user.

@@ -1,7 +1,6 @@
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::Finished;
 use crate::domain::{ApprovalId, FailureKind, Stage, Status};
@@ -162,17 +161,9 @@ impl Event {
 
     /// As the ledger has it.
     pub(super) fn at(self, time: SystemTime) -> ledger::Event {
-        let mut body = serde_json::to_value(&self).unwrap_or_default();
-        let kind = body
-            .as_object_mut()
-            .and_then(|members| members.remove("type"));
         ledger::Event {
-            kind: match kind {
-                Some(Value::String(kind)) => kind,
-                _ => String::new(),
-            },
             time,
-            body,
+            body: ledger::Json::of(&self),
         }
     }
 }

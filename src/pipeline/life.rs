@@ -174,7 +174,7 @@ impl Inner {
             tool_use_id,
             ..
         } = record.open;
-        let kept: CallRecord = serde_json::from_value(call).unwrap_or_default();
+        let kept: CallRecord = call.read().unwrap_or_default();
         let call = kept.call(&tool, tool_use_id.as_deref());
         let is_whole = call.is_some();
         let mut call = call.unwrap_or_else(|| Call::new(tool, kept.input.clone()));

@@ -56,7 +56,7 @@ impl Record {
         } = record;
         let (timed, stages) = close
             .as_ref()
-            .and_then(|close| serde_json::from_value(close.stages.clone()).ok())
+            .and_then(|close| close.stages.read())
             .unwrap_or((true, Vec::new()));
         let approved = close.as_ref().and_then(|close| close.approved);
         Self {
@@ -69,7 +69,7 @@ impl Record {
             started_at,
             timed,
             stages,
-            call: Arc::new(serde_json::from_value(open.call).unwrap_or_default()),
+            call: Arc::new(open.call.read().unwrap_or_default()),
             ruling: open.ruling,
             approved,
             replay_of: open.replay_of,
@@ -89,9 +89,9 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
         stdout: in_content(&close.stdout),
         stderr: in_content(&close.stderr),
     };
-    let ran: Option<Ran> = serde_json::from_value(close.ending).unwrap_or_default();
+    let ran: Option<Ran> = close.ending.read().unwrap_or_default();
     let failure = match (close.status, close.problem) {
-        (_, Some(problem)) => serde_json::from_value(problem).ok(),
+        (_, Some(problem)) => problem.read(),
         (Status::Lost, None) => Some(Failure::lost()),
         (_, None) => None,
     };

@@ -187,7 +187,7 @@ fn write_one(ledger: &Ledger, n: u64) {
         tool: "bash".to_owned(),
         caller_uid: 0,
         caller_gid: 0,
-        call: json!({"input": {"command": "x".repeat(n as usize % 7000)}}),
+        call: json!({"input": {"command": "x".repeat(n as usize % 7000)}}).into(),
         working_dir: None,
         asynchronous: false,
         status: Status::Running,
@@ -207,10 +207,10 @@ fn write_one(ledger: &Ledger, n: u64) {
         id: open.id,
         status,
         summary: String::new(),
-        ending: json!({"exit_code": n % 3}),
+        ending: json!({"exit_code": n % 3}).into(),
         problem: None,
         usage: None,
-        stages: json!([]),
+        stages: json!([]).into(),
         started_at: None,
         ended_at: SystemTime::now(),
         approved: None,
@@ -239,9 +239,8 @@ fn write_one(ledger: &Ledger, n: u64) {
         tool: None,
         caller_uid: None,
         events: vec![Event {
-            kind: "executionCompleted".to_owned(),
             time: SystemTime::now(),
-            body: json!({}),
+            body: json!({"type": "executionCompleted"}).into(),
         }],
     };
     ledger

@@ -92,7 +92,7 @@ fn damaged(scratch: &Scratch, executions: usize) {
     let ledger = scratch.open();
     for n in 0..executions {
         let mut record = opening("bash", 0, at(n as u64));
-        record.call = json!({"input": {"command": "x".repeat(3000)}});
+        record.call = json!({"input": {"command": "x".repeat(3000)}}).into();
         enter(&ledger, record, Status::Success);
     }
     drop(ledger);
@@ -193,7 +193,7 @@ fn a_full_disk_is_told_and_got_over() {
     let mut opened = Vec::new();
     let error = loop {
         let mut record = opening("bash", 0, at(2));
-        record.call = json!({"input": {"command": "x".repeat(30_000)}});
+        record.call = json!({"input": {"command": "x".repeat(30_000)}}).into();
         opened.push(record.id);
         if let Err(error) = ledger.open_execution(record, None).wait() {
             break error;
@@ -316,7 +316,7 @@ fn the_logs_of_openings_take_turns_and_stay_small() {
     let ledger = scratch.open();
     for n in 0..3000 {
         let mut record = opening("bash", 0, at(n));
-        record.call = json!({"input": {"command": "x".repeat(1000)}});
+        record.call = json!({"input": {"command": "x".repeat(1000)}}).into();
         let id = record.id;
         assert!(ledger.begin_execution(record, None).is_none());
         drop(ledger.close_execution(closing(id, Status::Success), None));

@@ -133,7 +133,7 @@ fn history_is_searched_by_words_of_call_and_answer() {
     .enumerate()
     {
         let mut record = opening(["bash", "other"][n % 2], 0, at(n as u64));
-        record.call = json!({"input": {"command": command}});
+        record.call = json!({"input": {"command": command}}).into();
         let mut close = closing(record.id, Status::Success);
         close.content.place = Place::Inline(content.as_bytes().to_vec());
         entered.push(record.id);

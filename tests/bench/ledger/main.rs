@@ -96,7 +96,7 @@ fn opening(n: u64, created_at: SystemTime) -> OpenRecord {
         .to_owned(),
         caller_uid: (1000 + n % 3) as u32,
         caller_gid: 1000,
-        call: json!({"name": "bash", "input": {"command": command}}),
+        call: json!({"name": "bash", "input": {"command": command}}).into(),
         working_dir: Some("/srv".into()),
         asynchronous: false,
         status: Status::Running,
@@ -128,9 +128,9 @@ fn closing(n: u64, id: ExecutionId, ended_at: SystemTime) -> CloseRecord {
             _ => Status::Success,
         },
         summary: "a command of some forty characters in all".to_owned(),
-        ending: json!({"exit_code": 0, "signal": null, "oom_killed": false, "duration_ms": 3, "background": []}),
+        ending: json!({"exit_code": 0, "signal": null, "oom_killed": false, "duration_ms": 3, "background": []}).into(),
         problem: None,
-        usage: Some(json!({"cpu_ms": 1, "memory_peak_bytes": null})),
+        usage: Some(json!({"cpu_ms": 1, "memory_peak_bytes": null}).into()),
         stages: stages(),
         started_at: Some(ended_at),
         ended_at,
@@ -178,9 +178,8 @@ fn end(ledger: &Ledger, n: u64, id: ExecutionId) -> Receipt<()> {
 /// As many as an execution has before its process is started, or after it has ended.
 fn events(id: ExecutionId, count: usize) -> Events {
     let event = Event {
-        kind: "stageCompleted".to_owned(),
         time: SystemTime::now(),
-        body: json!({"stage": "validation", "duration_ms": 0.012}),
+        body: json!({"type": "stageCompleted", "stage": "validation", "duration_ms": 0.012}).into(),
     };
     Events {
         execution_id: Some(id),
