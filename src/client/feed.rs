@@ -59,8 +59,8 @@ impl Happening {
 
     /// A detail that is a number.
     #[must_use]
-    pub fn count(&self, name: &str) -> Option<u64> {
-        self.details.get(name).and_then(Value::as_u64)
+    pub fn amount(&self, name: &str) -> Option<f64> {
+        self.details.get(name).and_then(Value::as_f64)
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
         };
         assert_eq!((happening.number, happening.json.as_str()), (7, data));
         assert_eq!(happening.text("status"), Some("success"));
-        assert_eq!(happening.count("duration_ms"), Some(12));
+        assert_eq!(happening.amount("duration_ms"), Some(12.0));
         assert_eq!(happening.text("tool"), None);
     }
 

@@ -154,7 +154,7 @@ pub fn card(approval: &Approval, page: Page) -> String {
     fields.all("Always", &approval.remember_rules);
     fields.add("Expires", approval.expires_at.as_deref().map(clock::full));
     format!(
-        "{} {heading}\n{}{}",
+        "{} {heading}\n{}{}\n",
         page.look(Look::Heading, "●"),
         fields.render(),
         input(&approval.input)
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(
             card(&approval, Page::plain()),
             "● approval 7 for bash\n     Caller: 4294967\n  Execution: 8\n     Policy: ask by default\n     Always: a\n             b\n    \
-             Expires: soon\n\ncommand:\n    cd /srv\n    git  push\n\nn:\n    1\n"
+             Expires: soon\n\ncommand:\n    cd /srv\n    git  push\n\nn:\n    1\n\n"
         );
     }
 }

@@ -32,6 +32,12 @@ pub fn left(time: &str) -> String {
     left.map(rough).unwrap_or_default()
 }
 
+/// How long it is since `time`.
+pub fn since(time: &str) -> String {
+    let past = parse(time).map(|time| SystemTime::now().duration_since(time).unwrap_or_default());
+    past.map(rough).unwrap_or_default()
+}
+
 /// How long it was from one time to another.
 pub fn between(from: Option<&str>, to: Option<&str>) -> Option<String> {
     let passed = parse(to?)?.duration_since(parse(from?)?).ok()?;
@@ -45,6 +51,15 @@ pub fn span(milliseconds: u64) -> String {
         1_000..60_000 => format!("{}.{}s", milliseconds / 1_000, milliseconds % 1_000 / 100),
         _ => rough(Duration::from_millis(milliseconds)),
     }
+}
+
+/// As [`span`], and finer for what takes less than ten milliseconds.
+pub fn fine(milliseconds: f64) -> String {
+    if milliseconds < 10.0 && milliseconds.fract() != 0.0 {
+        return format!("{milliseconds:.2}ms");
+    }
+    let whole = Duration::try_from_secs_f64(milliseconds.round() / 1e3).unwrap_or_default();
+    span(u64::try_from(whole.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Its two largest units.
@@ -105,6 +120,7 @@ mod tests {
         let ahead = humantime::format_rfc3339_millis(ahead).to_string();
         assert!(full(&ahead).contains("; in 1h 59m"), "{}", full(&ahead));
         assert_eq!(left(&ahead), "1h 59m");
+        assert_eq!(since(&ahead), "0s");
     }
 
     #[test]
@@ -118,6 +134,14 @@ mod tests {
             (90_061_000, "1day 1h"),
         ] {
             assert_eq!(span(milliseconds), text);
+        }
+        for (milliseconds, text) in [
+            (0.119, "0.12ms"),
+            (9.0, "9ms"),
+            (12.6, "13ms"),
+            (1500.0, "1.5s"),
+        ] {
+            assert_eq!(fine(milliseconds), text);
         }
     }
 }

@@ -48,6 +48,9 @@ pub enum Failure {
     /// A question has to be answered, and nobody is there to do it.
     #[error("standard input is no terminal, so nobody can be asked")]
     NotAsked,
+    /// There is no screen to show things on.
+    #[error("top needs a terminal")]
+    NoTerminal,
     /// A command cannot be put into a shell's words.
     #[error("cannot quote the command: {source}")]
     Unquotable { source: shlex::QuoteError },
@@ -100,6 +103,7 @@ impl Failure {
             }
             Self::Ambiguous { .. } => Some("give more of the id, or all of it"),
             Self::NotAsked => Some("--yes does it without asking"),
+            Self::NoTerminal => Some("`shellyctl history` and `shellyctl events -f` do without"),
             Self::Daemon { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("it is looked for beside shellyctl and in PATH")
             }
@@ -121,7 +125,8 @@ impl Failure {
             | Self::Unquotable { .. }
             | Self::Cwd { .. }
             | Self::Ambiguous { .. }
-            | Self::NotAsked => USAGE,
+            | Self::NotAsked
+            | Self::NoTerminal => USAGE,
             Self::Client(_)
             | Self::Silent { .. }
             | Self::Stdout { .. }

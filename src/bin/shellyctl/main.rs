@@ -26,6 +26,7 @@ mod signals;
 mod status;
 mod subscription;
 mod tools;
+mod top;
 mod watch;
 
 use std::process::ExitCode;
@@ -65,7 +66,8 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         | Command::Approve(_)
         | Command::Deny(_)
         | Command::Events(_)
-        | Command::Audit(_) => talk(args),
+        | Command::Audit(_)
+        | Command::Top => talk(args),
     }
 }
 
@@ -101,6 +103,7 @@ async fn dispatch(args: Args) -> Result<ExitCode, Failure> {
         Command::Deny(deny) => approvals::deny(&client, deny, args.json).await,
         Command::Events(events) => events::run(&client, events, args.json).await,
         Command::Audit(audit) => audit::run(&client, audit, args.json).await,
+        Command::Top => top::run(&client).await,
         Command::Policy(PolicyCommand::Explain(explain)) => {
             policy::explain(&client, explain, args.json).await
         }

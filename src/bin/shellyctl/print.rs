@@ -10,6 +10,7 @@ pub enum Look {
     Heading,
     Good,
     Bad,
+    Selected,
 }
 
 impl Look {
@@ -18,6 +19,7 @@ impl Look {
             Self::Heading => "\x1b[1m",
             Self::Good => "\x1b[1;32m",
             Self::Bad => "\x1b[1;31m",
+            Self::Selected => "\x1b[7m",
         }
     }
 }
@@ -59,6 +61,25 @@ impl Page {
         } else {
             text.to_owned()
         }
+    }
+
+    /// One line, as much of it as the terminal has room for.
+    pub fn cut(self, text: &str) -> String {
+        match self.width {
+            Some(width) => cut(text, width),
+            None => text.to_owned(),
+        }
+    }
+
+    /// One line, as many of the terminal's lines as it takes.
+    pub fn wrap(self, text: &str) -> Vec<String> {
+        let characters: Vec<char> = text.chars().collect();
+        let width = self.width.unwrap_or(usize::MAX).max(1);
+        let lines = characters.chunks(width).map(|line| line.iter().collect());
+        if text.is_empty() {
+            return vec![String::new()];
+        }
+        lines.collect()
     }
 
     /// Rows under their headings. Only the last column is cut, and only on a terminal.
@@ -250,6 +271,17 @@ mod tests {
             narrow.table(["ID", "TOOL", "SUMMARY"], &rows),
             "ID  TOOL  SUMMARY\n1   bash  a long, long…\n"
         );
+    }
+
+    #[test]
+    fn what_is_wrapped_is_all_there() {
+        let narrow = Page {
+            width: Some(4),
+            ..PIPE
+        };
+        assert_eq!(narrow.wrap("rm -rf é"), ["rm -", "rf é"]);
+        assert_eq!(narrow.wrap(""), [""]);
+        assert_eq!(PIPE.wrap("rm -rf é"), ["rm -rf é"]);
     }
 
     #[test]

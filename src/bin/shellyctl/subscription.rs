@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use shelly_executor::client::{Client, ClientError, Feed, FeedFilter, FeedItem};
 
-use crate::print;
-
 /// How long it waits before it tries to connect again; twice as long after each failure.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
@@ -27,9 +25,27 @@ pub struct Subscription {
 pub enum Told {
     /// What the feed did.
     Item(FeedItem),
-    /// The connection was lost and is there again. Where nothing had been told before, what
-    /// happened meanwhile is not told.
+    /// The connection is lost. The next call tries to have it again.
+    Lost,
+    /// It is there again. Where nothing had been told before, what happened meanwhile is not.
     Again,
+}
+
+impl Told {
+    /// What people should know of it besides the event.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            Self::Item(FeedItem::Happened(_)) => None,
+            Self::Item(FeedItem::Missed { from, to }) => Some(missed(*from, *to)),
+            Self::Lost => Some("lost the daemon, waiting for it to come back".to_owned()),
+            Self::Again => Some("the daemon is back".to_owned()),
+        }
+    }
+}
+
+/// A gap in the feed, for people.
+pub fn missed(from: u64, to: u64) -> String {
+    format!("the daemon cannot tell events #{from} to #{to} any more")
 }
 
 impl Subscription {
@@ -58,7 +74,6 @@ impl Subscription {
                 match self.client.feed(&self.filter, self.last).await {
                     Ok(feed) => {
                         self.feed = Some(feed);
-                        print::note("the daemon is back");
                         return Ok(Told::Again);
                     }
                     Err(error) if may_pass(&error) => continue,
@@ -77,7 +92,7 @@ impl Subscription {
                 Some(Err(error)) if !may_pass(&error) => return Err(error),
                 Some(Err(_)) | None => {
                     self.feed = None;
-                    print::note("lost the daemon, waiting for it to come back");
+                    return Ok(Told::Lost);
                 }
             }
         }
@@ -85,7 +100,7 @@ impl Subscription {
 }
 
 /// Whether a daemon that restarts is enough to explain it.
-fn may_pass(error: &ClientError) -> bool {
+pub fn may_pass(error: &ClientError) -> bool {
     const SERVICE_UNAVAILABLE: u16 = 503;
     if let ClientError::Refused { answer } = error {
         return answer.status == SERVICE_UNAVAILABLE;

@@ -14,16 +14,16 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 use crate::approvals::{card, decided};
 use crate::failure::Failure;
 use crate::print::{self, Page};
-use crate::subscription::{Subscription, Told};
+use crate::subscription::{Subscription, Told, may_pass};
 
 /// What an approval goes through.
-pub const TYPES: [&str; 3] = [
+const TYPES: [&str; 3] = [
     "confirmationRequired",
     "confirmationDecided",
     "confirmationExpired",
 ];
 
-const QUESTION: &str = "[a]pprove / [A]lways / [d]eny / [s]kip?";
+const QUESTION: &str = "[a]pprove / [A]lways / [d]eny / [s]kip? ";
 
 /// Shows approvals until it is interrupted, or standard input ends where that is asked.
 pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
@@ -36,15 +36,12 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
     let mut desk = Desk::new(client, json);
     desk.catch_up().await?;
     loop {
-        desk.ask();
+        desk.ask()?;
         tokio::select! {
-            told = subscription.next() => match told? {
-                Told::Item(FeedItem::Happened(happening)) => {
-                    if let Some(id) = happening.text("approval_id") {
-                        desk.look_at(id).await?;
-                    }
-                }
-                Told::Item(FeedItem::Missed { .. }) | Told::Again => desk.catch_up().await?,
+            told = subscription.next() => match desk.told(told?).await {
+                // The feed is lost with it, and all is asked for again when it is back.
+                Err(Failure::Client(error)) if may_pass(&error) => {}
+                done => done?,
             },
             line = next_line(&mut desk.lines), if desk.asked => match line? {
                 Some(line) => desk.answer(&line).await?,
@@ -94,6 +91,21 @@ impl<'a> Desk<'a> {
         }
     }
 
+    async fn told(&mut self, told: Told) -> Result<(), Failure> {
+        if let Some(message) = told.message() {
+            self.interrupt();
+            print::note(&message);
+        }
+        match told {
+            Told::Item(FeedItem::Happened(happening)) => match happening.text("approval_id") {
+                Some(id) => self.look_at(id).await,
+                None => Ok(()),
+            },
+            Told::Item(FeedItem::Missed { .. }) | Told::Again => self.catch_up().await,
+            Told::Lost => Ok(()),
+        }
+    }
+
     /// Takes up all that is pending, and finds out what became of what no longer is.
     async fn catch_up(&mut self) -> Result<(), Failure> {
         let list = self.client.approvals().await?.value.approvals;
@@ -123,12 +135,11 @@ impl<'a> Desk<'a> {
 
     fn take(&mut self, approval: Received<Approval>) -> Result<(), Failure> {
         if approval.is_pending() {
-            if !self.pending.insert(approval.id.clone()) {
-                return Ok(());
-            }
-            self.show(&approval, &card(&approval, self.page))?;
-            if self.lines.is_some() {
+            let new = self.pending.insert(approval.id.clone());
+            if new && self.lines.is_some() {
                 self.queue.push_back(approval);
+            } else if new {
+                self.show(&approval, &card(&approval, self.page))?;
             }
             return Ok(());
         }
@@ -155,7 +166,7 @@ impl<'a> Desk<'a> {
         print::text(text)
     }
 
-    /// Leaves the line with the question, which is asked again.
+    /// Leaves the line with the question, which is asked again with all that belongs to it.
     fn interrupt(&mut self) {
         if std::mem::take(&mut self.asked) {
             print::ask("\n");
@@ -163,30 +174,32 @@ impl<'a> Desk<'a> {
     }
 
     /// Asks about the first in the queue, unless that is being asked already.
-    fn ask(&mut self) {
+    fn ask(&mut self) -> Result<(), Failure> {
         if let (false, Some(first)) = (self.asked, self.queue.front()) {
+            print::text(&card(first, self.page))?;
             // What was typed before the question was there is no answer to it.
             let _ = rustix::termios::tcflush(std::io::stdin(), QueueSelector::IFlush);
-            let question = format!("{} {}: {QUESTION}", first.tool, first.summary);
-            print::ask(&print::one_line(&question));
-            print::ask(" ");
+            print::ask(QUESTION);
             self.asked = true;
         }
+        Ok(())
     }
 
     async fn answer(&mut self, line: &str) -> Result<(), Failure> {
-        self.asked = false;
         let Some(said) = said(line) else {
+            print::ask(QUESTION);
             return Ok(());
         };
+        self.asked = false;
         let (Some(first), Said::Decided(resolution)) = (self.queue.pop_front(), said) else {
             return Ok(());
         };
         self.pending.remove(&first.id);
         match self.client.resolve(&first.id, &resolution).await {
             Ok(approval) => print::text(&decided(&approval)),
-            // Decided by somebody else, or not for this user: the others may still be.
-            Err(error @ ClientError::Refused { .. }) => {
+            // Decided by somebody else, or not for this user, or to be asked about again when the
+            // daemon is back.
+            Err(error) if may_pass(&error) || matches!(error, ClientError::Refused { .. }) => {
                 print::note(&error.to_string());
                 Ok(())
             }

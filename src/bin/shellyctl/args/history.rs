@@ -44,7 +44,7 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "UID")]
     pub caller: Option<u32>,
 
-    /// Only those in whose call these words occur
+    /// Only ended ones with all of these words in call or answer; `word*` is what begins so
     #[arg(long, value_name = "WORDS")]
     pub grep: Option<String>,
 

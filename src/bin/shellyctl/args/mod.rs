@@ -166,6 +166,12 @@ pub enum Command {
     /// Without --follow: what has happened up to now, as far as the daemon keeps it.
     Events(EventsArgs),
 
+    /// Watch what runs and what waits for approval, and act on it
+    ///
+    /// A screen that changes as things do. The arrow keys, or j and k, select a line; c cancels it,
+    /// a lets it run and d refuses it where it waits for approval, and q quits.
+    Top,
+
     /// Check or export the audit trail
     #[command(subcommand)]
     Audit(AuditCommand),
