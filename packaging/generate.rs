@@ -79,7 +79,7 @@ const TOOLS: (&str, &str) = (
 
 const STATE: (&str, &str) = (
     "/var/lib/shelly-executor",
-    "the daemon's lock and id, and in spool/ what executions write",
+    "the daemon's lock and id, in spool/ what executions write, and in policy.d/ remembered approvals",
 );
 
 /// The files that a page's command has to do with.

@@ -12,10 +12,10 @@ use super::json::{Text, json_response, to_json_around};
 use super::openapi::ResultSchema;
 use super::problem::{Problem, problem_response};
 use crate::domain::{
-    Display, Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport, Stage, StageTimes,
-    Status, StreamName,
+    Display, ExecutionId, Exit, KillMode, KillReason, KillReport, LeftBehind, Ruling, RunReport,
+    Stage, StageTimes, Status, StreamName,
 };
-use crate::pipeline::{Execution, Finished};
+use crate::pipeline::{Execution, Finished, Record};
 
 /// The answer for a command that started and ended by itself.
 #[derive(Debug, Serialize, ToSchema)]
@@ -130,9 +130,30 @@ pub(super) struct RecordBody {
     status: Status,
     /// The tool that was called.
     tool: String,
+    /// What it was about, in a line.
+    summary: String,
+    /// Its input, defaults filled in and secrets masked.
+    input: serde_json::Value,
+    /// The directory the call asked for.
+    #[schema(required)]
+    working_dir: Option<String>,
+    /// The variables the call set.
+    env_names: Vec<String>,
     /// Who called it.
     #[schema(format = "int64")]
     caller_uid: u32,
+    /// What the policy said; null until it has.
+    #[schema(required)]
+    judgement: Option<Ruling>,
+    /// The approval it ran under; null without one.
+    #[schema(required)]
+    approval: Option<ApprovedBody>,
+    /// The execution that it repeats.
+    #[schema(required, format = "uuid")]
+    replay_of: Option<String>,
+    /// The trace it belongs to.
+    #[schema(required)]
+    trace_id: Option<String>,
     /// When the call came in (RFC 3339, UTC, milliseconds).
     #[schema(format = "date-time")]
     created_at: String,
@@ -150,6 +171,18 @@ pub(super) struct RecordBody {
     /// The body that `POST /execute` answers it with; null until the end.
     #[schema(value_type = ResultSchema, required)]
     result: Option<Box<RawValue>>,
+}
+
+/// An approval that an execution ran under.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Approved)]
+struct ApprovedBody {
+    /// The approval.
+    #[schema(format = "uuid")]
+    id: String,
+    /// Who gave it.
+    #[schema(format = "int64")]
+    approver_uid: u32,
 }
 
 /// A stage that an execution is or was in.
@@ -232,72 +265,102 @@ impl From<&KillReport> for KillBody {
     }
 }
 
+/// What an answer says of the execution it is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) id: ExecutionId,
+    pub(super) tool_use_id: Option<&'a str>,
+}
+
+impl<'a> From<&'a Execution> for Subject<'a> {
+    fn from(execution: &'a Execution) -> Self {
+        Self {
+            id: execution.id,
+            tool_use_id: execution.tool_use_id.as_deref(),
+        }
+    }
+}
+
+impl<'a> From<&'a Record> for Subject<'a> {
+    fn from(record: &'a Record) -> Self {
+        Self {
+            id: record.id,
+            tool_use_id: record.tool_use_id.as_deref(),
+        }
+    }
+}
+
 /// The status and the body that `POST /execute` answers a finished execution with.
-pub(super) fn result(execution: &Execution, finished: &Finished) -> (StatusCode, Vec<u8>) {
+pub(super) fn result<'a>(
+    subject: impl Into<Subject<'a>>,
+    finished: &'a Finished,
+) -> (StatusCode, Vec<u8>) {
     let text = finished.text();
-    let tool_use_id = execution.tool_use_id.as_deref();
-    match (finished.error(), finished.output()) {
-        (Some(error), output) => {
-            let problem = Problem::of_execution(error, execution);
+    let subject = subject.into();
+    match (&finished.failure, &finished.ran) {
+        (Some(failure), ran) => {
+            let problem = Problem::of_failure(failure, subject);
             let status = problem.status();
-            let body = match output {
-                Some(output) => {
-                    to_json_around(&text, &problem.with_run(&output.run, &output.display))
-                }
+            let body = match ran {
+                Some(ran) => to_json_around(&text, &problem.with_run(&ran.report, &ran.display)),
                 None => to_json_around(&text, &problem),
             };
             (status, body)
         }
-        (None, Some(output)) => {
+        (None, Some(ran)) => {
             let answer = Answer {
                 content: Text,
-                is_error: finished.is_error(),
-                tool_use_id,
-                execution_id: execution.id.to_string(),
-                run: RunBody::new(&output.run, &output.display, false),
+                is_error: ran.is_error,
+                tool_use_id: subject.tool_use_id,
+                execution_id: subject.id.to_string(),
+                run: RunBody::new(&ran.report, &ran.display, false),
             };
             (StatusCode::OK, to_json_around(&text, &answer))
         }
-        // What is no error is an output.
+        // What is no failure has run.
         (None, None) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
     }
 }
 
 /// The response to a call that was waited for.
-pub(super) fn response(execution: &Execution, finished: &Finished) -> Response {
-    match result(execution, finished) {
+pub(super) fn response<'a>(subject: impl Into<Subject<'a>>, finished: &'a Finished) -> Response {
+    match result(subject, finished) {
         (StatusCode::OK, body) => json_response(StatusCode::OK, body),
         (status, body) => problem_response(status, body),
     }
 }
 
 /// An execution's record, with its result when it has ended.
-pub(super) fn record(execution: &Execution) -> RecordBody {
-    let finished = execution.finished();
-    let result = finished
-        .as_ref()
-        .map(|finished| result(execution, finished));
-    let status = finished
-        .as_ref()
-        .map_or(Status::Running, |finished| finished.status);
+pub(super) fn record(record: &Record) -> RecordBody {
+    let finished = record.finished.as_deref();
+    let result = finished.map(|finished| result(record, finished));
     RecordBody {
-        execution_id: execution.id.to_string(),
-        status,
-        tool: execution.tool.clone(),
-        caller_uid: execution.caller.uid,
-        created_at: timestamp(execution.created_at),
-        // A process that could not execute its program was none.
-        started_at: execution
-            .started_at()
-            .filter(|_| finished.is_none_or(|finished| finished.run().is_some()))
-            .map(timestamp),
-        ended_at: finished
+        execution_id: record.id.to_string(),
+        status: record.status,
+        tool: record.tool.clone(),
+        summary: record.call.summary.clone(),
+        input: record.call.input.clone(),
+        working_dir: record
+            .call
+            .working_dir
             .as_ref()
-            .map(|finished| timestamp(finished.ended_at)),
-        stages: execution
-            .stages()
+            .map(|dir| dir.display().to_string()),
+        env_names: record.call.env.keys().cloned().collect(),
+        caller_uid: record.caller_uid,
+        judgement: record.ruling.clone(),
+        approval: record.approved.map(|(id, approver_uid)| ApprovedBody {
+            id: id.to_string(),
+            approver_uid,
+        }),
+        replay_of: record.replay_of.map(|id| id.to_string()),
+        trace_id: record.trace_id.as_ref().map(|id| id.as_str().to_owned()),
+        created_at: timestamp(record.created_at),
+        started_at: record.started_at.map(timestamp),
+        ended_at: finished.map(|finished| timestamp(finished.ended_at)),
+        stages: record
+            .stages
             .iter()
-            .map(|times| StageBody::new(times, execution.timed))
+            .map(|times| StageBody::new(times, record.timed))
             .collect(),
         http_status: result.as_ref().map(|(status, _)| status.as_u16()),
         result: result
@@ -307,7 +370,7 @@ pub(super) fn record(execution: &Execution) -> RecordBody {
 }
 
 /// RFC 3339, UTC, with milliseconds.
-fn timestamp(time: SystemTime) -> String {
+pub(super) fn timestamp(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 

@@ -12,8 +12,11 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::wire::CallBody;
 use super::{Api, body, request, sse};
-use crate::domain::{StopReason, TraceId};
-use crate::pipeline::Execution;
+use crate::domain::{Digest, StopReason, TraceId};
+use crate::pipeline::{Begun, Execution, Idempotency, Record, Terms};
+
+/// The longest `Idempotency-Key`, in characters: a UUID and some more.
+const MAX_KEY: usize = 255;
 
 /// Run one tool call.
 ///
@@ -24,6 +27,7 @@ use crate::pipeline::Execution;
     request_body = CallBody,
     params(
         ("prefer" = Option<String>, Header, nullable = false, description = "`respond-async` asks for 202 at once (RFC 7240).", example = "respond-async"),
+        ("idempotency-key" = Option<String>, Header, nullable = false, description = "The caller's own key for the call: sent again with the same body it answers as before and runs nothing."),
         ("traceparent" = Option<String>, Header, nullable = false, description = "W3C Trace Context; its trace id goes into the log."),
     ),
     responses(
@@ -42,47 +46,129 @@ pub(super) async fn execute(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let mut call = request::call(body, &headers, &api).await?;
+    let (mut call, digest) = request::call(body, &headers, &api).await?;
     call.options.trace_id = headers
         .get("traceparent")
         .and_then(|value| value.to_str().ok())
         .and_then(TraceId::from_traceparent);
-    if headers.contains_key("idempotency-key") {
-        let detail = "`Idempotency-Key` is not supported: nothing is kept yet that could replay an answer; send the call without it";
-        let refusal = Refusal::new(Code::MalformedRequest, detail);
-        return Err(refusal.of_call(call.tool_use_id));
-    }
+    let terms = Terms {
+        asynchronous: prefers_async(&headers),
+        idempotency: idempotency(&headers, digest)?,
+        replay_of: None,
+    };
     if api.health.is_stopping() {
         let refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
         return Err(refusal.of_call(call.tool_use_id));
     }
+    let tool_use_id = call.tool_use_id.clone();
+    let begun = api
+        .executor
+        .begin(call, peer.caller.clone(), terms.clone())
+        .await;
+    let manner = Manner {
+        is_streamed: accepts_events(&headers),
+        terms,
+    };
+    answer(&api, peer, begun, manner)
+        .await
+        .map_err(|refusal| refusal.of_call(tool_use_id))
+}
 
-    let execution = api.executor.begin(call, peer.caller.clone());
-    if prefers_async(&headers) {
+/// How a caller wants to be answered.
+pub(super) struct Manner {
+    pub(super) is_streamed: bool,
+    pub(super) terms: Terms,
+}
+
+/// Answers for what was begun.
+pub(super) async fn answer(
+    api: &Api,
+    peer: Peer,
+    begun: Begun,
+    manner: Manner,
+) -> Result<Response, Refusal> {
+    let Manner { is_streamed, terms } = manner;
+    let execution = match begun {
+        Begun::New(execution) => execution,
+        Begun::Repeated(record) => return Ok(repeated(&record, is_streamed, &terms)),
+        Begun::InProgress(id) => {
+            let detail = format!(
+                "this `Idempotency-Key` is that of execution `{id}`, which is under way: GET /executions/{id}?wait=60 tells how it ends"
+            );
+            return Err(Refusal::new(Code::IdempotencyConflict, detail));
+        }
+        Begun::OtherCall(id) => {
+            let detail = format!(
+                "this `Idempotency-Key` was used for another call, execution `{id}`: use a new key for a new call"
+            );
+            return Err(Refusal::new(Code::IdempotencyConflict, detail));
+        }
+        Begun::Unrecorded(problem) => {
+            let detail = format!(
+                "the call cannot be recorded, so it was not run: {}",
+                problem.detail
+            );
+            return Err(Refusal::new(Code::AuditUnavailable, detail));
+        }
+    };
+    if terms.asynchronous {
         // What waits for the process should not wait for this answer to be written.
         tokio::task::yield_now().await;
-        return Ok(accepted(&execution));
+        return Ok(accepted(&execution.record()));
     }
-    if accepts_events(&headers) {
+    let watch = Watch {
+        execution,
+        peer,
+        outlives_client: terms.idempotency.is_some(),
+    };
+    if is_streamed {
         let cap = api.executor.config().max_output_bytes;
-        return Ok(sse::stream(execution, peer, cap).await);
+        return Ok(sse::stream(watch, cap).await);
     }
-    Ok(wait(&execution, &peer).await)
+    Ok(wait(watch).await)
+}
+
+/// Somebody who waits for an execution.
+pub(super) struct Watch {
+    pub(super) execution: Arc<Execution>,
+    pub(super) peer: Peer,
+    /// Whether it goes on without them.
+    pub(super) outlives_client: bool,
+}
+
+impl Watch {
+    /// The client has gone: the execution ends, unless it may go on without.
+    pub(super) fn give_up(&self) {
+        if !self.outlives_client {
+            self.execution.stop(StopReason::Disconnect);
+        }
+    }
 }
 
 /// Waits for the end of an execution; a client that hangs up meanwhile ends it.
-async fn wait(execution: &Arc<Execution>, peer: &Peer) -> Response {
+async fn wait(watch: Watch) -> Response {
+    let execution = &watch.execution;
     let finished = tokio::select! {
         finished = execution.wait() => finished,
-        () = peer.hung_up() => {
-            execution.stop(StopReason::Disconnect);
+        () = watch.peer.hung_up() => {
+            watch.give_up();
             execution.wait().await
         }
     };
-    response(execution, finished)
+    response(&**execution, finished)
 }
 
-fn accepted(execution: &Execution) -> Response {
+/// The answer of a call that has been answered before.
+fn repeated(past: &Record, is_streamed: bool, terms: &Terms) -> Response {
+    match &past.finished {
+        _ if terms.asynchronous => accepted(past),
+        Some(finished) if is_streamed => sse::replay(past, finished),
+        Some(finished) => response(past, finished),
+        None => accepted(past),
+    }
+}
+
+fn accepted(execution: &Record) -> Response {
     let mut response = json_response(StatusCode::ACCEPTED, to_json(&record(execution)));
     let headers = response.headers_mut();
     headers.insert(
@@ -95,8 +181,29 @@ fn accepted(execution: &Execution) -> Response {
     response
 }
 
+/// The caller's key for the call, if it has one.
+fn idempotency(headers: &HeaderMap, body_digest: Digest) -> Result<Option<Idempotency>, Refusal> {
+    let mut keys = headers.get_all("idempotency-key").into_iter();
+    let Some(key) = keys.next() else {
+        return Ok(None);
+    };
+    let usable = |key: &&str| (1..=MAX_KEY).contains(&key.len());
+    match (key.to_str().ok().filter(usable), keys.next()) {
+        (Some(key), None) => Ok(Some(Idempotency {
+            key: key.to_owned(),
+            body_digest,
+        })),
+        (Some(_) | None, _) => {
+            let detail = format!(
+                "`Idempotency-Key` cannot be read: expected one of 1 to {MAX_KEY} visible ASCII characters"
+            );
+            Err(Refusal::new(Code::MalformedRequest, detail))
+        }
+    }
+}
+
 /// `Prefer: respond-async` (RFC 7240), among other preferences maybe, which are ignored.
-fn prefers_async(headers: &HeaderMap) -> bool {
+pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
     listed(headers, "prefer").any(|preference| {
         let name = preference.split([';', '=']).next().unwrap_or_default();
         name.trim().eq_ignore_ascii_case("respond-async")
@@ -105,7 +212,7 @@ fn prefers_async(headers: &HeaderMap) -> bool {
 
 /// Whether `Accept` names the event stream itself (a wildcard means JSON), and not to rule it out
 /// (RFC 9110, section 12.4.2).
-fn accepts_events(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     listed(headers, "accept").any(|range| {
         let mut parts = range.split(';').map(str::trim);
         let kind = parts.next().unwrap_or_default();

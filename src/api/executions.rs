@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -16,7 +15,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::config::Access;
 use crate::domain::StopReason;
-use crate::pipeline::Execution;
+use crate::pipeline::{Found, LedgerError};
 
 /// The longest `wait`, in seconds.
 const MAX_WAIT_SECS: f64 = 60.0;
@@ -42,10 +41,10 @@ pub(super) async fn show(
     Name(id): Name,
     query: Result<Query<WaitQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Refusal> {
-    let execution = find(&api, &peer, &id)?;
+    let found = find(&api, &peer, &id).await?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
-    hold(&execution, wait).await?;
-    Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
+    hold(&found, wait).await?;
+    Ok(answer(&found))
 }
 
 /// Cancel an execution.
@@ -61,42 +60,64 @@ pub(super) async fn cancel(
     Extension(peer): Extension<Peer>,
     Name(id): Name,
 ) -> Result<Response, Refusal> {
-    let execution = find(&api, &peer, &id)?;
-    execution.stop(StopReason::Cancelled);
-    execution.wait().await;
-    Ok(json_response(StatusCode::OK, to_json(&record(&execution))))
+    let found = find(&api, &peer, &id).await?;
+    if let Found::Live(execution) = &found {
+        execution.stop(StopReason::Cancelled);
+        execution.wait().await;
+    }
+    Ok(answer(&found))
+}
+
+fn answer(found: &Found) -> Response {
+    let body = match found {
+        Found::Live(execution) => record(&execution.record()),
+        Found::Past(past) => record(past),
+    };
+    json_response(StatusCode::OK, to_json(&body))
 }
 
 /// Waits for the end of an execution, as long as the caller asked for.
-pub(super) async fn hold(execution: &Execution, wait: Option<f64>) -> Result<(), Refusal> {
+pub(super) async fn hold(found: &Found, wait: Option<f64>) -> Result<(), Refusal> {
     let Some(secs) = wait else { return Ok(()) };
     if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
         let detail =
             format!("`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}");
         return Err(Refusal::new(Code::MalformedRequest, detail));
     }
-    let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
+    if let Found::Live(execution) = found {
+        let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
+    }
     Ok(())
 }
 
 /// The execution of that id, if it is `peer`'s to see: its own uid's, or anybody's for an admin.
 /// What is not reads like what is not there.
-pub(super) fn find(api: &Api, peer: &Peer, id: &str) -> Result<Arc<Execution>, Refusal> {
+pub(super) async fn find(api: &Api, peer: &Peer, id: &str) -> Result<Found, Refusal> {
     let unknown = || {
-        let detail = format!("there is no execution `{id}`; the last 1000 finished ones are kept");
+        let detail = format!("there is no execution `{id}`, or it is not kept any more");
         Refusal::new(Code::UnknownExecution, detail)
     };
-    let execution = id
-        .parse()
-        .ok()
-        .and_then(|id| api.executor.find(id))
-        .ok_or_else(unknown)?;
-    let own = execution.caller.uid == peer.caller.uid;
-    if own || Access::admits(&api.edge.settings().access.admins, &peer.caller) {
-        Ok(execution)
+    let parsed = id.parse().map_err(|_| unknown())?;
+    let found = api.executor.find(parsed).await.map_err(unreadable)?;
+    let found = found.ok_or_else(unknown)?;
+    let uid = match &found {
+        Found::Live(execution) => execution.caller.uid,
+        Found::Past(record) => record.caller_uid,
+    };
+    if uid == peer.caller.uid || is_admin(api, peer) {
+        Ok(found)
     } else {
         Err(unknown())
     }
+}
+
+pub(super) fn is_admin(api: &Api, peer: &Peer) -> bool {
+    Access::admits(&api.edge.settings().access.admins, &peer.caller)
+}
+
+/// The history cannot be read.
+pub(super) fn unreadable(error: LedgerError) -> Refusal {
+    Refusal::new(Code::Internal, error.to_string())
 }
 
 pub(super) fn bad_query(rejection: axum::extract::rejection::QueryRejection) -> Refusal {

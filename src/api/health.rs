@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
+use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -17,6 +18,8 @@ use crate::domain::Degradation;
 pub struct Health {
     started: Instant,
     stopping: AtomicBool,
+    /// Whether nothing happens any more.
+    ended: watch::Sender<bool>,
     configuration: Mutex<Vec<Degradation>>,
 }
 
@@ -25,6 +28,7 @@ impl Health {
         Self {
             started,
             stopping: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
             configuration: Mutex::default(),
         }
     }
@@ -48,6 +52,17 @@ impl Health {
     /// Says that no new calls are taken.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that nothing happens any more, and lets those go who listen for it.
+    pub fn set_ended(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Waits until nothing happens any more.
+    pub(super) async fn ended(&self) {
+        // It lives as long as this does.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
     /// Whether no new calls are taken.

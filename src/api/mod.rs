@@ -1,11 +1,14 @@
 //! HTTP over the Unix socket: who is calling, one literal route table, and the translation between
 //! JSON and the words of the house. Decides nothing that the pipeline could decide.
 
+mod audit;
 mod body;
 mod connection;
+mod events;
 mod execute;
 mod executions;
 mod health;
+mod history;
 mod json;
 mod openapi;
 mod output;

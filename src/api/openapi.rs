@@ -10,6 +10,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{self, ContentBuilder, HeaderBuilder, RefOr, ResponseBuilder};
 use utoipa::{OpenApi, PartialSchema, ToSchema};
 
+use super::events;
 use super::json::{json_response, to_json};
 use super::problem::{Code, Problem, RunProblem};
 use super::routes::{Audience, ROUTES};
@@ -26,16 +27,24 @@ use super::sse;
     security(()),
     tags(
         (name = "executions", description = "Run a tool, and what becomes of it."),
+        (name = "events", description = "What happens."),
+        (name = "audit", description = "What was decided and done, and the proof of it."),
         (name = "permissions", description = "What is allowed."),
         (name = "tools", description = "What can be called."),
         (name = "daemon", description = "The daemon itself."),
     ),
-    components(schemas(Problem<'static>, RunProblem<'static>, sse::Started<'static>, sse::Piece<'static>)),
+    components(schemas(Problem<'static>, RunProblem<'static>, sse::Started<'static>, sse::Piece<'static>, events::EventBody<'static>, events::Missed)),
     paths(
+        super::audit::export,
+        super::audit::verify,
+        super::events::follow,
         super::execute::execute,
         super::executions::cancel,
         super::executions::show,
         super::health::show,
+        super::history::clear,
+        super::history::list,
+        super::history::replay,
         super::openapi::show,
         super::output::show,
         super::permissions::explain,
@@ -50,8 +59,19 @@ struct Document;
 const PROBLEMS: &[(&str, &[Code])] = &[
     ("execute", &[
         Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
-        Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout,
+        Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::IdempotencyConflict, Code::AuditUnavailable,
+        Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::Lost,
     ]),
+    ("replayExecution", &[
+        Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::InvalidInput,
+        Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::AuditUnavailable,
+        Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::UnknownExecution, Code::NotReplayable,
+    ]),
+    ("listExecutions",  &[Code::MalformedRequest, Code::Internal]),
+    ("clearExecutions", &[Code::Internal]),
+    ("followEvents",    &[Code::MalformedRequest, Code::NotFound]),
+    ("exportAudit",     &[Code::MalformedRequest]),
+    ("verifyAudit",     &[Code::MalformedRequest, Code::NotFound, Code::Internal]),
     ("explainPermission", &[
         Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::PayloadTooLarge, Code::InvalidInput, Code::Internal,
     ]),
@@ -88,7 +108,7 @@ fn add_problems(operation: &mut Operation, audience: Audience) {
     let own = PROBLEMS.iter().find(|(operation, _)| *operation == id);
     let mut codes = own.map_or(&[][..], |(_, codes)| codes).to_vec();
     codes.push(Code::TooManyConnections);
-    if audience == Audience::Callers {
+    if audience != Audience::Connected {
         codes.push(Code::AccessDenied);
     }
     let mut by_status: BTreeMap<StatusCode, Vec<Code>> = BTreeMap::new();

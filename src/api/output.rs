@@ -14,12 +14,13 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::executions::{bad_query, find, hold};
+use super::executions::{bad_query, find, hold, unreadable};
 use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::domain::StreamName;
+use crate::pipeline::Found;
 use crate::runner::Kept;
 
 /// How much of a file is read at once, in bytes.
@@ -81,10 +82,18 @@ pub(super) async fn show(
     query: Result<Query<OutputQuery>, axum::extract::rejection::QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let execution = find(&api, &peer, &id)?;
+    let found = find(&api, &peer, &id).await?;
     let Query(OutputQuery { stream: name, wait }) = query.map_err(bad_query)?;
-    hold(&execution, wait).await?;
-    let (source, length) = match execution.kept(name) {
+    hold(&found, wait).await?;
+    let kept = match &found {
+        Found::Live(execution) => execution.kept(name),
+        Found::Past(record) => api
+            .executor
+            .kept(record.id, name)
+            .await
+            .map_err(unreadable)?,
+    };
+    let (source, length) = match kept {
         Kept::Memory(bytes) => {
             let length = bytes.len() as u64;
             (Source::Memory(bytes), length)

@@ -25,7 +25,7 @@ pub(super) async fn explain(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let call = request::call(body, &headers, &api).await?;
+    let (call, _) = request::call(body, &headers, &api).await?;
     let tool_use_id = call.tool_use_id.clone();
     match api.executor.explain(call, peer.caller).await {
         Ok(judgement) => Ok(json_response(StatusCode::OK, to_json(&judgement))),

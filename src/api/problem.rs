@@ -7,9 +7,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::body::RunBody;
+use super::body::Subject;
 use super::json::{Text, to_json_around};
-use crate::domain::{Display, ExecutorError, Judgement, RunReport, Stage, StopReason, Violation};
-use crate::pipeline::Execution;
+use crate::domain::{
+    Display, ExecutorError, Failure, FailureKind, Judgement, RunReport, Stage, Violation,
+};
 
 /// The stable words for what can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -18,6 +20,8 @@ pub(super) enum Code {
     MalformedRequest,
     AccessDenied,
     PermissionDenied,
+    UserRejected,
+    ApprovalExpired,
     ToolDisabled,
     UnknownTool,
     UnknownExecution,
@@ -25,12 +29,18 @@ pub(super) enum Code {
     MethodNotAllowed,
     RangeNotSatisfiable,
     Cancelled,
+    IdempotencyConflict,
+    ApprovalStale,
+    ApprovalDecided,
+    NotReplayable,
     PayloadTooLarge,
     InvalidInput,
     ShuttingDown,
     TooManyConnections,
+    AuditUnavailable,
     SpawnFailed,
     OutputCaptureFailed,
+    Lost,
     Internal,
     Timeout,
 }
@@ -40,17 +50,25 @@ impl Code {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Self::MalformedRequest => StatusCode::BAD_REQUEST,
-            Self::AccessDenied | Self::PermissionDenied | Self::ToolDisabled => {
-                StatusCode::FORBIDDEN
-            }
+            Self::AccessDenied
+            | Self::PermissionDenied
+            | Self::UserRejected
+            | Self::ApprovalExpired
+            | Self::ToolDisabled => StatusCode::FORBIDDEN,
             Self::UnknownTool | Self::UnknownExecution | Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Cancelled => StatusCode::CONFLICT,
+            Self::Cancelled
+            | Self::IdempotencyConflict
+            | Self::ApprovalStale
+            | Self::ApprovalDecided
+            | Self::NotReplayable => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::ShuttingDown | Self::TooManyConnections => StatusCode::SERVICE_UNAVAILABLE,
-            Self::SpawnFailed | Self::OutputCaptureFailed | Self::Internal => {
+            Self::ShuttingDown | Self::TooManyConnections | Self::AuditUnavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::SpawnFailed | Self::OutputCaptureFailed | Self::Lost | Self::Internal => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
@@ -66,6 +84,14 @@ impl Code {
             Self::MalformedRequest
             | Self::AccessDenied
             | Self::PermissionDenied
+            | Self::UserRejected
+            | Self::ApprovalExpired
+            | Self::ApprovalStale
+            | Self::ApprovalDecided
+            | Self::IdempotencyConflict
+            | Self::NotReplayable
+            | Self::AuditUnavailable
+            | Self::Lost
             | Self::ToolDisabled
             | Self::UnknownTool
             | Self::UnknownExecution
@@ -81,22 +107,23 @@ impl Code {
     }
 
     /// The code of what the executor could not do.
-    pub(super) fn of(error: &ExecutorError) -> Self {
-        match error {
-            ExecutorError::UnknownTool { .. } => Self::UnknownTool,
-            ExecutorError::ToolDisabled { .. } => Self::ToolDisabled,
-            ExecutorError::InvalidInput { .. } => Self::InvalidInput,
-            ExecutorError::PermissionDenied { .. } => Self::PermissionDenied,
-            ExecutorError::SpawnFailed { .. } => Self::SpawnFailed,
-            ExecutorError::Timeout { .. } => Self::Timeout,
-            ExecutorError::Cancelled { reason, .. } => match reason {
-                StopReason::Shutdown => Self::ShuttingDown,
-                StopReason::Cancelled | StopReason::Disconnect | StopReason::Timeout(_) => {
-                    Self::Cancelled
-                }
-            },
-            ExecutorError::OutputCaptureFailed { .. } => Self::OutputCaptureFailed,
-            ExecutorError::Internal { .. } => Self::Internal,
+    pub(super) fn of(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::UnknownTool => Self::UnknownTool,
+            FailureKind::ToolDisabled => Self::ToolDisabled,
+            FailureKind::InvalidInput => Self::InvalidInput,
+            FailureKind::PermissionDenied => Self::PermissionDenied,
+            FailureKind::UserRejected => Self::UserRejected,
+            FailureKind::ApprovalExpired => Self::ApprovalExpired,
+            FailureKind::ApprovalStale => Self::ApprovalStale,
+            FailureKind::AuditUnavailable => Self::AuditUnavailable,
+            FailureKind::SpawnFailed => Self::SpawnFailed,
+            FailureKind::Timeout => Self::Timeout,
+            FailureKind::Cancelled => Self::Cancelled,
+            FailureKind::ShutDown => Self::ShuttingDown,
+            FailureKind::OutputCaptureFailed => Self::OutputCaptureFailed,
+            FailureKind::Lost => Self::Lost,
+            FailureKind::Internal => Self::Internal,
         }
     }
 }
@@ -163,22 +190,22 @@ struct ViolationBody {
 
 impl<'a> Problem<'a> {
     /// The problem that an execution ended in.
-    pub(super) fn of_execution(error: &'a ExecutorError, execution: &'a Execution) -> Self {
-        let code = Code::of(error);
+    pub(super) fn of_failure(failure: &'a Failure, subject: Subject<'a>) -> Self {
+        let code = Code::of(failure.kind);
         let status = code.status();
         Self {
             kind: "about:blank",
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
-            detail: error.chain(),
+            detail: failure.detail.clone(),
             code,
-            stage: execution.failed_in(),
+            stage: failure.stage,
             content: Text,
             is_error: true,
-            tool_use_id: execution.tool_use_id.as_deref(),
-            execution_id: Some(execution.id.to_string()),
-            errors: violations(error),
-            judgement: error.judgement(),
+            tool_use_id: subject.tool_use_id,
+            execution_id: Some(subject.id.to_string()),
+            errors: violations(failure),
+            judgement: failure.judgement.as_deref(),
         }
     }
 
@@ -229,10 +256,11 @@ impl Refusal {
 
     /// What an execution would be refused with at `stage`, where there is none.
     pub(super) fn of_error(error: &ExecutorError, stage: Stage) -> Self {
+        let failure = Failure::of(error, Some(stage));
         Self {
-            stage: Some(stage),
-            errors: violations(error),
-            ..Self::new(Code::of(error), error.chain())
+            stage: failure.stage,
+            errors: violations(&failure),
+            ..Self::new(Code::of(failure.kind), failure.detail)
         }
     }
 
@@ -271,12 +299,9 @@ impl IntoResponse for Refusal {
     }
 }
 
-fn violations(error: &ExecutorError) -> Option<Vec<ViolationBody>> {
-    if let ExecutorError::InvalidInput { violations, .. } = error {
-        Some(violations.iter().map(ViolationBody::from).collect())
-    } else {
-        None
-    }
+fn violations(failure: &Failure) -> Option<Vec<ViolationBody>> {
+    let violations = failure.violations.iter().map(ViolationBody::from);
+    (failure.kind == FailureKind::InvalidInput).then(|| violations.collect())
 }
 
 /// A response that carries a problem.

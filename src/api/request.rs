@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use super::Api;
 use super::problem::{Code, Refusal};
 use super::wire::{parse_call, tool_use_id};
-use crate::domain::Call;
+use crate::domain::{Call, Digest};
 
 /// A body longer than this is read on a thread of its own: parsing it would keep the event loop
 /// from everybody else for about a millisecond a MiB.
@@ -18,10 +18,19 @@ const PARSE_INLINE_BYTES: usize = 256 * 1024;
 /// that a client which sends before it reads gets to see the answer.
 const DISCARD_LIMITS: usize = 4;
 
-/// Reads all of the body, and the call in it.
-pub(super) async fn call(body: Body, headers: &HeaderMap, api: &Api) -> Result<Call, Refusal> {
+/// Reads all of the body, and the call in it; with the digest of the body.
+pub(super) async fn call(
+    body: Body,
+    headers: &HeaderMap,
+    api: &Api,
+) -> Result<(Call, Digest), Refusal> {
     let bytes = read(body, headers, api.edge.settings().max_request_bytes).await?;
-    parse(bytes, api).await
+    let digest = if headers.contains_key("idempotency-key") {
+        Digest::of(&bytes)
+    } else {
+        Digest::ZERO
+    };
+    Ok((parse(bytes, api).await?, digest))
 }
 
 async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {

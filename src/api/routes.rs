@@ -10,7 +10,9 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::{Api, execute, executions, health, openapi, output, permissions, tools};
+use super::{
+    Api, audit, events, execute, executions, health, history, openapi, output, permissions, tools,
+};
 use crate::config::Access;
 
 /// Who may use a route.
@@ -20,6 +22,8 @@ pub(super) enum Audience {
     Connected,
     /// Those that `[access] callers` (or `admins`) lists. A caller sees its own executions only.
     Callers,
+    /// Those that `[access] admins` lists.
+    Admins,
 }
 
 /// One row of the table.
@@ -37,9 +41,15 @@ pub(super) const ROUTES: &[Route] = &[
     Route { path: "/tools",                  method: Method::GET,    audience: Audience::Callers,   handler: || get(tools::list) },
     Route { path: "/tools/{name}",           method: Method::GET,    audience: Audience::Callers,   handler: || get(tools::show) },
     Route { path: "/permissions/explain",    method: Method::POST,   audience: Audience::Callers,   handler: || post(permissions::explain) },
+    Route { path: "/executions",             method: Method::GET,    audience: Audience::Callers,   handler: || get(history::list) },
+    Route { path: "/executions",             method: Method::DELETE, audience: Audience::Admins,    handler: || delete(history::clear) },
     Route { path: "/executions/{id}",        method: Method::GET,    audience: Audience::Callers,   handler: || get(executions::show) },
     Route { path: "/executions/{id}",        method: Method::DELETE, audience: Audience::Callers,   handler: || delete(executions::cancel) },
     Route { path: "/executions/{id}/output", method: Method::GET,    audience: Audience::Callers,   handler: || get(output::show) },
+    Route { path: "/executions/{id}/replay", method: Method::POST,   audience: Audience::Callers,   handler: || post(history::replay) },
+    Route { path: "/events",                 method: Method::GET,    audience: Audience::Callers,   handler: || get(events::follow) },
+    Route { path: "/audit",                  method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::export) },
+    Route { path: "/audit/verify",           method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::verify) },
     Route { path: "/health",                 method: Method::GET,    audience: Audience::Connected, handler: || get(health::show) },
     Route { path: "/openapi.json",           method: Method::GET,    audience: Audience::Connected, handler: || get(openapi::show) },
 ];
@@ -79,18 +89,20 @@ async fn admit(
         return Refusal::new(Code::Internal, "the connection has no peer").into_response();
     };
     let access = &api.edge.settings().access;
-    let admitted = match audience {
-        Audience::Connected => true,
-        Audience::Callers => {
-            Access::admits(&access.callers, &peer.caller)
-                || Access::admits(&access.admins, &peer.caller)
-        }
+    let is_admin = Access::admits(&access.admins, &peer.caller);
+    let (admitted, list) = match audience {
+        Audience::Connected => (true, ""),
+        Audience::Callers => (
+            is_admin || Access::admits(&access.callers, &peer.caller),
+            "callers",
+        ),
+        Audience::Admins => (is_admin, "admins"),
     };
     if admitted {
         return next.run(request).await;
     }
     let detail = format!(
-        "uid {} is not admitted: an operator adds it (or a group of its) to `callers` of [access] in executor.toml",
+        "uid {} is not admitted: an operator adds it (or a group of its) to `{list}` of [access] in executor.toml",
         peer.caller.uid
     );
     Refusal::new(Code::AccessDenied, detail).into_response()

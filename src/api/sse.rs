@@ -1,7 +1,6 @@
 //! An execution as a stream of server-sent events (WHATWG HTML, section 9.2).
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -11,9 +10,9 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::body::{response, result};
-use super::peer::Peer;
-use crate::domain::{StopReason, StreamName};
-use crate::pipeline::Execution;
+use super::execute::Watch;
+use crate::domain::StreamName;
+use crate::pipeline::{Execution, Finished, Record};
 use crate::runner::Follower;
 
 /// How many events wait for a slow reader before the stream waits for it. The command does not:
@@ -45,34 +44,37 @@ pub(super) struct Piece<'a> {
 
 /// Streams an execution from its start. One that is over before its process started is answered
 /// like any other refused call. A client that hangs up ends it.
-pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) -> Response {
+pub(super) async fn stream(watch: Watch, cap: usize) -> Response {
+    let Watch {
+        execution, peer, ..
+    } = &watch;
     let followers = Followers {
-        stdout: TextFollower::new(&execution, StreamName::Stdout, cap),
-        stderr: TextFollower::new(&execution, StreamName::Stderr, cap),
+        stdout: TextFollower::new(execution, StreamName::Stdout, cap),
+        stderr: TextFollower::new(execution, StreamName::Stderr, cap),
     };
     tokio::select! {
         biased;
         () = execution.started() => {}
         finished = execution.wait() => {
             if execution.started_at().is_none() {
-                return response(&execution, finished);
+                return response(&**execution, finished);
             }
         }
         () = peer.hung_up() => {
-            execution.stop(StopReason::Disconnect);
+            watch.give_up();
             let finished = execution.wait().await;
-            return response(&execution, finished);
+            return response(&**execution, finished);
         }
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
     tokio::spawn(async move {
         tokio::select! {
-            sent = send(&execution, followers, &events) => {
+            sent = send(&watch.execution, followers, &events) => {
                 if sent.is_none() {
-                    execution.stop(StopReason::Disconnect);
+                    watch.give_up();
                 }
             }
-            () = peer.hung_up() => execution.stop(StopReason::Disconnect),
+            () = watch.peer.hung_up() => watch.give_up(),
         }
     });
     let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
@@ -81,6 +83,25 @@ pub(super) async fn stream(execution: Arc<Execution>, peer: Peer, cap: usize) ->
     Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response()
+}
+
+/// The stream of an execution that is over: its beginning and its end.
+pub(super) fn replay(record: &Record, finished: &Finished) -> Response {
+    let id = record.id.to_string();
+    let started = json(&Started { execution_id: &id });
+    let (status, body) = result(record, finished);
+    let events = [
+        ("started", started),
+        ("result", with_status(body, status.as_u16())),
+    ];
+    let events = events
+        .into_iter()
+        .zip(1u32..)
+        .map(|((name, data), number)| {
+            let event = Event::default().event(name).id(number.to_string());
+            Ok::<_, Infallible>(event.data(data))
+        });
+    Sse::new(futures_util::stream::iter(events.collect::<Vec<_>>())).into_response()
 }
 
 struct Followers {
@@ -120,7 +141,7 @@ async fn send(
             // Nobody closes the streams of what could not execute its program.
             finished = execution.wait(), if !over => {
                 over = true;
-                if finished.run().is_none() {
+                if finished.ran.is_none() {
                     break;
                 }
                 continue;

@@ -50,6 +50,13 @@ pub struct ExecutorConfig {
     pub disabled_tools: BTreeSet<String>,
     /// Whether an execution's stages are timed (seed 004's `enableMetrics`). Default yes.
     pub stage_times: bool,
+    /// Where executions are recorded for good; `None` remembers them in memory. Default none.
+    pub ledger: Option<LedgerConfig>,
+    /// Whether what cannot be recorded may run. Default yes.
+    pub audit: Audit,
+    /// How much of what was executed is remembered. Default a thousand (seed 004's
+    /// `maxHistorySize`).
+    pub history: HistoryConfig,
 }
 
 impl Default for ExecutorConfig {
@@ -74,8 +81,56 @@ impl Default for ExecutorConfig {
             secrets: SecretsConfig::default(),
             disabled_tools: BTreeSet::new(),
             stage_times: true,
+            ledger: None,
+            audit: Audit::BestEffort,
+            history: HistoryConfig {
+                max_count: 1000,
+                max_age: None,
+                max_total_bytes: 2 << 30,
+            },
         }
     }
+}
+
+/// Where executions are recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerConfig {
+    /// A file of this process's own.
+    pub file: PathBuf,
+    /// What a commit survives.
+    pub durability: Durability,
+}
+
+/// What a commit survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// The death of the process.
+    #[default]
+    Process,
+    /// A power cut, too: each commit waits for the disk.
+    Fsync,
+}
+
+/// What becomes of calls while they cannot be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Audit {
+    /// They are refused.
+    Required,
+    /// They run, and are recorded when that is possible again.
+    BestEffort,
+}
+
+/// How much of what was executed is remembered. The oldest go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryConfig {
+    /// At most so many executions that have ended.
+    pub max_count: u64,
+    /// None that is older.
+    pub max_age: Option<Duration>,
+    /// At most so many bytes in the ledger and the spool together.
+    pub max_total_bytes: u64,
 }
 
 /// What is masked in outputs.
@@ -153,4 +208,6 @@ pub struct SpoolConfig {
     pub max_bytes: u64,
     /// The most that is kept in all, in bytes.
     pub total_bytes: u64,
+    /// Whether what is kept outlasts this process.
+    pub lasting: bool,
 }

@@ -8,7 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::values::Bounded;
-use super::{LogFormat, Truncate};
+use super::{Audit, Durability, LogFormat, Truncate};
 use crate::domain::CallOptions;
 
 const MIB: u64 = 1 << 20;
@@ -40,6 +40,7 @@ pub(super) struct File {
     pub(super) secrets: SecretsFile,
     pub(super) tools: ToolsFile,
     pub(super) metrics: MetricsFile,
+    pub(super) ledger: LedgerFile,
     pub(super) access: AccessFile,
     pub(super) log: LogFile,
 }
@@ -87,6 +88,16 @@ pub(super) struct ToolsFile {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct MetricsFile {
     pub(super) enabled: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LedgerFile {
+    pub(super) durability: Option<Durability>,
+    pub(super) audit: Option<Audit>,
+    pub(super) max_history_size: Option<Bounded<1, 100_000_000>>,
+    pub(super) max_age_days: Option<Bounded<1, 36_500>>,
+    pub(super) max_total_bytes: Option<Bounded<{ 16 * MIB }, { 1 << 50 }>>,
 }
 
 #[derive(Default, Deserialize)]

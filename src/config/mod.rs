@@ -7,6 +7,7 @@ mod executor;
 mod file;
 mod log;
 mod places;
+mod remembered;
 mod settings;
 mod tools_file;
 mod values;
@@ -15,9 +16,13 @@ mod watch;
 pub use access::Access;
 pub(crate) use access::principal;
 pub use error::ConfigError;
-pub use executor::{CgroupChoice, ExecutorConfig, Limits, SecretsConfig, SpoolConfig, Truncate};
+pub use executor::{
+    Audit, CgroupChoice, Durability, ExecutorConfig, HistoryConfig, LedgerConfig, Limits,
+    SecretsConfig, SpoolConfig, Truncate,
+};
 pub use log::{LogConfig, LogFormat, log_filter};
 pub use places::{Places, default_socket, socket_from_environment};
+pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use tools_file::{DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use watch::watch_files;

@@ -7,7 +7,10 @@ use toml::{Table, Value};
 use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
 use super::values::Bounded;
-use super::{Access, CgroupChoice, ConfigError, ExecutorConfig, Limits, LogConfig, SecretsConfig};
+use super::{
+    Access, CgroupChoice, ConfigError, Durability, ExecutorConfig, HistoryConfig, Limits,
+    LogConfig, SecretsConfig,
+};
 
 /// The shipped configuration, which is also the default.
 pub const DEFAULT_EXECUTOR_TOML: &str = include_str!("../../config/executor.toml");
@@ -21,6 +24,8 @@ pub struct Settings {
     pub spool_max_bytes: u64,
     /// The most kept of all streams, in bytes.
     pub spool_total_bytes: u64,
+    /// What a commit of the ledger survives.
+    pub durability: Durability,
     /// The largest request body, in bytes.
     pub max_request_bytes: usize,
     /// How many connections are served at once.
@@ -133,6 +138,9 @@ impl Settings {
         if self.max_connections != next.max_connections {
             keys.push("max_connections");
         }
+        if self.durability != next.durability {
+            keys.push("ledger.durability");
+        }
         if self.log.format != next.log.format {
             keys.push("log.format");
         }
@@ -190,12 +198,23 @@ impl File {
             },
             disabled_tools: self.tools.disabled,
             stage_times: set(self.metrics.enabled, "enabled")?,
+            ledger: None,
+            audit: set(self.ledger.audit, "audit")?,
+            history: HistoryConfig {
+                max_count: set(self.ledger.max_history_size, "max_history_size")?.get(),
+                max_age: self
+                    .ledger
+                    .max_age_days
+                    .map(|days| Duration::from_secs(days.get() * 24 * 60 * 60)),
+                max_total_bytes: set(self.ledger.max_total_bytes, "max_total_bytes")?.get(),
+            },
         };
         let access = &self.access;
         Ok(Settings {
             executor,
             spool_max_bytes: set(self.spool_max_bytes, "spool_max_bytes")?.get(),
             spool_total_bytes: set(self.spool_total_bytes, "spool_total_bytes")?.get(),
+            durability: set(self.ledger.durability, "durability")?,
             max_request_bytes: set(self.max_request_bytes, "max_request_bytes")?.size(),
             max_connections: set(self.max_connections, "max_connections")?.size(),
             shutdown_grace: set(self.shutdown_grace_secs, "shutdown_grace_secs")?.secs(),

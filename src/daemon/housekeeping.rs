@@ -7,11 +7,14 @@ use crate::domain::Degradation;
 /// they do not read faster.
 const TICK: Duration = Duration::from_secs(1);
 
+/// After how many records of the audit trail its head is written down.
+const AUDIT_RECORDS: u64 = 1000;
+
 /// Does what wants doing now and then, for as long as the daemon runs.
 pub(super) async fn keep(api: Api) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last = String::new();
+    let (mut last, mut seen, mut told) = (String::new(), None, 0);
     let mut known = Vec::new();
     let mut running = api.executor.watch_running();
     loop {
@@ -21,11 +24,38 @@ pub(super) async fn keep(api: Api) {
         }
         api.executor.tidy();
         known = tell_changes(known, api.executor.degradations());
+        let head = api.executor.audit_head();
+        if head != seen {
+            // Something was recorded, so that something may have to go.
+            seen = head;
+            keep_history(&api, &mut told).await;
+        }
         let line = status_line(&api);
         if line != last {
             super::service::status(&line);
             last = line;
         }
+    }
+}
+
+/// Forgets what is too old, and writes down how far the audit trail has come: what is changed or
+/// cut off before that can be found out.
+async fn keep_history(api: &Api, told: &mut u64) {
+    if let Err(error) = api.executor.prune_history().await {
+        tracing::debug!(%error, "cannot forget the oldest executions");
+    }
+    let head = api.executor.audit_head();
+    if head.is_some_and(|head| head.number >= *told + AUDIT_RECORDS) {
+        *told = head.map_or(0, |head| head.number);
+        tell_audit_head(api);
+    }
+}
+
+/// Writes the end of the audit trail to the log, where who changes the ledger does not reach.
+pub(super) fn tell_audit_head(api: &Api) {
+    if let Some(head) = api.executor.audit_head().filter(|head| head.number > 0) {
+        let head = format!("{}:{}", head.number, head.hash);
+        tracing::info!(AUDIT_HEAD = head, "audit trail at {head}");
     }
 }
 

@@ -20,11 +20,13 @@ use tokio::net::UnixListener;
 
 use crate::api::{self, Api, EdgeSettings, Limits};
 use crate::config::{
-    ConfigError, Places, Settings, SpoolConfig, ToolDescriptions, socket_from_environment,
+    ConfigError, Places, REMEMBERED_DIR, Settings, SpoolConfig, ToolDescriptions,
+    socket_from_environment,
 };
 use crate::domain::KillMode;
-use crate::pipeline::{Executor, Started};
+use crate::pipeline::{Executor, StartError, Started};
 use crate::policy::Policy;
+use policy::PolicyFiles;
 use reload::Configuration;
 use signals::Signals;
 use socket::Socket;
@@ -87,9 +89,9 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
-    /// Processes cannot be run the way the configuration demands.
-    #[error("cannot set up the running of commands")]
-    Executor(#[source] io::Error),
+    /// Processes cannot be run the way the configuration demands, or not recorded.
+    #[error(transparent)]
+    Executor(#[from] StartError),
     /// The event loop cannot be had.
     #[error("cannot set up the event loop")]
     EventLoop(#[source] io::Error),
@@ -128,20 +130,28 @@ pub fn check_config(options: &Options) -> ConfigCheck {
     }
 }
 
-/// Validates a policy file, the daemon's where none is named, with the examples in it.
+/// Validates a policy file with the examples in it; where none is named, the daemon's, with the
+/// approvals that it remembers.
 pub fn check_policy(
     options: &Options,
     path: Option<PathBuf>,
 ) -> (PathBuf, Result<Policy, UnusablePolicy>) {
     let named = path.is_some();
-    let path = path.unwrap_or_else(|| config_path(options).with_file_name(POLICY_FILE));
-    let verdict = policy::read(&path, named);
-    (path, verdict)
+    let files = match path {
+        // Another file is judged for what it says, not for what this daemon remembers.
+        Some(path) => PolicyFiles {
+            path,
+            remembered: None,
+        },
+        None => policy_files(options),
+    };
+    let verdict = files.read(named);
+    (files.path, verdict)
 }
 
 fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidConfig> {
     let settings = read_settings(options)?;
-    policy::read(&path.with_file_name(POLICY_FILE), false)?;
+    policy_files(options).read(false)?;
     let tools = path.with_file_name("tools.toml");
     let descriptions = ToolDescriptions::read(&tools)?;
     let known = Executor::new(settings.executor.clone()).tool_definitions();
@@ -160,12 +170,12 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     signals::hold().map_err(DaemonError::EventLoop)?;
     let config_path = config_path(options);
     let settings = read_settings(options)?;
-    let policy = policy::read(&config_path.with_file_name(POLICY_FILE), false)?;
+    let policy_files = policy_files(options);
+    let policy = policy_files.read(false)?;
     let filter = telemetry::start(&settings.log)?;
     process::prepare();
 
-    let places = Places::for_this_user();
-    let path = options.state.clone().unwrap_or(places.state);
+    let path = state_path(options);
     let state = State::open(&path).map_err(|source| DaemonError::State { path, source })?;
 
     // One thread for all that waits: a command then costs no switch between threads, and what
@@ -175,12 +185,20 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         .build()
         .map_err(DaemonError::EventLoop)?;
     let socket_path = options.socket.clone().or_else(socket_from_environment);
-    let configuration = Configuration::new(config_path, settings, state.spool_dir(), filter);
+    let configuration = Configuration::new(
+        config_path,
+        settings,
+        reload::Surroundings {
+            policy_files,
+            places: state.places(),
+            filter,
+        },
+    );
     let started = Start {
         configuration,
         policy,
         asked_socket: socket_path,
-        default_socket: places.socket,
+        default_socket: Places::for_this_user().socket,
     };
     let result = event_loop.block_on(start(started, &state));
     // Threads that still read from something unkillable must not hold up the end.
@@ -208,12 +226,22 @@ async fn start(start: Start, state: &State) -> Result<(), DaemonError> {
     // Before the socket: whoever connects must find the last daemon's commands gone.
     let settings = configuration.settings();
     let config = configuration.executor_config(&settings, state.instance());
-    let Started { executor, killed } = Executor::start(config).map_err(DaemonError::Executor)?;
+    let Started {
+        executor,
+        killed,
+        lost,
+    } = Executor::start(config)?;
     executor.set_policy(policy);
     if killed > 0 {
         tracing::warn!(
             killed,
             "killed what the last daemon on this state directory left running"
+        );
+    }
+    if lost > 0 {
+        tracing::warn!(
+            lost,
+            "what became of executions that were under way when the last daemon died is not known; their records say so"
         );
     }
     let path = asked_socket.clone().unwrap_or(default_socket);
@@ -282,6 +310,7 @@ impl Daemon {
             // A second signal means now.
             () = signals.stop() => api.executor.shut_down(Duration::ZERO).await,
         }
+        api.health.set_ended();
         let _ = close.send(());
         if tokio::time::timeout(CLOSE_GRACE, serving).await.is_err() {
             tracing::warn!("closed connections whose clients did not read their answers");
@@ -289,6 +318,8 @@ impl Daemon {
         for task in background {
             task.abort();
         }
+        housekeeping::tell_audit_head(&api);
+        api.executor.close();
     }
 }
 
@@ -312,10 +343,23 @@ fn config_path(options: &Options) -> PathBuf {
     named.unwrap_or_else(|| Places::for_this_user().config)
 }
 
+fn state_path(options: &Options) -> PathBuf {
+    let named = options.state.clone();
+    named.unwrap_or_else(|| Places::for_this_user().state)
+}
+
+fn policy_files(options: &Options) -> PolicyFiles {
+    PolicyFiles {
+        path: config_path(options).with_file_name(POLICY_FILE),
+        remembered: Some(state_path(options).join(REMEMBERED_DIR)),
+    }
+}
+
 fn spool_config(settings: &Settings, dir: PathBuf) -> Option<SpoolConfig> {
     (settings.spool_max_bytes > 0 && settings.spool_total_bytes > 0).then_some(SpoolConfig {
         dir,
         max_bytes: settings.spool_max_bytes,
         total_bytes: settings.spool_total_bytes,
+        lasting: true,
     })
 }

@@ -2,7 +2,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::policy::{Policy, PolicyError, SHIPPED_POLICY, Source};
+use crate::config::{ExecutorConfig, remembered_files};
+use crate::pipeline::Executor;
+use crate::policy::{Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,14 @@ pub enum UnusablePolicy {
 }
 
 impl UnusablePolicy {
+    /// The file this is about.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Unreadable { path, .. } => path,
+            Self::Invalid(error) => &error.path,
+        }
+    }
+
     /// The message with its cause.
     pub fn chain(&self) -> String {
         match self {
@@ -31,38 +41,78 @@ impl UnusablePolicy {
     }
 }
 
-/// Reads the policy file. Where there never was one the shipped policy is in force; one that cannot
-/// be read never means that there is none.
-pub(super) fn read(path: &Path, must_exist: bool) -> Result<Policy, UnusablePolicy> {
-    let unreadable = |source| UnusablePolicy::Unreadable {
+/// What makes up the policy.
+#[derive(Clone, Debug)]
+pub(super) struct PolicyFiles {
+    /// The policy itself.
+    pub path: PathBuf,
+    /// The directory of remembered approvals, where they count.
+    pub remembered: Option<PathBuf>,
+}
+
+impl PolicyFiles {
+    /// Reads all of it, or nothing. Where there never was a policy file the shipped policy is in
+    /// force; one that cannot be read never means that there is none.
+    pub(super) fn read(&self, must_exist: bool) -> Result<Policy, UnusablePolicy> {
+        let mut policy = self.read_policy(must_exist)?;
+        if let Some(dir) = &self.remembered {
+            for path in &remembered_files(dir).map_err(unreadable(dir))? {
+                let text = read_text(path)?;
+                let approvals = Remembered::read(Source { path, text: &text })?;
+                policy = policy.with_remembered(&approvals)?;
+            }
+        }
+        // Of all tools, those that are disabled among them.
+        let tools = Executor::new(ExecutorConfig::default()).tool_definitions();
+        policy.check_parameters(|name| {
+            let tool = tools.iter().find(|tool| tool.name == name)?;
+            let parameters = tool.input_schema.get("properties")?.as_object()?;
+            Some(parameters.keys().cloned().collect())
+        })?;
+        Ok(policy)
+    }
+
+    fn read_policy(&self, must_exist: bool) -> Result<Policy, UnusablePolicy> {
+        let path = &self.path;
+        let text = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => None,
+            Ok(_) | Err(_) => Some(read_text(path)?),
+        };
+        let source = match &text {
+            Some(text) => Source { path, text },
+            None => Source {
+                path: Path::new("built-in policy.toml"),
+                text: SHIPPED_POLICY,
+            },
+        };
+        let policy = Policy::parse(&[source])?;
+        if !policy.sets_default() {
+            // A file that is only half written, or was emptied by accident, permits nothing.
+            return Err(UnusablePolicy::Invalid(PolicyError {
+                path: source.path.to_owned(),
+                line: 1,
+                key: Some("default".to_owned()),
+                detail: "is missing: expected \"allow\", \"ask\" or \"deny\"".to_owned(),
+            }));
+        }
+        Ok(policy)
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> UnusablePolicy {
+    move |source| UnusablePolicy::Unreadable {
         path: path.to_owned(),
         source,
-    };
-    let built_in = Path::new("built-in policy.toml");
-    let text = match fs::metadata(path) {
-        // Reading a FIFO would wait for a writer, and the daemon with it.
-        Ok(metadata) if !metadata.is_file() => {
-            return Err(unreadable(io::Error::other("it is not a regular file")));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => None,
-        Ok(_) | Err(_) => Some(fs::read_to_string(path).map_err(unreadable)?),
-    };
-    let source = match &text {
-        Some(text) => Source { path, text },
-        None => Source {
-            path: built_in,
-            text: SHIPPED_POLICY,
-        },
-    };
-    let policy = Policy::parse(&[source])?;
-    if !policy.sets_default() {
-        // A file that is only half written, or was emptied by accident, permits nothing.
-        return Err(UnusablePolicy::Invalid(PolicyError {
-            path: source.path.to_owned(),
-            line: 1,
-            key: Some("default".to_owned()),
-            detail: "is missing: expected \"allow\", \"ask\" or \"deny\"".to_owned(),
-        }));
     }
-    Ok(policy)
+}
+
+fn read_text(path: &Path) -> Result<String, UnusablePolicy> {
+    // Reading a FIFO would wait for a writer, and the daemon with it.
+    let is_file = fs::metadata(path).map_err(unreadable(path))?.is_file();
+    match is_file {
+        true => fs::read_to_string(path).map_err(unreadable(path)),
+        false => Err(unreadable(path)(io::Error::other(
+            "it is not a regular file",
+        ))),
+    }
 }

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::policy::PolicyFiles;
 use super::signals::{Signals, Wish};
+use super::state::StatePlaces;
 use super::telemetry::LogFilter;
-use super::{POLICY_FILE, edge_settings, policy, service, spool_config};
+use super::{POLICY_FILE, edge_settings, service, spool_config};
 use crate::api::Api;
-use crate::config::{ConfigError, ExecutorConfig, Settings, watch_files};
+use crate::config::{ConfigError, ExecutorConfig, LedgerConfig, Settings, watch_files};
 use crate::domain::Degradation;
 
 /// How long the directory must be quiet before it is read: editors and package managers write
@@ -27,26 +29,26 @@ pub(super) struct Configuration {
     has_file: AtomicBool,
     /// The same of the policy's file.
     has_policy: AtomicBool,
-    spool_dir: PathBuf,
-    filter: LogFilter,
+    surroundings: Surroundings,
+}
+
+/// What a daemon has around its configuration.
+pub(super) struct Surroundings {
+    pub policy_files: PolicyFiles,
+    pub places: StatePlaces,
+    pub filter: LogFilter,
 }
 
 impl Configuration {
-    pub(super) fn new(
-        path: PathBuf,
-        settings: Settings,
-        spool_dir: PathBuf,
-        filter: LogFilter,
-    ) -> Self {
+    pub(super) fn new(path: PathBuf, settings: Settings, surroundings: Surroundings) -> Self {
         tell_doubts(&path, &settings);
         Self {
             has_file: AtomicBool::new(path.exists()),
-            has_policy: AtomicBool::new(path.with_file_name(POLICY_FILE).exists()),
+            has_policy: AtomicBool::new(surroundings.policy_files.path.exists()),
             path,
             started_with: settings.clone(),
             in_force: Mutex::new(Arc::new(settings)),
-            spool_dir,
-            filter,
+            surroundings,
         }
     }
 
@@ -58,7 +60,11 @@ impl Configuration {
     /// The executor's part of `settings`, with what only the daemon knows.
     pub(super) fn executor_config(&self, settings: &Settings, instance: &str) -> ExecutorConfig {
         ExecutorConfig {
-            spool: spool_config(settings, self.spool_dir.clone()),
+            spool: spool_config(settings, self.surroundings.places.spool.clone()),
+            ledger: Some(LedgerConfig {
+                file: self.surroundings.places.ledger.clone(),
+                durability: settings.durability,
+            }),
             instance: Some(instance.to_owned()),
             tools_file: Some(self.path.with_file_name("tools.toml")),
             ..settings.executor.clone()
@@ -139,7 +145,7 @@ impl Configuration {
         api.executor
             .reconfigure(self.executor_config(&settings, &instance));
         api.edge.replace(edge_settings(&settings));
-        self.filter.set(&settings.log.level);
+        self.surroundings.filter.set(&settings.log.level);
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         tracing::info!(path = %self.path.display(), "took up a changed configuration");
         for key in restart {
@@ -149,20 +155,22 @@ impl Configuration {
     }
 
     fn reload_policy(&self, api: &Api) -> Option<Degradation> {
-        let path = self.path.with_file_name(POLICY_FILE);
-        match policy::read(&path, self.has_policy.load(Ordering::Relaxed)) {
+        let files = &self.surroundings.policy_files;
+        match files.read(self.has_policy.load(Ordering::Relaxed)) {
             Ok(policy) => {
-                self.has_policy.store(path.exists(), Ordering::Relaxed);
-                if !api.executor.policy().reads_like(&policy) {
-                    tracing::info!(path = %path.display(), rules = policy.rule_count(), "took up a changed policy");
+                self.has_policy
+                    .store(files.path.exists(), Ordering::Relaxed);
+                let before = api.executor.policy();
+                if !before.reads_like(&policy) {
+                    tracing::info!(path = %files.path.display(), rules = policy.rule_count(), "took up a changed policy");
                 }
                 // Whom its names stand for may have changed, too.
-                api.executor.set_policy(policy);
+                api.executor.set_policy(policy.with_session_of(&before));
                 None
             }
             Err(error) => {
                 let detail = format!("{}; the last valid policy stays in force", error.chain());
-                Some(unusable("policy_invalid", detail, &path))
+                Some(unusable("policy_invalid", detail, error.path()))
             }
         }
     }

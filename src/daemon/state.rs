@@ -14,6 +14,15 @@ pub(super) struct State {
     _lock: Flock<File>,
 }
 
+/// What is where in the state directory.
+#[derive(Clone, Debug)]
+pub(super) struct StatePlaces {
+    /// The directory of full outputs.
+    pub(super) spool: PathBuf,
+    /// The file of all that lasts.
+    pub(super) ledger: PathBuf,
+}
+
 impl State {
     /// Opens `dir`, making it when it is not there.
     ///
@@ -48,8 +57,12 @@ impl State {
         &self.instance
     }
 
-    pub(super) fn spool_dir(&self) -> PathBuf {
-        self.dir.join("spool")
+    /// What is where in it.
+    pub(super) fn places(&self) -> StatePlaces {
+        StatePlaces {
+            spool: self.dir.join("spool"),
+            ledger: self.dir.join("ledger.db"),
+        }
     }
 }
 

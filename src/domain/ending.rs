@@ -29,7 +29,8 @@ impl Ending {
 }
 
 /// The kernel's word on a process that ended (waitid(2)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Exit {
     /// It called exit with this code, 0 to 255.
     Code(i32),
@@ -38,7 +39,7 @@ pub enum Exit {
 }
 
 /// A signal by its number on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal(pub i32);
 
 impl Signal {
@@ -68,7 +69,7 @@ pub enum StopReason {
 }
 
 /// What was used to find and kill a process tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KillMode {
     /// The execution's own cgroup, `cgroup.kill`.
@@ -78,7 +79,7 @@ pub enum KillMode {
 }
 
 /// Why a signal was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KillReason {
     /// See [`StopReason::Timeout`].
@@ -105,7 +106,7 @@ impl From<StopReason> for KillReason {
 }
 
 /// The proof of a kill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KillReport {
     /// By what the tree was found.
     pub by: KillMode,
@@ -118,7 +119,7 @@ pub struct KillReport {
 }
 
 /// A process that outlived the command that started it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftBehind {
     /// Its process id.
     pub pid: u32,
@@ -151,12 +152,14 @@ impl StreamName {
 }
 
 /// What an execution used up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// User and system time of the tree: the cgroup's where there is one, else that of the leader
     /// and what it waited for.
+    #[serde(rename = "cpu_ms", with = "super::millis")]
     pub cpu: Duration,
     /// The most memory the tree held at once, in bytes; `None` without a memory controller.
+    #[serde(rename = "memory_peak_bytes")]
     pub memory_peak: Option<u64>,
 }
 

@@ -2,6 +2,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Judgement, StopReason, ToolOutput, Verdict, mask_secrets};
 
 /// What kept the executor from doing a call, as opposed to a command that failed by itself.
@@ -53,6 +55,56 @@ pub enum ExecutorError {
         input_summary: String,
         /// What the policy said.
         judgement: Box<Judgement>,
+    },
+
+    /// Somebody was asked for approval and said no.
+    #[error("`{tool_name}` was refused{}{}", said_by(*by), because(reason.as_deref()))]
+    UserRejected {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// Who; `None` when it was withdrawn.
+        by: Option<u32>,
+        /// Why, in their words.
+        reason: Option<String>,
+    },
+
+    /// Nobody approved it in time.
+    #[error("`{tool_name}` needs an approval, and nobody gave it within {}s", waited.as_secs_f64())]
+    ApprovalExpired {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+
+    /// What was approved is not what would run.
+    #[error(
+        "`{tool_name}` was approved and yet not run: {changed}; call it again to have it approved as it is now"
+    )]
+    ApprovalStale {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// What has changed.
+        changed: String,
+    },
+
+    /// It cannot be recorded, and what cannot be recorded may not run.
+    #[error(
+        "`{tool_name}` was not run: it cannot be recorded, and `audit` is \"required\": {detail}"
+    )]
+    AuditUnavailable {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// What is wrong with the ledger.
+        detail: String,
     },
 
     /// The process could not be started.
@@ -131,6 +183,10 @@ impl ExecutorError {
             Self::UnknownTool { tool_name, .. }
             | Self::ToolDisabled { tool_name, .. }
             | Self::PermissionDenied { tool_name, .. }
+            | Self::UserRejected { tool_name, .. }
+            | Self::ApprovalExpired { tool_name, .. }
+            | Self::ApprovalStale { tool_name, .. }
+            | Self::AuditUnavailable { tool_name, .. }
             | Self::InvalidInput { tool_name, .. }
             | Self::SpawnFailed { tool_name, .. }
             | Self::Timeout { tool_name, .. }
@@ -146,6 +202,10 @@ impl ExecutorError {
             Self::UnknownTool { input_summary, .. }
             | Self::ToolDisabled { input_summary, .. }
             | Self::PermissionDenied { input_summary, .. }
+            | Self::UserRejected { input_summary, .. }
+            | Self::ApprovalExpired { input_summary, .. }
+            | Self::ApprovalStale { input_summary, .. }
+            | Self::AuditUnavailable { input_summary, .. }
             | Self::InvalidInput { input_summary, .. }
             | Self::SpawnFailed { input_summary, .. }
             | Self::Timeout { input_summary, .. }
@@ -165,7 +225,31 @@ impl ExecutorError {
             Self::UnknownTool { .. }
             | Self::ToolDisabled { .. }
             | Self::PermissionDenied { .. }
+            | Self::UserRejected { .. }
+            | Self::ApprovalExpired { .. }
+            | Self::ApprovalStale { .. }
+            | Self::AuditUnavailable { .. }
             | Self::InvalidInput { .. }
+            | Self::SpawnFailed { .. }
+            | Self::Internal { .. } => None,
+        }
+    }
+
+    /// The same, taken out.
+    pub(crate) fn into_partial(self) -> Option<ToolOutput> {
+        match self {
+            Self::Timeout { partial, .. } | Self::OutputCaptureFailed { partial, .. } => {
+                Some(*partial)
+            }
+            Self::Cancelled { partial, .. } => partial.map(|partial| *partial),
+            Self::UnknownTool { .. }
+            | Self::ToolDisabled { .. }
+            | Self::InvalidInput { .. }
+            | Self::PermissionDenied { .. }
+            | Self::UserRejected { .. }
+            | Self::ApprovalExpired { .. }
+            | Self::ApprovalStale { .. }
+            | Self::AuditUnavailable { .. }
             | Self::SpawnFailed { .. }
             | Self::Internal { .. } => None,
         }
@@ -181,6 +265,10 @@ impl ExecutorError {
             Self::UnknownTool { .. }
             | Self::ToolDisabled { .. }
             | Self::PermissionDenied { .. }
+            | Self::UserRejected { .. }
+            | Self::ApprovalExpired { .. }
+            | Self::ApprovalStale { .. }
+            | Self::AuditUnavailable { .. }
             | Self::InvalidInput { .. }
             | Self::SpawnFailed { .. }
             | Self::Internal { .. } => None,
@@ -201,7 +289,15 @@ impl ExecutorError {
             Self::PermissionDenied { judgement, .. } => judgement.mask(mask),
             Self::SpawnFailed { step, .. } => over(step),
             Self::Internal { detail, .. } => over(detail),
+            Self::ApprovalStale { changed, .. } => over(changed),
+            Self::UserRejected {
+                reason: Some(reason),
+                ..
+            } => over(reason),
             Self::ToolDisabled { .. }
+            | Self::UserRejected { reason: None, .. }
+            | Self::ApprovalExpired { .. }
+            | Self::AuditUnavailable { .. }
             | Self::Timeout { .. }
             | Self::Cancelled { .. }
             | Self::OutputCaptureFailed { .. } => {}
@@ -231,7 +327,7 @@ impl ExecutorError {
 }
 
 /// One way in which an input breaks its schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     /// Where, as a JSON Pointer (RFC 6901) into the input; empty for the input itself.
     pub pointer: String,
@@ -271,6 +367,14 @@ fn join(violations: &[Violation]) -> String {
         })
         .collect();
     texts.join("; ")
+}
+
+fn said_by(by: Option<u32>) -> String {
+    by.map(|uid| format!(" by uid {uid}")).unwrap_or_default()
+}
+
+fn because(reason: Option<&str>) -> String {
+    reason.map(|why| format!(": {why}")).unwrap_or_default()
 }
 
 fn stopped_by(reason: StopReason) -> &'static str {

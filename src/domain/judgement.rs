@@ -36,7 +36,7 @@ impl Verdict {
 }
 
 /// Where a rule stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleSource {
     /// The file.
     #[schema(value_type = String)]
@@ -46,7 +46,7 @@ pub struct RuleSource {
 }
 
 /// A verdict, and everything that a person wants to know about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Judgement {
     /// What it is.
     pub verdict: Verdict,
@@ -67,9 +67,34 @@ pub struct Judgement {
     pub suggest: Option<String>,
     /// A sentence that says what would make the verdict another one.
     pub would_change: String,
-    /// The rules for `allow` that would let exactly this pass the next time. Empty when there
-    /// are none: the verdict is not the default's, or what would run is on the hazard list.
+    /// The rules that would let exactly this pass the next time, if they were remembered for the
+    /// caller. Empty when there are none: nothing is asked about, what would run is on the hazard
+    /// list, or not all of it can be read.
     pub remember_rules: Vec<String>,
+}
+
+/// What of a judgement is kept for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Ruling {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The rule that decided, as written.
+    #[schema(required)]
+    pub rule: Option<String>,
+    /// Where the rule stood: `FILE:LINE`.
+    #[schema(required)]
+    pub source: Option<String>,
+}
+
+impl From<&Judgement> for Ruling {
+    fn from(judgement: &Judgement) -> Self {
+        let place = |source: &RuleSource| format!("{}:{}", source.file.display(), source.line);
+        Self {
+            verdict: judgement.verdict,
+            rule: judgement.rule.clone(),
+            source: judgement.source.as_ref().map(place),
+        }
+    }
 }
 
 impl Judgement {

@@ -3,10 +3,14 @@
 
 mod call;
 mod caller;
+mod digest;
 mod ending;
 mod error;
+mod failure;
 mod id;
 mod judgement;
+mod micros;
+mod millis;
 mod output;
 mod secrets;
 mod stage;
@@ -15,13 +19,16 @@ mod tool;
 
 pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall, TraceId};
 pub use caller::{Caller, Principal};
+pub use digest::{Digest, Hasher};
 pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
     Usage,
 };
 pub use error::{ExecutorError, Violation};
+pub use failure::{Failure, FailureKind};
 pub use id::{ApprovalId, ExecutionId};
-pub use judgement::{Judgement, RuleSource, Verdict};
+pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
+pub(crate) use output::Digests;
 pub use output::{Degradation, Display, RunReport, Status, ToolOutput, Verbatim};
 pub use secrets::{CONTEXT, Secrets};
 pub use stage::{Stage, StageTimes};

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Exit, KillReport, LeftBehind, StreamName, Usage};
+use super::{Digest, Exit, KillReport, LeftBehind, StreamName, Usage};
 
 /// What a tool answered.
 #[derive(Clone, Debug)]
@@ -19,11 +19,22 @@ pub struct ToolOutput {
     pub run: RunReport,
     /// Which streams `content` holds as they were written.
     pub(crate) verbatim: Verbatim,
+    /// Of the streams as a whole.
+    pub(crate) digests: Digests,
+}
+
+/// The digests of the two streams, secrets masked; `None` of one that nobody has seen whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Digests {
+    /// Of standard output.
+    pub(crate) stdout: Option<Digest>,
+    /// Of standard error.
+    pub(crate) stderr: Option<Digest>,
 }
 
 /// Where in an answer's text a stream stands whole and byte for byte as it was written: at which
 /// byte it begins. Such a stream need not be kept twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verbatim {
     /// Standard output.
     pub stdout: Option<usize>,
@@ -50,13 +61,14 @@ impl ToolOutput {
             display: Display::default(),
             run,
             verbatim: Verbatim::default(),
+            digests: Digests::default(),
         }
     }
 }
 
 /// What a person is shown of an execution, in a line or two: for approvals, histories and live
 /// views. Secrets are masked in all of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Display {
     /// The tool and what it was about.
     pub title: String,
@@ -70,13 +82,14 @@ pub struct Display {
 }
 
 /// The facts of one run, without its output.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunReport {
     /// How the leader ended, in the kernel's words; `None` when not even SIGKILL has ended it yet.
     pub exit: Option<Exit>,
     /// Whether the kernel killed something of it for want of memory.
     pub oom_killed: bool,
     /// From the start of the process to its end, drain and kill included.
+    #[serde(rename = "duration_ms", with = "super::millis")]
     pub duration: Duration,
     /// Whether `content` lacks a part of the output.
     pub truncated: bool,

@@ -1,10 +1,10 @@
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The stages every call goes through, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// The tool is found.
@@ -21,13 +21,29 @@ pub enum Stage {
     Formatting,
 }
 
+impl Stage {
+    /// The word for it in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Discovery => "discovery",
+            Self::Validation => "validation",
+            Self::Permission => "permission",
+            Self::Confirmation => "confirmation",
+            Self::Execution => "execution",
+            Self::Formatting => "formatting",
+        }
+    }
+}
+
 /// When an execution was in a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTimes {
     /// Which.
     pub stage: Stage,
     /// When it began.
+    #[serde(with = "super::micros")]
     pub started_at: SystemTime,
     /// When it ended; `None` until then.
+    #[serde(with = "super::micros::option")]
     pub ended_at: Option<SystemTime>,
 }

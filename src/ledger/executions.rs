@@ -4,18 +4,18 @@ use rusqlite::{OptionalExtension as _, params};
 use serde_json::{Value, json};
 
 use super::convert::{signed, word};
-use super::record::{Change, Claim, CloseRecord, OpenRecord, Output, Place, Verdict};
+use super::record::{Change, Claim, CloseRecord, OpenRecord, Output, Place};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
 use super::{Digest, LedgerError};
-use crate::domain::{ExecutionId, Status};
+use crate::domain::{ExecutionId, Ruling, Status, Verdict};
 
 /// What a record takes besides its texts, in bytes: row, indices, events, audit.
 const OVERHEAD: u64 = 1024;
 
 const INSERT: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
-    call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, first_event, created_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING";
+    call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source,
+    first_event, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING";
 
 const CHANGE: &str = "UPDATE executions SET status = ?2, facet = ?3, call = coalesce(?4, call),
     working_dir = coalesce(?5, working_dir), started_at = coalesce(?6, started_at), verdict = coalesce(?7, verdict),
@@ -46,6 +46,7 @@ impl Store {
         let created_at = micros(record.created_at);
         let mut insert = self.connection.prepare_cached(INSERT)?;
         let call = record.call.to_string();
+        let ruling = record.ruling.as_ref();
         // Two calls in one microsecond: the later one goes behind.
         for number in created_at.. {
             let inserted = insert.execute(params![
@@ -64,6 +65,9 @@ impl Store {
                 record.replay_of.as_ref().map(|id| id.as_bytes().as_slice()),
                 record.idempotency.as_ref().map(|claim| &claim.key),
                 record.idempotency.as_ref().map(|claim| claim.body_digest.0),
+                ruling.map(|ruling| ruling.verdict.as_str()),
+                ruling.and_then(|ruling| ruling.rule.as_ref()),
+                ruling.and_then(|ruling| ruling.source.as_ref()),
                 signed(first_event),
                 created_at,
             ]);
@@ -75,6 +79,16 @@ impl Store {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+        drop(insert);
+        if let Some(ruling) = ruling {
+            let decision = Decision {
+                tool: &record.tool,
+                uid: record.caller_uid,
+                call: Digest::of(call.as_bytes()),
+                ruling,
+            };
+            self.append("decision", Some(record.id), created_at, &decision.body())?;
         }
         Ok(())
     }
@@ -118,7 +132,7 @@ impl Store {
         let row = self.row(id)?;
         let status = change.status.unwrap_or(row.status);
         let facet = self.facet(&row.tool, status, row.uid)?;
-        let judgement = change.judgement.as_ref();
+        let ruling = change.ruling.as_ref();
         let call = change.call.as_ref().map(Value::to_string);
         self.connection.prepare_cached(CHANGE)?.execute(params![
             row.number,
@@ -127,21 +141,18 @@ impl Store {
             call,
             change.working_dir.as_ref().map(|dir| dir.to_string_lossy()),
             change.started_at.map(micros),
-            judgement.map(|judgement| judgement.verdict.as_str()),
-            judgement.and_then(|judgement| judgement.rule.as_ref()),
-            judgement.and_then(|judgement| judgement.rule_source.as_ref()),
+            ruling.map(|ruling| ruling.verdict.as_str()),
+            ruling.and_then(|ruling| ruling.rule.as_ref()),
+            ruling.and_then(|ruling| ruling.source.as_ref()),
         ])?;
-        if let Some(judgement) = judgement {
-            let call = call.map_or(row.call, |call| Digest::of(call.as_bytes()));
-            let body = json!({
-                "tool": row.tool,
-                "caller_uid": row.uid,
-                "call_sha256": call.to_string(),
-                "verdict": judgement.verdict.as_str(),
-                "rule": judgement.rule,
-                "rule_source": judgement.rule_source,
-            });
-            self.append("decision", Some(id), now, &body)?;
+        if let Some(ruling) = ruling {
+            let decision = Decision {
+                tool: &row.tool,
+                uid: row.uid,
+                call: call.map_or(row.call, |call| Digest::of(call.as_bytes())),
+                ruling,
+            };
+            self.append("decision", Some(id), now, &decision.body())?;
         }
         Ok(())
     }
@@ -228,6 +239,27 @@ impl Store {
             })
             .optional()?;
         row.ok_or(Fault::Refused(LedgerError::NotOpen { id }))
+    }
+}
+
+/// What the audit trail keeps of what the policy said.
+struct Decision<'a> {
+    tool: &'a str,
+    uid: u32,
+    call: Digest,
+    ruling: &'a Ruling,
+}
+
+impl Decision<'_> {
+    fn body(&self) -> Value {
+        json!({
+            "tool": self.tool,
+            "caller_uid": self.uid,
+            "call_sha256": self.call.to_string(),
+            "verdict": self.ruling.verdict.as_str(),
+            "rule": self.ruling.rule,
+            "rule_source": self.ruling.source,
+        })
     }
 }
 

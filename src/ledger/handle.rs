@@ -4,13 +4,14 @@ use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
 use rusqlite::Connection;
+use tokio::sync::broadcast;
 
 use super::chain::{Chain, Link, Verifier};
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
-    Approval, AuditEntry, Change, Claim, CloseRecord, Decision, EventFilter, EventRecord,
-    ExecutionRecord, Filter, Head, Limits, NumberedEvent, OpenRecord, Page, Verdicted,
+    Approval, AuditEntry, Change, Claim, CloseRecord, Decision, EventFilter, EventPage, Events,
+    ExecutionRecord, Filter, Head, Limits, NumberedEvents, OpenRecord, Page, Verdicted,
 };
 use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
@@ -18,22 +19,21 @@ use super::store::{Fault, Store};
 use super::time::micros;
 use super::writer::{Failing, INDEX_BATCH, Receipt, Shared, Writer, lock};
 use super::{Digest, LedgerError, file};
+use crate::config::Durability;
 use crate::domain::{ApprovalId, Degradation, ExecutionId};
-
-/// What a commit survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The death of the daemon.
-    #[default]
-    Process,
-    /// A power cut, too: each commit waits for the disk.
-    Fsync,
-}
 
 /// The ledger. Cheap to clone; all clones are one, and the last to go closes it.
 #[derive(Clone)]
 pub struct Ledger {
     inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ledger")
+            .field(&self.inner.shared.file)
+            .finish()
+    }
 }
 
 struct Inner {
@@ -109,34 +109,35 @@ impl Ledger {
 
     // Executions.
 
-    /// Enters an execution. There is no need to wait: what is asked later is written later.
-    pub fn open_execution(&self, record: OpenRecord) -> Receipt<()> {
-        let (receipt, _) = self.inner.shared.queue(Failing::Kept, 0, |event| {
+    /// Enters an execution and its first events. There is no need to wait: what is asked later is
+    /// written later.
+    pub fn open_execution(&self, record: OpenRecord, events: Option<Events>) -> Receipt<()> {
+        self.inner.shared.queue(Failing::Kept, events, |event| {
             move |store: &mut Store| store.open(&record, event)
-        });
-        receipt
+        })
     }
 
     /// Enters an execution if its caller has not used its key before. To be waited for before
     /// anything is run.
     pub fn claim(&self, record: OpenRecord) -> Receipt<Claim> {
-        let (receipt, _) = self.inner.shared.queue(Failing::Dropped, 0, |event| {
+        self.inner.shared.queue(Failing::Dropped, None, |event| {
             move |store: &mut Store| store.claim(&record, event)
-        });
-        receipt
+        })
     }
 
-    /// Enters what became known of an open execution. A judgement goes into the audit trail.
-    pub fn change(&self, id: ExecutionId, change: Change) -> Receipt<()> {
+    /// Enters what became known of an open execution. A ruling goes into the audit trail.
+    pub fn change(&self, id: ExecutionId, change: Change, events: Option<Events>) -> Receipt<()> {
         let now = micros(SystemTime::now());
-        self.write(Failing::Kept, move |store| store.change(id, &change, now))
+        self.write(Failing::Kept, events, move |store| {
+            store.change(id, &change, now)
+        })
     }
 
     /// Enters how an execution ended, there and in the audit trail. Resolves when that is on
     /// file: the answer may then be sent. After a failure for the disk's sake it is written when
     /// the disk is back.
-    pub fn close_execution(&self, record: CloseRecord) -> Receipt<()> {
-        self.write(Failing::Kept, move |store| store.close(&record))
+    pub fn close_execution(&self, record: CloseRecord, events: Option<Events>) -> Receipt<()> {
+        self.write(Failing::Kept, events, move |store| store.close(&record))
     }
 
     /// One execution.
@@ -155,7 +156,7 @@ impl Ledger {
     pub async fn list(&self, filter: Filter) -> Result<Page, LedgerError> {
         if filter.text.is_some() {
             // Where this fails, the list lacks the newest; problem() tells.
-            let index = || self.write(Failing::Dropped, |store| store.index(INDEX_BATCH));
+            let index = || self.write(Failing::Dropped, None, |store| store.index(INDEX_BATCH));
             while index().await.is_ok_and(|left| left > 0) {}
         }
         self.ask(move |connection| read::list(connection, &filter))
@@ -171,7 +172,7 @@ impl Ledger {
         let mut ids = Vec::new();
         loop {
             let step: Pruned = self
-                .write(Failing::Dropped, move |store| store.prune(&limits))
+                .write(Failing::Dropped, None, move |store| store.prune(&limits))
                 .await?;
             ids.extend(step.ids);
             if step.is_done {
@@ -194,7 +195,7 @@ impl Ledger {
                 now,
             };
             let step: Pruned = self
-                .write(Failing::Dropped, move |store| store.clear(clearing))
+                .write(Failing::Dropped, None, move |store| store.clear(clearing))
                 .await?;
             ids.extend(step.ids);
             if step.is_done {
@@ -205,21 +206,22 @@ impl Ledger {
 
     // Events.
 
-    /// Enters events that follow one another, and gives the number of the first.
-    pub fn record_events(&self, events: Vec<EventRecord>) -> u64 {
-        let count = events.len() as u64;
-        let (receipt, number) = self.inner.shared.queue(Failing::Kept, count, |first| {
-            move |store: &mut Store| {
-                (first..)
-                    .zip(&events)
-                    .try_for_each(|(number, event)| store.event(number, event))
-            }
-        });
-        drop(receipt);
-        number
+    /// Enters events that go with nothing else.
+    pub fn record_events(&self, events: Events) -> Receipt<()> {
+        self.write(Failing::Kept, Some(events), |_| Ok(()))
     }
 
-    /// Events after a number, oldest first.
+    /// Follows what happens from now on. Whoever falls behind reads on with [`Self::events`].
+    pub fn follow(&self) -> broadcast::Receiver<Arc<NumberedEvents>> {
+        self.inner.shared.follow()
+    }
+
+    /// The number of the last event there is, on file or about to be.
+    pub fn last_event(&self) -> u64 {
+        self.inner.shared.last_event()
+    }
+
+    /// Events after a number, oldest first, of `limit` batches.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -228,7 +230,7 @@ impl Ledger {
         after: u64,
         filter: EventFilter,
         limit: usize,
-    ) -> Result<Vec<NumberedEvent>, LedgerError> {
+    ) -> Result<EventPage, LedgerError> {
         self.ask(move |connection| read::events(connection, after, &filter, limit))
             .await
     }
@@ -237,24 +239,28 @@ impl Ledger {
 
     /// Asks for an approval. The execution's status is changed with [`Self::change`].
     pub fn ask_approval(&self, approval: Approval) -> Receipt<()> {
-        self.write(Failing::Dropped, move |store| store.ask(&approval))
+        self.write(Failing::Dropped, None, move |store| store.ask(&approval))
     }
 
     /// Decides on a pending approval; the first to decide does.
     pub fn decide(&self, decision: Decision) -> Receipt<Verdicted> {
-        self.write(Failing::Dropped, move |store| store.decide(&decision))
+        self.write(Failing::Dropped, None, move |store| store.decide(&decision))
     }
 
     /// Uses an approval up, immediately before what it was given for is run: once, if it was
     /// given for exactly that, and before it expires.
     pub fn use_approval(&self, id: ApprovalId, digest: Digest) -> Receipt<Verdicted> {
         let now = micros(SystemTime::now());
-        self.write(Failing::Dropped, move |store| store.use_up(id, digest, now))
+        self.write(Failing::Dropped, None, move |store| {
+            store.use_up(id, digest, now)
+        })
     }
 
     /// Lets the approvals lapse that nobody decided before `now`: these.
     pub fn expire_approvals(&self, now: SystemTime) -> Receipt<Vec<Approval>> {
-        self.write(Failing::Dropped, move |store| store.expire(micros(now)))
+        self.write(Failing::Dropped, None, move |store| {
+            store.expire(micros(now))
+        })
     }
 
     /// Approvals, oldest first.
@@ -270,7 +276,7 @@ impl Ledger {
 
     /// Enters what is neither a decision on an execution nor its ending, which enter themselves.
     pub fn audit(&self, entry: AuditEntry) -> Receipt<()> {
-        self.write(Failing::Kept, move |store| store.audit(&entry))
+        self.write(Failing::Kept, None, move |store| store.audit(&entry))
     }
 
     /// Checks the whole audit trail, against a head that was written down elsewhere where there
@@ -306,9 +312,10 @@ impl Ledger {
     fn write<T: Send + 'static>(
         &self,
         failing: Failing,
+        events: Option<Events>,
         write: impl FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
     ) -> Receipt<T> {
-        self.inner.shared.queue(failing, 0, |_| write).0
+        self.inner.shared.queue(failing, events, |_| write)
     }
 
     async fn ask<T: Send + 'static>(

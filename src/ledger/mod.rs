@@ -7,7 +7,6 @@
 mod approvals;
 mod chain;
 mod convert;
-mod digest;
 mod error;
 mod executions;
 mod file;
@@ -25,15 +24,17 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use crate::config::Durability;
+pub use crate::domain::{Digest, Ruling, Verdict};
 pub use chain::{Chain, Link, Verifier};
-pub use digest::Digest;
 pub use error::LedgerError;
-pub use handle::{Durability, Ledger, Opened};
+pub use handle::{Ledger, Opened};
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
-    EventFilter, EventRecord, ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, Judgement,
-    Limits, NumberedEvent, OpenRecord, Output, Page, Place, Verdict, Verdicted,
+    Event, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head, Idempotency,
+    InvalidCursor, Limits, NumberedEvent, NumberedEvents, OpenRecord, Output, Page, Place,
+    Verdicted,
 };
 pub use recover::{Recovered, Waiting};
 pub use writer::Receipt;

@@ -5,13 +5,13 @@ use serde_json::Value;
 
 use super::convert::{blob_digest, id_bytes, json, optional_json, path, signed, unsigned, word};
 use super::record::{
-    Approval, CloseRecord, Cursor, EventFilter, EventRecord, ExecutionRecord, Filter, Idempotency,
-    Judgement, NumberedEvent, OpenRecord, Output, Page, Place, Verdict,
+    Approval, CloseRecord, Cursor, Event, EventFilter, EventPage, Events, ExecutionRecord, Filter,
+    Idempotency, NumberedEvents, OpenRecord, Output, Page, Place,
 };
 use super::store::Fault;
 use super::time::{from_micros, micros};
 use super::{approvals, search};
-use crate::domain::{ApprovalId, ExecutionId, Status};
+use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, Verdict};
 
 /// The columns that [`execution`] reads, in its order.
 const COLUMNS: &str = "number, id, tool, status, caller_uid, caller_gid, asynchronous, call, working_dir, tool_use_id,
@@ -202,11 +202,11 @@ fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
         (Some(key), Some(body_digest)) => Some(Idempotency { key, body_digest }),
         (_, _) => None,
     };
-    let judgement = match word(row, 14, Verdict::from_word)? {
-        Some(verdict) => Some(Judgement {
+    let ruling = match word(row, 14, Verdict::from_word)? {
+        Some(verdict) => Some(Ruling {
             verdict,
             rule: row.get(15)?,
-            rule_source: row.get(16)?,
+            source: row.get(16)?,
         }),
         None => None,
     };
@@ -224,6 +224,7 @@ fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
         trace_id: word(row, 10, |text| text.parse().ok())?,
         tool_use_id: row.get(9)?,
         idempotency,
+        ruling,
     };
     let started_at = time(33)?;
     let close = match time(34)? {
@@ -249,7 +250,6 @@ fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
     };
     Ok(ExecutionRecord {
         open,
-        judgement,
         started_at,
         close,
         cursor: Cursor(row.get(0)?),
@@ -285,15 +285,24 @@ fn close(row: &Row<'_>, mut record: CloseRecord) -> rusqlite::Result<CloseRecord
     Ok(record)
 }
 
-/// Events after `after`, oldest first.
+/// Events after `after`, oldest first: of `limit` rows, each of which holds several.
 pub(super) fn events(
     connection: &Connection,
     after: u64,
     filter: &EventFilter,
     limit: usize,
-) -> Result<Vec<NumberedEvent>, Fault> {
+) -> Result<EventPage, Fault> {
+    let number = |sql: &str| -> Result<Option<i64>, Fault> {
+        Ok(connection
+            .prepare_cached(sql)?
+            .query_row([], |row| row.get(0))?)
+    };
+    let last = number(
+        "SELECT max(coalesce((SELECT max(last) FROM events), 0), coalesce((SELECT value FROM meta WHERE key = 'last_event'), 0))",
+    )?.map_or(after, unsigned);
+    let kept_from = number("SELECT min(first) FROM events")?.map_or(last + 1, unsigned);
     // An execution's events are among those that were queued after it was opened.
-    let after = match filter.execution_id {
+    let begin = match filter.execution_id {
         Some(id) => {
             let mut first =
                 connection.prepare_cached("SELECT first_event - 1 FROM executions WHERE id = ?")?;
@@ -304,40 +313,54 @@ pub(super) fn events(
         }
         None => after,
     };
-    let kinds = vec!["?"; filter.kinds.len()].join(", ");
-    let mut sql =
-        "SELECT number, execution_id, type, tool, time, body FROM events WHERE number > ?"
-            .to_owned();
-    let mut values = vec![rusqlite::types::Value::from(signed(after))];
-    if let Some(id) = filter.execution_id {
-        sql.push_str(" AND execution_id = ?");
-        values.push(id.as_bytes().to_vec().into());
-    }
-    if let Some(tool) = &filter.tool {
-        sql.push_str(" AND tool = ?");
-        values.push(tool.clone().into());
-    }
-    if !filter.kinds.is_empty() {
-        sql.push_str(&format!(" AND type IN ({kinds})"));
-        values.extend(filter.kinds.iter().cloned().map(Into::into));
-    }
-    sql.push_str(" ORDER BY number LIMIT ?");
-    values.push(signed(limit as u64).into());
-    let mut find = connection.prepare_cached(&sql)?;
-    let rows = find.query_map(params_from_iter(values), event)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut find = connection.prepare_cached(
+        "SELECT first, execution_id, tool, caller_uid, events FROM events WHERE last > ?1
+         AND (?2 IS NULL OR execution_id = ?2) AND (?3 IS NULL OR tool = ?3) AND (?4 IS NULL OR caller_uid = ?4)
+         ORDER BY last LIMIT ?5",
+    )?;
+    let id = filter
+        .execution_id
+        .as_ref()
+        .map(|id| id.as_bytes().as_slice());
+    let bound = params![
+        signed(begin),
+        id,
+        filter.tool,
+        filter.caller_uid,
+        signed(limit as u64)
+    ];
+    let rows = find.query_map(bound, numbered)?;
+    let rows: Vec<NumberedEvents> = rows.collect::<Result<_, _>>()?;
+    let has_more = rows.len() == limit;
+    Ok(EventPage {
+        through: match rows.last() {
+            Some(row) if has_more => row.last(),
+            Some(_) | None => last.max(after),
+        },
+        events: rows
+            .iter()
+            .flat_map(|row| row.pick(after, filter))
+            .collect(),
+        has_more,
+        kept_from,
+    })
 }
 
-fn event(row: &Row<'_>) -> rusqlite::Result<NumberedEvent> {
-    let body: Value = json(row, 5)?;
-    Ok(NumberedEvent {
-        number: unsigned(row.get(0)?),
-        event: EventRecord {
+fn numbered(row: &Row<'_>) -> rusqlite::Result<NumberedEvents> {
+    let events: Vec<(String, i64, Value)> =
+        serde_json::from_value(json(row, 4)?).unwrap_or_default();
+    let event = |(kind, time, body)| Event {
+        kind,
+        time: from_micros(time),
+        body,
+    };
+    Ok(NumberedEvents {
+        first: unsigned(row.get(0)?),
+        events: Events {
             execution_id: id_bytes(row, 1)?.map(ExecutionId::from_bytes),
-            tool: row.get(3)?,
-            kind: row.get(2)?,
-            time: from_micros(row.get(4)?),
-            body,
+            tool: row.get(2)?,
+            caller_uid: row.get(3)?,
+            events: events.into_iter().map(event).collect(),
         },
     })
 }

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Digest;
-pub use crate::domain::Verdict;
-use crate::domain::{ApprovalId, ExecutionId, Status, TraceId};
+use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, TraceId};
 
 /// What is known of an execution when its call comes in.
 #[derive(Clone, Debug)]
@@ -42,6 +41,8 @@ pub struct OpenRecord {
     pub tool_use_id: Option<String>,
     /// The caller's key for the call, see [`Ledger::claim`](super::Ledger::claim).
     pub idempotency: Option<Idempotency>,
+    /// What the policy said, if it has; goes into the audit trail.
+    pub ruling: Option<Ruling>,
 }
 
 /// A caller's own name for a call, which is never to run twice.
@@ -78,18 +79,7 @@ pub struct Change {
     /// When its process was started.
     pub started_at: Option<SystemTime>,
     /// What the policy said; goes into the audit trail.
-    pub judgement: Option<Judgement>,
-}
-
-/// What the policy says of an execution.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judgement {
-    /// In one word.
-    pub verdict: Verdict,
-    /// The rule that decided, as written.
-    pub rule: Option<String>,
-    /// Where the rule is written: `FILE:LINE`.
-    pub rule_source: Option<String>,
+    pub ruling: Option<Ruling>,
 }
 
 /// How an execution ended.
@@ -160,8 +150,6 @@ pub enum Place {
 pub struct ExecutionRecord {
     /// What was known at first, with the changes.
     pub open: OpenRecord,
-    /// What the policy said.
-    pub judgement: Option<Judgement>,
     /// When its process was started, if one was.
     pub started_at: Option<SystemTime>,
     /// How it ended, when it has. A lost one has an ending without facts.
@@ -179,28 +167,95 @@ impl ExecutionRecord {
     }
 }
 
-/// What has happened, for those who listen.
+/// What has happened, for those who listen: events that follow one another and are about the same.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EventRecord {
-    /// The execution it is about.
+pub struct Events {
+    /// The execution they are about.
     pub execution_id: Option<ExecutionId>,
     /// Its tool.
     pub tool: Option<String>,
+    /// Its caller.
+    pub caller_uid: Option<u32>,
+    /// At least one, at most [`Events::MAX`].
+    pub events: Vec<Event>,
+}
+
+impl Events {
+    /// How many may go together. An execution has some fourteen in all.
+    pub const MAX: usize = 64;
+}
+
+/// One thing that has happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
     /// The type, as it goes over the wire, such as `executionStarted`.
     pub kind: String,
     /// When.
     pub time: SystemTime,
-    /// The rest.
+    /// The rest: an object.
     pub body: Value,
 }
 
-/// An event with the number it was given.
+/// Events with the numbers they were given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NumberedEvents {
+    /// The number of the first; the others follow. Numbers rise by time; one that was never
+    /// written leaves a gap.
+    pub first: u64,
+    /// What happened.
+    pub events: Events,
+}
+
+impl NumberedEvents {
+    /// The number of the last.
+    pub fn last(&self) -> u64 {
+        self.first + (self.events.events.len() as u64).saturating_sub(1)
+    }
+
+    /// Those after a number that a filter lets through, one by one.
+    pub fn pick(&self, after: u64, filter: &EventFilter) -> Vec<NumberedEvent> {
+        let Events {
+            execution_id,
+            tool,
+            caller_uid,
+            events,
+        } = &self.events;
+        let is_theirs = filter
+            .execution_id
+            .is_none_or(|id| *execution_id == Some(id))
+            && (filter.tool.is_none() || filter.tool == *tool)
+            && filter.caller_uid.is_none_or(|uid| *caller_uid == Some(uid));
+        if !is_theirs {
+            return Vec::new();
+        }
+        let fits = |event: &Event| filter.kinds.is_empty() || filter.kinds.contains(&event.kind);
+        (self.first..)
+            .zip(events)
+            .filter(|(number, event)| *number > after && fits(event))
+            .map(|(number, event)| NumberedEvent {
+                number,
+                execution_id: *execution_id,
+                tool: tool.clone(),
+                caller_uid: *caller_uid,
+                event: event.clone(),
+            })
+            .collect()
+    }
+}
+
+/// An event with all there is to know of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NumberedEvent {
-    /// Numbers rise by time; one that was never written leaves a gap.
+    /// Its number.
     pub number: u64,
+    /// The execution it is about.
+    pub execution_id: Option<ExecutionId>,
+    /// Its tool.
+    pub tool: Option<String>,
+    /// Its caller.
+    pub caller_uid: Option<u32>,
     /// What happened.
-    pub event: EventRecord,
+    pub event: Event,
 }
 
 /// Which events to read.
@@ -210,8 +265,23 @@ pub struct EventFilter {
     pub execution_id: Option<ExecutionId>,
     /// Of this tool only.
     pub tool: Option<String>,
+    /// Of this user's executions only.
+    pub caller_uid: Option<u32>,
     /// Of these types only; empty for all.
     pub kinds: Vec<String>,
+}
+
+/// Some of the events that were asked for.
+#[derive(Clone, Debug)]
+pub struct EventPage {
+    /// In their order.
+    pub events: Vec<NumberedEvent>,
+    /// The number up to which there are no others; the next page begins after it.
+    pub through: u64,
+    /// Whether there may be more.
+    pub has_more: bool,
+    /// The number of the first that is kept at all; those before it are forgotten.
+    pub kept_from: u64,
 }
 
 /// A question to those who may approve, and what became of it.

@@ -5,7 +5,9 @@ use std::time::SystemTime;
 use rusqlite::params;
 use serde_json::{Value, json};
 
-use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, EventRecord, Output};
+use super::record::{
+    Approval, ApprovalStatus, CloseRecord, Decision, Event, Events, NumberedEvents, Output,
+};
 use super::store::{Fault, Store};
 use super::time::micros;
 use super::{approvals, read};
@@ -49,14 +51,20 @@ impl Store {
                 self.withdraw(&approval, now)?;
             }
             self.close(&lost(id, now))?;
-            let lost = EventRecord {
-                execution_id: Some(id),
-                tool: Some(record.open.tool),
+            let lost = Event {
                 kind: "executionAborted".to_owned(),
                 time: now,
                 body: json!({"status": Status::Lost.as_str()}),
             };
-            self.event(event, &lost)?;
+            self.events(&NumberedEvents {
+                first: event,
+                events: Events {
+                    execution_id: Some(id),
+                    tool: Some(record.open.tool),
+                    caller_uid: Some(record.open.caller_uid),
+                    events: vec![lost],
+                },
+            })?;
             event += 1;
             recovered.lost.push(id);
         }

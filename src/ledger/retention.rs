@@ -1,5 +1,7 @@
 //! What is kept of history, and how it is forgotten. The audit trail is always kept.
 
+use std::time::SystemTime;
+
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 
@@ -13,6 +15,9 @@ use crate::domain::ExecutionId;
 /// How many executions are forgotten in one transaction, so that no commit waits long behind it:
 /// some 30 µs each.
 const STEP: usize = 128;
+
+/// How long the end of an execution is kept at the most, in microseconds, whatever the limits say.
+const RESPITE: i64 = 10 * 60 * 1_000_000;
 
 /// What one step has forgotten.
 #[derive(Debug, Default)]
@@ -39,7 +44,7 @@ impl Store {
         }
         let not_before = limits.not_before.map_or(i64::MIN, micros);
         let mut pruned = Pruned::default();
-        for (number, id) in self.oldest()? {
+        for (number, id) in self.oldest(micros(SystemTime::now()))? {
             let too_many = limits.max_count.is_some_and(|max| self.totals.count > max);
             let too_long = limits
                 .max_total_bytes
@@ -64,7 +69,7 @@ impl Store {
             return Ok(Pruned::default());
         }
         let mut pruned = Pruned::default();
-        for (number, id) in self.oldest()? {
+        for (number, id) in self.oldest(i64::MAX)? {
             if number > clearing.now {
                 break;
             }
@@ -81,12 +86,14 @@ impl Store {
         Ok(pruned)
     }
 
-    /// The oldest that have ended.
-    fn oldest(&self) -> rusqlite::Result<Vec<(i64, ExecutionId)>> {
+    /// The oldest that have ended, each of them for as long as it took or [`RESPITE`]: who has
+    /// waited long for an end must find it.
+    fn oldest(&self, now: i64) -> rusqlite::Result<Vec<(i64, ExecutionId)>> {
         let mut oldest = self.connection.prepare_cached(
-            "SELECT number, id FROM executions WHERE ended_at IS NOT NULL ORDER BY number LIMIT ?",
+            "SELECT number, id FROM executions WHERE ended_at IS NOT NULL
+             AND ended_at <= ?2 - min(ended_at - created_at, ?3) ORDER BY number LIMIT ?1",
         )?;
-        let rows = oldest.query_map([STEP as i64], |row| {
+        let rows = oldest.query_map(params![STEP as i64, now, RESPITE], |row| {
             Ok((row.get(0)?, ExecutionId::from_bytes(row.get(1)?)))
         })?;
         rows.collect()
@@ -115,7 +122,7 @@ impl Store {
         // A number is never given out again, even when its event is forgotten.
         self.set_meta("last_event", signed(next - 1))?;
         self.connection
-            .prepare_cached("DELETE FROM events WHERE number < ?")?
+            .prepare_cached("DELETE FROM events WHERE last < ?")?
             .execute([signed(kept_from)])?;
         Ok(())
     }

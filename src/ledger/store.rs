@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::chain::{self, Link};
 use super::convert::{signed, unsigned};
-use super::record::{AuditEntry, EventRecord, Head};
+use super::record::{AuditEntry, Events, Head, NumberedEvents};
 use super::time::micros;
 use super::{Digest, LedgerError};
 use crate::domain::{ExecutionId, Status};
@@ -148,7 +148,7 @@ impl Store {
     pub(super) fn next_event(&self) -> rusqlite::Result<u64> {
         let last: Option<i64> =
             self.connection
-                .query_row("SELECT max(number) FROM events", [], |row| row.get(0))?;
+                .query_row("SELECT max(last) FROM events", [], |row| row.get(0))?;
         Ok(unsigned(last.unwrap_or_default().max(self.meta("last_event")?)) + 1)
     }
 
@@ -205,19 +205,28 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn event(&self, number: u64, event: &EventRecord) -> Result<(), Fault> {
+    /// Enters events, one row for all of them: an execution has fourteen.
+    pub(super) fn events(&self, numbered: &NumberedEvents) -> Result<(), Fault> {
+        let Events {
+            execution_id,
+            tool,
+            caller_uid,
+            events,
+        } = &numbered.events;
+        let rows: Vec<(&str, i64, &Value)> = events
+            .iter()
+            .map(|event| (event.kind.as_str(), micros(event.time), &event.body))
+            .collect();
+        let rows = serde_json::to_string(&rows).unwrap_or_default();
         self.connection
             .prepare_cached("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)")?
             .execute(params![
-                signed(number),
-                event
-                    .execution_id
-                    .as_ref()
-                    .map(|id| id.as_bytes().as_slice()),
-                event.kind,
-                event.tool,
-                micros(event.time),
-                event.body.to_string(),
+                signed(numbered.last()),
+                signed(numbered.first),
+                execution_id.as_ref().map(|id| id.as_bytes().as_slice()),
+                tool,
+                caller_uid,
+                rows,
             ])?;
         Ok(())
     }

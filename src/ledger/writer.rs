@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{broadcast, oneshot};
 
-use super::record::Head;
+use super::record::{Events, Head, NumberedEvents};
 use super::store::{Fault, Store};
 use super::{LedgerError, file};
 use crate::domain::Degradation;
@@ -38,6 +38,10 @@ const CHECKPOINT_IDLE: usize = 256;
 
 /// The log is moved whatever it takes once it is that long, in bytes.
 const LOG_BYTES: u64 = 64 << 20;
+
+/// How many batches of events a listener may be behind before it has to read them from the file:
+/// an execution has two or three.
+const TOLD: usize = 4096;
 
 /// How many writes that failed for want of disk are kept for when there is some. What they hold
 /// is a call each, 100 KiB at the most in practice.
@@ -89,18 +93,30 @@ trait Work: Send {
 
 struct Task<T, F> {
     write: F,
+    events: Option<NumberedEvents>,
     done: Option<T>,
     reply: Option<oneshot::Sender<Result<T, LedgerError>>>,
     failing: Failing,
+    told: broadcast::Sender<Arc<NumberedEvents>>,
 }
 
 impl<T: Send, F: FnMut(&mut Store) -> Result<T, Fault> + Send> Work for Task<T, F> {
     fn apply(&mut self, store: &mut Store) -> Result<(), Fault> {
         self.done = Some((self.write)(store)?);
-        Ok(())
+        match &self.events {
+            Some(events) => store.events(events),
+            None => Ok(()),
+        }
     }
 
     fn acknowledge(&mut self, committed: Result<(), LedgerError>) {
+        // What is not on file has not happened yet, as far as listeners are concerned.
+        if committed.is_ok()
+            && let Some(events) = self.events.take()
+        {
+            // Nobody may be listening.
+            let _ = self.told.send(Arc::new(events));
+        }
         let Some(reply) = self.reply.take() else {
             return;
         };
@@ -119,6 +135,7 @@ pub(super) struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     state: Mutex<State>,
+    told: broadcast::Sender<Arc<NumberedEvents>>,
     pub file: PathBuf,
 }
 
@@ -146,18 +163,18 @@ impl Shared {
                 head,
                 problem: None,
             }),
+            told: broadcast::Sender::new(TOLD),
             file,
         }
     }
 
-    /// Queues the write that `make` makes, given the next number for events of which it takes
-    /// `events`.
+    /// Queues the write that `make` makes, given the next number for events, and `events` with it.
     pub(super) fn queue<T: Send + 'static, F>(
         &self,
         failing: Failing,
-        events: u64,
+        events: Option<Events>,
         make: impl FnOnce(u64) -> F,
-    ) -> (Receipt<T>, u64)
+    ) -> Receipt<T>
     where
         F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
     {
@@ -165,20 +182,36 @@ impl Shared {
         let mut queue = lock(&self.queue);
         let number = queue.next_event;
         if !queue.is_closing {
-            queue.next_event += events;
+            let events = events.map(|events| NumberedEvents {
+                first: number,
+                events,
+            });
+            queue.next_event = events.as_ref().map_or(number, |events| events.last() + 1);
             let was_empty = queue.tasks.is_empty();
             queue.tasks.push(Box::new(Task {
                 write: make(number),
+                events,
                 done: None,
                 reply: Some(reply),
                 failing,
+                told: self.told.clone(),
             }));
             drop(queue);
             if was_empty {
                 self.wake.notify_one();
             }
         }
-        (Receipt(receipt), number)
+        Receipt(receipt)
+    }
+
+    /// Follows what has happened, from now on.
+    pub(super) fn follow(&self) -> broadcast::Receiver<Arc<NumberedEvents>> {
+        self.told.subscribe()
+    }
+
+    /// The number of the last event that was queued.
+    pub(super) fn last_event(&self) -> u64 {
+        lock(&self.queue).next_event.saturating_sub(1)
     }
 
     pub(super) fn close(&self) {

@@ -1,14 +1,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use bytes::Bytes;
 use tokio::sync::SetOnce;
 
+use super::entry::{Approved, Entry};
+use super::event::Event;
+use super::{CallRecord, Finished, Record};
 use crate::domain::{
-    Caller, ExecutionId, ExecutorError, RunReport, Secrets, Stage, StageTimes, Status, StopReason,
-    StreamName, ToolOutput, Verbatim,
+    Call, Caller, ExecutionId, Judgement, Ruling, Secrets, Stage, StageTimes, Status, StopReason,
+    StreamName, TraceId,
 };
-use crate::runner::{Capture, Kept, Live, SpoolFile};
+use crate::ledger::Idempotency;
+use crate::runner::{Capture, Kept, Live};
 
 /// One call's life under one id: what is known of it from its start until it is forgotten.
 #[derive(Debug)]
@@ -25,11 +28,39 @@ pub struct Execution {
     pub created_at: SystemTime,
     /// Whether its stages are timed for all to see.
     pub timed: bool,
+    /// The trace it belongs to.
+    pub trace_id: Option<TraceId>,
+    /// On what terms it was begun.
+    pub(super) terms: Terms,
     /// What is masked in whatever it leads to.
     pub(super) secrets: Arc<Secrets>,
+    /// Where it is kept for good, if anywhere.
+    pub(super) entry: Option<Entry>,
+    known: Mutex<Known>,
     live: Arc<Live>,
     stages: Mutex<Vec<StageTimes>>,
     finished: SetOnce<Arc<Finished>>,
+}
+
+/// What a caller wants of an execution, besides what is to be done.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// Nobody waits for the answer.
+    pub asynchronous: bool,
+    /// The caller's key for the call, under which it never runs twice.
+    pub idempotency: Option<Idempotency>,
+    /// The execution that this one repeats.
+    pub replay_of: Option<ExecutionId>,
+}
+
+/// What becomes known of an execution on its way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub(super) call: Arc<CallRecord>,
+    pub(super) ruling: Option<Ruling>,
+    pub(super) approved: Option<Approved>,
+    /// Whether it waits for an approval.
+    pub(super) is_waiting: bool,
 }
 
 /// An execution being in a stage; dropping it is the stage's end.
@@ -37,61 +68,123 @@ pub(super) struct InStage<'a>(&'a Execution);
 
 impl Drop for InStage<'_> {
     fn drop(&mut self) {
-        if let Some(times) = self.0.lock_stages().last_mut() {
-            times.ended_at = Some(SystemTime::now());
+        let now = SystemTime::now();
+        let times = self.0.lock_stages().last_mut().map(|times| {
+            times.ended_at = Some(now);
+            *times
+        });
+        if let (Some(times), Some(entry)) = (times, &self.0.entry) {
+            let duration = now.duration_since(times.started_at).unwrap_or_default();
+            entry.note(Event::of_stage(times.stage, duration));
         }
     }
 }
 
-/// How an execution ended.
-#[derive(Debug)]
-pub struct Finished {
-    /// In one word.
-    pub status: Status,
-    /// When.
-    pub ended_at: SystemTime,
-    /// With its text taken out into `text`.
-    result: Result<ToolOutput, ExecutorError>,
-    text: Mutex<Text>,
-    verbatim: Verbatim,
-}
-
-/// The text of an answer, which is nearly all of its size.
-#[derive(Debug)]
-enum Text {
-    Memory(Arc<String>),
-    Spooled(Arc<SpoolFile>),
-}
-
-/// A text as the bytes that others may share.
-struct TextBytes(Arc<String>);
-
-impl AsRef<[u8]> for TextBytes {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
+/// What an execution begins with.
+pub(super) struct Birth {
+    pub(super) id: ExecutionId,
+    pub(super) tool: String,
+    pub(super) caller: Caller,
+    pub(super) live: Live,
+    pub(super) secrets: Arc<Secrets>,
+    pub(super) call: Arc<CallRecord>,
+    pub(super) created_at: SystemTime,
 }
 
 impl Execution {
-    /// One that nobody gave an id of their own, with its stages timed.
-    pub(super) fn new(
-        id: ExecutionId,
-        tool: String,
-        caller: Caller,
-        live: Live,
-        secrets: Arc<Secrets>,
-    ) -> Self {
+    /// One that has just come in.
+    pub(super) fn new(birth: Birth) -> Self {
+        let Birth {
+            id,
+            tool,
+            caller,
+            live,
+            secrets,
+            call,
+            created_at,
+        } = birth;
         Self {
             id,
             tool,
             caller,
             tool_use_id: None,
-            created_at: SystemTime::now(),
+            created_at,
             timed: true,
+            trace_id: None,
+            terms: Terms::default(),
             secrets,
+            entry: None,
+            known: Mutex::new(Known {
+                call,
+                ..Known::default()
+            }),
             live: Arc::new(live),
             stages: Mutex::new(Vec::with_capacity(6)),
             finished: SetOnce::new(),
+        }
+    }
+
+    /// What is known of it by now.
+    pub(super) fn known(&self) -> Known {
+        self.lock_known().clone()
+    }
+
+    /// Something became known.
+    pub(super) fn learn(&self, learn: impl FnOnce(&mut Known)) {
+        learn(&mut self.lock_known());
+    }
+
+    /// All there is to tell of it as it stands.
+    pub fn record(&self) -> Record {
+        let known = self.known();
+        let finished = self.finished().cloned();
+        Record {
+            id: self.id,
+            tool: self.tool.clone(),
+            caller_uid: self.caller.uid,
+            tool_use_id: self.tool_use_id.clone(),
+            status: self.status(),
+            created_at: self.created_at,
+            // A process that could not execute its program was none.
+            started_at: self.started_at().filter(|_| {
+                finished
+                    .as_ref()
+                    .is_none_or(|finished| finished.ran.is_some())
+            }),
+            timed: self.timed,
+            stages: self.stages(),
+            call: known.call,
+            ruling: known.ruling,
+            approved: known.approved,
+            replay_of: self.terms.replay_of,
+            trace_id: self.trace_id.clone(),
+            finished,
+        }
+    }
+
+    /// Its input has got its defaults.
+    pub(super) fn learn_call(&self, call: &Call) {
+        let summary = self.known().call.summary.clone();
+        let call = Arc::new(CallRecord::new(call, &summary, &self.secrets));
+        if let Some(entry) = &self.entry {
+            entry.set_call(&call);
+        }
+        self.learn(|known| known.call = call);
+    }
+
+    /// The policy has judged it.
+    pub(super) fn learn_ruling(&self, judgement: &Judgement) {
+        let ruling = Ruling::from(judgement);
+        if let Some(entry) = &self.entry {
+            entry.set_ruling(ruling.clone());
+        }
+        self.learn(|known| known.ruling = Some(ruling));
+    }
+
+    /// Enters what is known by now in the ledger, without waiting for it.
+    pub(super) fn write(&self) {
+        if let Some(entry) = &self.entry {
+            drop(entry.write(self));
         }
     }
 
@@ -107,8 +200,11 @@ impl Execution {
 
     /// Where it stands.
     pub fn status(&self) -> Status {
-        self.finished()
-            .map_or(Status::Running, |finished| finished.status)
+        match self.finished() {
+            Some(finished) => finished.status,
+            None if self.lock_known().is_waiting => Status::Waiting,
+            None => Status::Running,
+        }
     }
 
     /// How it ended, if it has.
@@ -157,6 +253,9 @@ impl Execution {
 
     /// Begins a stage.
     pub(super) fn enter(&self, stage: Stage) -> InStage<'_> {
+        if let Some(entry) = &self.entry {
+            entry.note(Event::StageStarted { stage });
+        }
         self.lock_stages().push(StageTimes {
             stage,
             started_at: SystemTime::now(),
@@ -169,6 +268,10 @@ impl Execution {
         self.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn live(&self) -> &Arc<Live> {
         &self.live
     }
@@ -177,121 +280,5 @@ impl Execution {
     pub(super) fn finish(&self, finished: Arc<Finished>) {
         // Closed once, by the task that opened it.
         let _ = self.finished.set(finished);
-    }
-}
-
-impl Finished {
-    pub(super) fn new(mut result: Result<ToolOutput, ExecutorError>) -> Self {
-        let output = match &mut result {
-            Ok(output) => Some(output),
-            Err(error) => error.partial_mut(),
-        };
-        let (text, verbatim) = match output {
-            Some(output) => (std::mem::take(&mut output.content), output.verbatim),
-            None => {
-                let error = result.as_ref().err().map(ExecutorError::chain);
-                (error.unwrap_or_default(), Verbatim::default())
-            }
-        };
-        Self {
-            status: status(&result),
-            ended_at: SystemTime::now(),
-            result,
-            text: Mutex::new(Text::Memory(Arc::new(text))),
-            verbatim,
-        }
-    }
-
-    /// Lets go of the text in memory, which `file` has.
-    pub(super) fn move_text_to(&self, file: Arc<SpoolFile>) {
-        *self.lock_text() = Text::Spooled(file);
-    }
-
-    /// Which streams the text holds as they were written.
-    pub(super) fn verbatim(&self) -> Verbatim {
-        self.verbatim
-    }
-
-    /// A stream that the text holds as it was written.
-    fn stream(&self, name: StreamName) -> Option<Kept> {
-        let begin = self.verbatim.of(name)?;
-        let run = self.run()?;
-        let length = match name {
-            StreamName::Stdout => run.stdout_bytes,
-            StreamName::Stderr => run.stderr_bytes,
-        };
-        Some(match &*self.lock_text() {
-            Text::Memory(text) => {
-                let end = begin + usize::try_from(length).ok()?;
-                Kept::Memory(Bytes::from_owner(TextBytes(Arc::clone(text))).slice(begin..end))
-            }
-            Text::Spooled(file) => Kept::File {
-                file: Arc::clone(file),
-                offset: begin as u64,
-                length,
-            },
-        })
-    }
-
-    /// The error, when the executor could not do it.
-    pub fn error(&self) -> Option<&ExecutorError> {
-        self.result.as_ref().err()
-    }
-
-    /// Whether the model is to be told of a failure.
-    pub fn is_error(&self) -> bool {
-        self.result
-            .as_ref()
-            .as_ref()
-            .map_or(true, |output| output.is_error)
-    }
-
-    /// What came of the run, when a process ran. Its text is in [`Finished::text`].
-    pub fn output(&self) -> Option<&ToolOutput> {
-        match &self.result {
-            Ok(output) => Some(output),
-            Err(error) => error.partial(),
-        }
-    }
-
-    /// The report of the run, when a process ran.
-    pub fn run(&self) -> Option<&RunReport> {
-        self.output().map(|output| &output.run)
-    }
-
-    /// The text for the model: the output of the process, else the error in words. May read from
-    /// disk.
-    pub fn text(&self) -> Arc<String> {
-        let file = match &*self.lock_text() {
-            Text::Memory(text) => return Arc::clone(text),
-            Text::Spooled(file) => Arc::clone(file),
-        };
-        let text = file.open().and_then(std::io::read_to_string);
-        Arc::new(text.unwrap_or_else(|error| {
-            format!("[the text of this answer is lost: it cannot be read from the spool: {error}]")
-        }))
-    }
-
-    fn lock_text(&self) -> MutexGuard<'_, Text> {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What a result comes to in one word.
-pub(super) fn status(result: &Result<ToolOutput, ExecutorError>) -> Status {
-    match result {
-        Ok(output) if output.is_error => Status::Error,
-        Ok(_) => Status::Success,
-        Err(ExecutorError::Timeout { .. }) => Status::Timeout,
-        Err(ExecutorError::Cancelled { .. }) => Status::Cancelled,
-        Err(ExecutorError::PermissionDenied { .. }) => Status::Denied,
-        Err(
-            ExecutorError::UnknownTool { .. }
-            | ExecutorError::ToolDisabled { .. }
-            | ExecutorError::InvalidInput { .. }
-            | ExecutorError::SpawnFailed { .. }
-            | ExecutorError::OutputCaptureFailed { .. }
-            | ExecutorError::Internal { .. },
-        ) => Status::Failed,
     }
 }

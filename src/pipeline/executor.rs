@@ -3,24 +3,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use super::execution::{Execution, Finished};
+use super::execution::Terms;
 use super::records::Records;
-use super::stages::{self, Rules};
-use super::{log, masking};
+use super::{Begun, masking, stages};
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, Judgement, KillMode, Secrets, Stage,
-    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
+    Call, Caller, Degradation, ExecutorError, Judgement, KillMode, Stage, StopReason,
+    ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
 };
+use crate::ledger::{Ledger, LedgerError, Opened, Recovered};
 use crate::policy::Policy;
 use crate::runner::{Live, Runner, Spool};
-use crate::tools::{Context, Registry, Tool};
-
-/// The longest text of a finished answer that stays in memory rather than in the spool, in bytes.
-/// With a thousand of them remembered this is 4 MiB at the worst.
-const TEXT_IN_MEMORY: usize = 4096;
+use crate::tools::{Registry, Tool};
 
 /// Runs tool calls. Cheap to clone; all clones are one executor.
 ///
@@ -58,18 +54,19 @@ const TEXT_IN_MEMORY: usize = 4096;
 /// ```
 #[derive(Clone)]
 pub struct Executor {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     config: RwLock<Arc<ExecutorConfig>>,
     policy: RwLock<Policy>,
-    runner: Runner,
-    registry: Registry,
-    records: Records,
-    spool: Option<Arc<Spool>>,
+    pub(super) runner: Runner,
+    pub(super) registry: Registry,
+    pub(super) records: Records,
+    pub(super) spool: Option<Arc<Spool>>,
+    pub(super) ledger: Option<Ledger>,
     /// How many executions run.
-    running: watch::Sender<usize>,
+    pub(super) running: watch::Sender<usize>,
 }
 
 /// An executor made ready for a process of its own, and what it found to clean up.
@@ -78,6 +75,19 @@ pub struct Started {
     pub executor: Executor,
     /// Processes that an earlier one had left running, killed now.
     pub killed: usize,
+    /// Executions whose end nobody saw.
+    pub lost: usize,
+}
+
+/// Why an executor cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The spool's directory cannot be used, or cgroups are demanded and cannot be had.
+    #[error("cannot set up the running of commands")]
+    Runner(#[from] io::Error),
+    /// The ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
 }
 
 /// Asks an execution to stop when whoever waits for it does not any more.
@@ -99,15 +109,15 @@ impl Executor {
             ..config
         };
         let runner = Runner::new(&config);
-        Self::assemble(config, runner, None)
+        Self::assemble(config, runner, None, None)
     }
 
-    /// An executor for a process that exists for it, such as the daemon: opens the spool, takes
-    /// up cgroups or becomes a subreaper, and kills what a crash of the last one left running.
+    /// An executor for a process that exists for it, such as the daemon: opens spool and ledger,
+    /// takes up cgroups or becomes a subreaper, and kills what a crash of the last one left running.
     ///
     /// # Errors
-    /// When the spool's directory cannot be used, or cgroups are demanded and cannot be had.
-    pub fn start(config: ExecutorConfig) -> io::Result<Started> {
+    /// See [`StartError`].
+    pub fn start(config: ExecutorConfig) -> Result<Started, StartError> {
         prepare_masking();
         let mut runner = Runner::new(&config);
         let leftovers = runner.prepare(&config)?;
@@ -117,22 +127,36 @@ impl Executor {
             .map(Spool::open)
             .transpose()?
             .map(Arc::new);
-        let executor = Self::assemble(config, runner, spool);
+        // When nothing of it runs any more, for what was open is lost now.
+        let opened = config.ledger.as_ref();
+        let opened = opened.map(|ledger| Ledger::open(&ledger.file, ledger.durability));
+        let (ledger, recovered) = match opened.transpose()? {
+            Some(Opened { ledger, recovered }) => (Some(ledger), recovered),
+            None => (None, Recovered::default()),
+        };
+        let executor = Self::assemble(config, runner, spool, ledger);
         executor.inner.registry.prepare();
         Ok(Started {
             executor,
             killed: leftovers.processes + leftovers.cgroups,
+            lost: recovered.lost.len(),
         })
     }
 
-    fn assemble(config: ExecutorConfig, runner: Runner, spool: Option<Arc<Spool>>) -> Self {
+    fn assemble(
+        config: ExecutorConfig,
+        runner: Runner,
+        spool: Option<Arc<Spool>>,
+        ledger: Option<Ledger>,
+    ) -> Self {
         let inner = Inner {
+            records: Records::new(config.history.max_count),
             config: RwLock::new(Arc::new(config)),
             policy: RwLock::new(Policy::default()),
             runner,
             registry: Registry::built_in(),
-            records: Records::default(),
             spool,
+            ledger,
             running: watch::Sender::new(0),
         };
         Self {
@@ -181,8 +205,13 @@ impl Executor {
         input: Value,
     ) -> Result<ToolOutput, ExecutorError> {
         let call = Call::new(tool_name, input);
-        let (id, config) = (ExecutionId::new(), self.config());
-        let execution = self.execution(&call, Caller::this_process(), id, &config);
+        let config = self.config();
+        let caller = Caller::this_process();
+        let mut execution = self
+            .inner
+            .conceive(&call, caller, &config, Terms::default());
+        // What is run for the program itself is its own affair.
+        execution.entry = None;
         let _stop = StopOnDrop(Arc::clone(execution.live()));
         let this = self.clone();
         let task = tokio::spawn(async move { this.inner.perform(&execution, call, config).await });
@@ -197,24 +226,21 @@ impl Executor {
         })
     }
 
-    /// Begins a call and returns at once. The execution goes on whatever becomes of the caller,
-    /// until it ends or is stopped; it is remembered among the last thousand.
-    pub fn begin(&self, call: Call, caller: Caller) -> Arc<Execution> {
-        let (id, config) = (ExecutionId::new(), self.config());
-        let execution = Arc::new(self.execution(&call, caller, id, &config));
-        self.inner.records.open(Arc::clone(&execution));
-        self.inner.running.send_modify(|running| *running += 1);
-        let (inner, begun) = (Arc::clone(&self.inner), Arc::clone(&execution));
-        tokio::spawn(async move {
-            let result = inner.perform(&begun, call, config).await;
-            inner.close(&begun, result).await;
-        });
-        execution
-    }
-
-    /// An execution that runs or is still remembered.
-    pub fn find(&self, id: ExecutionId) -> Option<Arc<Execution>> {
-        self.inner.records.find(id)
+    /// Begins a call and returns as soon as that is on record where it has to be. The execution
+    /// goes on whatever becomes of the caller, until it ends or is stopped.
+    pub async fn begin(&self, call: Call, caller: Caller, terms: Terms) -> Begun {
+        let config = self.config();
+        let execution = Arc::new(self.inner.conceive(&call, caller, &config, terms));
+        let (tell, begun) = oneshot::channel();
+        let life = Arc::clone(&self.inner).live(execution, call, config, tell);
+        tokio::spawn(life);
+        begun.await.unwrap_or_else(|_| {
+            Begun::Unrecorded(Degradation {
+                code: "internal",
+                detail: "the execution's task was lost; the log says where".to_owned(),
+                source: String::new(),
+            })
+        })
     }
 
     /// How many executions run.
@@ -314,7 +340,9 @@ impl Executor {
             ),
             source: "[limits]".to_owned(),
         });
-        tools.into_iter().chain(spool).chain(limits).collect()
+        let ledger = self.inner.ledger.as_ref().and_then(Ledger::problem);
+        let all = tools.into_iter().chain(spool).chain(limits).chain(ledger);
+        all.collect()
     }
 
     /// Cleans up after commands that hid from their executions. Call it every few seconds.
@@ -340,26 +368,11 @@ impl Executor {
         self.tidy();
     }
 
-    fn execution(
-        &self,
-        call: &Call,
-        caller: Caller,
-        id: ExecutionId,
-        config: &ExecutorConfig,
-    ) -> Execution {
-        let secrets = Arc::new(masking::secrets(call, config));
-        let tool = secrets.mask_text(&call.tool);
-        let live = Live::new(
-            id,
-            config.max_output_bytes,
-            config.truncate,
-            self.inner.spool.as_ref(),
-            &secrets,
-        );
-        let mut execution = Execution::new(id, tool, caller, live, secrets);
-        execution.tool_use_id = call.tool_use_id.clone();
-        execution.timed = config.stage_times;
-        execution
+    /// Writes what is still to be written and closes the ledger. For the very end.
+    pub fn close(&self) {
+        if let Some(ledger) = &self.inner.ledger {
+            ledger.close_file();
+        }
     }
 
     fn descriptions(&self) -> Result<ToolDescriptions, ConfigError> {
@@ -371,69 +384,10 @@ impl Executor {
 }
 
 impl Inner {
-    /// Takes it through the stages, and writes the log record whatever came of it.
-    async fn perform(
-        &self,
-        execution: &Execution,
-        call: Call,
-        config: Arc<ExecutorConfig>,
-    ) -> Result<ToolOutput, ExecutorError> {
-        let secrets = &execution.secrets;
-        let summary = self.summary(&call, secrets);
-        let trace_id = call.options.trace_id.clone();
-        let context = Context {
-            id: execution.id,
-            config,
-            runner: &self.runner,
-            live: Arc::clone(execution.live()),
-            summary: summary.clone(),
-        };
-        let rules = Rules {
-            registry: &self.registry,
-            policy: &self.policy(),
-        };
-        let mut result = stages::walk(call, rules, context, execution).await;
-        masking::mask(&mut result, secrets);
-        log::execution(execution, &result, &summary, trace_id.as_ref());
-        result
-    }
-
-    fn policy(&self) -> Policy {
+    pub(super) fn policy(&self) -> Policy {
         self.policy
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
-    }
-
-    /// A call's input in a line, without secrets.
-    fn summary(&self, call: &Call, secrets: &Secrets) -> String {
-        let subject = self.registry.find(&call.tool).map_or_else(
-            || call.input.to_string(),
-            |tool| tool.implementation.subject(&call.input),
-        );
-        masking::summary(&subject, secrets)
-    }
-
-    /// Closes the record, and moves what is large of it out of memory.
-    async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
-        let finished = Arc::new(Finished::new(result));
-        let text = finished.text();
-        execution.finish(Arc::clone(&finished));
-        // Whoever waits for the answer gets it before the disk gets its copy, which would take the
-        // text from under them.
-        tokio::task::yield_now().await;
-        execution.live().settle(finished.verbatim()).await;
-        let mut text_bytes = text.len();
-        if let Some(spool) = self.spool.as_ref().filter(|_| text_bytes > TEXT_IN_MEMORY) {
-            let (spool, id) = (Arc::clone(spool), execution.id);
-            let stored =
-                tokio::task::spawn_blocking(move || spool.store(id, "content", text.as_bytes()));
-            if let Ok(Some(file)) = stored.await {
-                finished.move_text_to(file);
-                text_bytes = 0;
-            }
-        }
-        self.records.close(execution.id, text_bytes);
-        self.running.send_modify(|running| *running -= 1);
     }
 }

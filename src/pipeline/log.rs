@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::Execution;
-use super::execution::status;
-use crate::domain::{ExecutorError, Exit, Status, ToolOutput, TraceId};
+use super::finished::status;
+use crate::domain::{ExecutorError, Exit, Failure, Status, ToolOutput, TraceId};
 
 /// Writes the one record each execution leaves in the log. The names are those of the journal's
 /// fields; a value that is not known is left out.
@@ -10,9 +10,9 @@ pub(super) fn execution(
     execution: &Execution,
     result: &Result<ToolOutput, ExecutorError>,
     summary: &str,
-    trace_id: Option<&TraceId>,
 ) {
-    let status = status(result);
+    let failure = result.as_ref().err().map(|error| Failure::of(error, None));
+    let status = status(failure.as_ref(), result.as_ref().ok());
     let (run, error) = match result {
         Ok(output) => (Some(&output.run), None),
         Err(error) => (
@@ -37,7 +37,7 @@ pub(super) fn execution(
                 OUTPUT_BYTES = output_bytes,
                 STATUS = status.as_str(),
                 CALLER_UID = execution.caller.uid,
-                TRACE_ID = trace_id.map(TraceId::as_str),
+                TRACE_ID = execution.trace_id.as_ref().map(TraceId::as_str),
                 ERROR = error,
                 "{} {}: {summary}", execution.tool, status.as_str(),
             )

@@ -1,12 +1,30 @@
 //! A call's way from its name to its answer. Opens an execution, takes it through the stages,
 //! closes the record: whatever happens between, the record is closed and the log line written.
 
+mod call_record;
+mod entry;
+mod event;
 mod execution;
 mod executor;
+mod finished;
+mod history;
+mod life;
 mod log;
 mod masking;
+mod record;
 mod records;
 mod stages;
 
-pub use execution::{Execution, Finished};
-pub use executor::{Executor, Started};
+pub use call_record::CallRecord;
+pub use event::Event;
+pub use execution::{Execution, Terms};
+pub use executor::{Executor, StartError, Started};
+pub use finished::{Finished, Ran};
+pub use history::{CannotReplay, Found, HistoryPage};
+pub use life::Begun;
+pub use record::Record;
+
+/// What history is asked with and answers with.
+pub use crate::ledger::{
+    Chain, EventFilter, Filter, Head, Idempotency, LedgerError, NumberedEvent, NumberedEvents,
+};

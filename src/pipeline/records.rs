@@ -1,19 +1,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Execution;
+use super::{Execution, Record};
 use crate::domain::ExecutionId;
-
-/// How many finished executions are remembered.
-const FINISHED: usize = 1000;
 
 /// How much memory the texts of finished answers may take in all, in bytes, when there is no
 /// spool to put them. Beyond it the oldest are forgotten.
 const TEXT_BYTES: usize = 32 << 20;
 
 /// The executions that run, and the last that have finished.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Records {
+    /// How many finished ones are remembered.
+    max_count: usize,
     inner: Mutex<Inner>,
 }
 
@@ -26,6 +25,13 @@ struct Inner {
 }
 
 impl Records {
+    pub(super) fn new(max_count: u64) -> Self {
+        Self {
+            max_count: usize::try_from(max_count).unwrap_or(usize::MAX),
+            inner: Mutex::default(),
+        }
+    }
+
     pub(super) fn open(&self, execution: Arc<Execution>) {
         self.lock().by_id.insert(execution.id, execution);
     }
@@ -37,7 +43,7 @@ impl Records {
         let mut inner = self.lock();
         inner.finished.push_back((id, text_bytes));
         inner.text_bytes += text_bytes;
-        while inner.finished.len() > FINISHED || inner.text_bytes > TEXT_BYTES {
+        while inner.finished.len() > self.max_count || inner.text_bytes > TEXT_BYTES {
             let Some((oldest, bytes)) = inner.finished.pop_front() else {
                 break;
             };
@@ -50,6 +56,32 @@ impl Records {
 
     pub(super) fn find(&self, id: ExecutionId) -> Option<Arc<Execution>> {
         self.lock().by_id.get(&id).cloned()
+    }
+
+    /// Forgets one that is kept elsewhere.
+    pub(super) fn forget(&self, id: ExecutionId) {
+        let forgotten = self.lock().by_id.remove(&id);
+        drop(forgotten);
+    }
+
+    /// Forgets all that have finished, and says how many.
+    pub(super) fn clear(&self) -> usize {
+        let mut inner = self.lock();
+        let finished = std::mem::take(&mut inner.finished);
+        inner.text_bytes = 0;
+        let forgotten: Vec<_> = finished
+            .iter()
+            .filter_map(|(id, _)| inner.by_id.remove(id))
+            .collect();
+        drop(inner);
+        forgotten.len()
+    }
+
+    /// All of them, newest first.
+    pub(super) fn all(&self) -> Vec<Record> {
+        let mut all: Vec<Arc<Execution>> = self.lock().by_id.values().cloned().collect();
+        all.sort_by_key(|execution| std::cmp::Reverse(execution.id));
+        all.iter().map(|execution| execution.record()).collect()
     }
 
     pub(super) fn running(&self) -> Vec<Arc<Execution>> {

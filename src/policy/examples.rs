@@ -45,10 +45,10 @@ impl Example {
         };
         let input = alone.example_input(&self.text);
         let whole = matches!(alone.subject, super::rule::Subject::Whole);
-        let tool = match (whole, alone.tool.is_literal()) {
+        let tool = match (whole, alone.tool_name()) {
             (true, _) => self.text.as_str(),
-            (false, true) => alone.text.split('(').next().unwrap_or_default(),
-            (false, false) => "bash",
+            (false, Some(name)) => name,
+            (false, None) => "bash",
         };
         let policy = Policy::of_one(default, alone.clone());
         let question = Question {
@@ -61,6 +61,7 @@ impl Example {
             },
             working_dir: Some(Path::new("/")),
             env: &BTreeMap::new(),
+            stdin: None,
         };
         let matched = matches!(policy.decide(&question).cause, Cause::Rule(_));
         let reason = || policy.judge(&question).reason;

@@ -13,9 +13,11 @@ pub(super) fn explain(
 ) -> Judgement {
     let rule = match &decision.cause {
         Cause::Rule(rule) | Cause::Write(rule) | Cause::MayMatch(rule) => Some(*rule),
+        Cause::Remembered(grant) => Some(&grant.rule),
         Cause::Unreadable(_) | Cause::Default(_) => None,
     };
     let (source, is_default) = match (rule, &decision.cause) {
+        (_, Cause::Remembered(grant)) => (grant.remembered.source.clone(), false),
         (Some(rule), _) => (Some(rule.source.clone()), false),
         (None, Cause::Default(_)) => (policy.default_source().cloned(), true),
         (None, _) => (None, false),
@@ -54,6 +56,16 @@ fn reason(policy: &Policy, question: &Question<'_>, decision: &Decision<'_>) -> 
             };
             format!("the rule `{}` {verb} {what}", rule.text)
         }
+        Cause::Remembered(grant) => {
+            let place = match grant.remembered.source {
+                Some(_) => format!("written down at {}", place(&grant.rule)),
+                None => "approved for this session".to_owned(),
+            };
+            format!(
+                "a remembered approval allows {what}: `{}`, {place}",
+                grant.rule.text
+            )
+        }
         Cause::Write(rule) => format!(
             "the rule `{}` is about a file that {what} writes",
             rule.text
@@ -89,6 +101,18 @@ fn would_change(
                 place(rule)
             )
         }
+        Cause::Remembered(grant) => match grant.remembered.source {
+            Some(_) => format!(
+                "A rule in `deny` that matches as well, or a reload after {} is gone.",
+                grant.rule.source.file.display()
+            ),
+            None => "A rule in `deny` that matches as well, or a restart of the daemon.".to_owned(),
+        },
+        Cause::Rule(rule) if !remember.is_empty() => format!(
+            "An approval that is remembered, or a change of the rule `{}` at {}: no rule in `allow` outweighs it.",
+            rule.text,
+            place(rule)
+        ),
         Cause::Rule(rule) | Cause::Write(rule) => format!(
             "Only a change of the rule `{}` at {}: no rule in `allow` outweighs it.",
             rule.text,

@@ -6,8 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::error::PolicyError;
 use super::examples::Example;
 use super::question::{RuleSource, Verdict};
-use super::rule::{self, Rule, Subject};
-use super::shell::hazards;
+use super::rule::Rule;
 use crate::config::principal;
 use crate::domain::Principal;
 
@@ -44,10 +43,7 @@ const ITEM: &str =
 /// Adds what `source` says to `parsed`.
 pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
     let file = File(source);
-    let root = DeTable::parse(source.text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        file.error(at, None, error.message().trim().replace('\n', " "))
-    })?;
+    let root = file.root()?;
     for (key, value) in root.get_ref() {
         match key.get_ref().as_ref() {
             "default" => file.default(value, parsed)?,
@@ -63,18 +59,26 @@ pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), Policy
     Ok(())
 }
 
-struct File<'a>(Source<'a>);
+/// Finds its way about a text, and says where it went wrong.
+pub(super) struct File<'a>(pub Source<'a>);
 
-type Value<'i> = Spanned<DeValue<'i>>;
+pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 
-impl File<'_> {
+impl<'a> File<'a> {
+    pub(super) fn root(&self) -> Result<Spanned<DeTable<'a>>, PolicyError> {
+        DeTable::parse(self.0.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            self.error(at, None, error.message().trim().replace('\n', " "))
+        })
+    }
+
     fn line(&self, at: usize) -> usize {
         let text = self.0.text.as_bytes();
         let before = &text[..at.min(text.len())];
         before.iter().filter(|&&byte| byte == b'\n').count() + 1
     }
 
-    fn error(&self, at: usize, key: Option<&str>, detail: String) -> PolicyError {
+    pub(super) fn error(&self, at: usize, key: Option<&str>, detail: String) -> PolicyError {
         PolicyError {
             path: self.0.path.to_owned(),
             line: self.line(at),
@@ -83,7 +87,7 @@ impl File<'_> {
         }
     }
 
-    fn text<'v>(&self, key: &str, value: &'v Value<'_>) -> Result<&'v str, PolicyError> {
+    pub(super) fn text<'v>(&self, key: &str, value: &'v Value<'_>) -> Result<&'v str, PolicyError> {
         value.get_ref().as_str().ok_or_else(|| {
             let kind = value.get_ref().type_str();
             let detail = format!("is of type {kind}: expected a string");
@@ -91,7 +95,7 @@ impl File<'_> {
         })
     }
 
-    fn items<'v, 'i>(
+    pub(super) fn items<'v, 'i>(
         &self,
         key: &str,
         value: &'v Value<'i>,
@@ -128,7 +132,7 @@ impl File<'_> {
         Ok(())
     }
 
-    fn source(&self, at: usize) -> RuleSource {
+    pub(super) fn source(&self, at: usize) -> RuleSource {
         RuleSource {
             file: PathBuf::from(self.0.path),
             line: self.line(at),
@@ -160,35 +164,7 @@ impl File<'_> {
     }
 
     fn rule(&self, list: Verdict, key: &str, at: usize, text: &str) -> Result<Rule, PolicyError> {
-        let error = |detail| self.error(at, Some(key), detail);
-        let (tool, subject) = rule::parse(text).map_err(error)?;
-        if let (Verdict::Allow, Subject::Script(glob)) = (list, &subject)
-            && let Some(program) = glob.literal_program()
-            && let Some(hazard) = hazards::always(&program)
-        {
-            let shell = matches!(hazard, hazards::Hazard::Shell(_));
-            if shell || !glob.is_literal() {
-                let what = hazard.what();
-                let detail = format!(
-                    "{text:?} would never allow anything, for `{program}` {what}: expected {}",
-                    match shell {
-                        true => "no rule for it",
-                        false => "the whole command without `*` and `?`",
-                    }
-                );
-                return Err(error(detail));
-            }
-        }
-        Ok(Rule {
-            list,
-            text: text.to_owned(),
-            tool,
-            subject,
-            principals: None,
-            reason: None,
-            suggest: None,
-            source: self.source(at),
-        })
+        Rule::new(list, text, self.source(at)).map_err(|detail| self.error(at, Some(key), detail))
     }
 
     fn table(

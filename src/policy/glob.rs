@@ -3,6 +3,8 @@
 //! (`\ ` is that), and ` *` at the end also stands for no further words. In a path, `*` and `?`
 //! do not cross `/`; `**` between slashes is any number of directories, at the end also none.
 
+use super::pattern;
+
 /// A blank inside a word of a command: no pattern takes it for the end of the word.
 pub(super) const INNER_BLANK: char = '\u{1}';
 /// A part of a word that is known only when the script runs.
@@ -61,7 +63,10 @@ impl Glob {
         }
         let shape = match kind {
             Kind::Text => Shape::Text(tokens(pattern, ' ')?),
-            Kind::Command => Shape::Command(tokens(pattern, INNER_BLANK)?),
+            Kind::Command => {
+                pattern::refuse_unmatchable(pattern)?;
+                Shape::Command(tokens(pattern, INNER_BLANK)?)
+            }
             Kind::Path => Shape::Path(components(pattern)?),
         };
         let literal = match &shape {
@@ -137,19 +142,6 @@ impl Glob {
             Shape::Path(_) => true,
         }
     }
-}
-
-/// `text` as a pattern that matches it and nothing else.
-pub(super) fn escape(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '*' | '?' | '\\' | '[' | '{' => pattern.extend(['\\', c]),
-            INNER_BLANK => pattern.push_str("\\ "),
-            _ => pattern.push(c),
-        }
-    }
-    pattern
 }
 
 fn is_literal(tokens: &[Token]) -> bool {
@@ -416,16 +408,13 @@ mod tests {
             ("/a**/b", Kind::Path),
             ("/a/../b", Kind::Path),
             ("a\u{2}", Kind::Command),
+            ("a && b", Kind::Command),
+            ("a\nb", Kind::Command),
+            ("a > /etc/*", Kind::Command),
+            ("a \"b c\"", Kind::Command),
+            ("cat /srv/**", Kind::Command),
         ] {
             assert!(Glob::new(pattern, kind).is_err(), "{pattern:?}");
         }
-    }
-
-    #[test]
-    fn an_escaped_text_matches_itself_only() {
-        let text = "echo a*\\b[c]\u{1}{d} ?";
-        let glob = glob(&escape(text), Kind::Command);
-        assert!(glob.is_literal() && glob.matches(text));
-        assert!(!glob.matches("echo ax\\b[c]\u{1}{d} ?"));
     }
 }

@@ -6,6 +6,7 @@ use super::explain::explain;
 use super::file::{self, Parsed, Source};
 use super::input::{is_shell_tool, script};
 use super::question::{Judgement, Question, RuleSource, Verdict};
+use super::remembered::{self, Grant, Remembered};
 use super::rule::{Rule, Subject};
 use super::scripts::judge_script;
 use super::shell::Fence;
@@ -14,6 +15,8 @@ use super::shell::Fence;
 #[derive(Clone, Debug)]
 pub struct Policy {
     inner: Arc<Inner>,
+    /// Changes while the rest stays.
+    grants: Arc<Vec<Grant>>,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub(super) struct Decision<'p> {
 pub(super) enum Cause<'p> {
     /// A rule matches.
     Rule(&'p Rule),
+    /// A remembered approval covers it.
+    Remembered(&'p Grant),
     /// A rule matches a file that the script writes.
     Write(&'p Rule),
     /// A rule would match for some value of what is known only when the script runs.
@@ -104,6 +109,7 @@ impl Policy {
     fn new(inner: Inner) -> Self {
         Self {
             inner: Arc::new(inner),
+            grants: Arc::default(),
         }
     }
 
@@ -143,14 +149,77 @@ impl Policy {
         self.inner.default_source.is_some()
     }
 
-    /// Whether both were read from the same text.
-    pub fn reads_like(&self, other: &Self) -> bool {
-        self.inner.texts == other.inner.texts
+    /// The same policy, in which these approvals are remembered besides those that are already.
+    ///
+    /// # Errors
+    /// A rule that cannot be remembered, with its place. Nothing is remembered then.
+    pub fn with_remembered(&self, approvals: &[Remembered]) -> Result<Self, PolicyError> {
+        let new = approvals.iter().map(Grant::new);
+        let new = new.collect::<Result<Vec<Grant>, PolicyError>>()?;
+        Ok(self.with_grants(new))
     }
 
-    /// The number of rules.
+    /// The same policy, in which what `earlier` remembers for the session is remembered as well:
+    /// a policy that is read anew knows only what is written down.
+    #[must_use]
+    pub fn with_session_of(&self, earlier: &Self) -> Self {
+        let session = |grant: &&Grant| grant.remembered.source.is_none();
+        self.with_grants(earlier.grants.iter().filter(session).cloned().collect())
+    }
+
+    fn with_grants(&self, new: Vec<Grant>) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            grants: Arc::new(self.grants.iter().cloned().chain(new).collect()),
+        }
+    }
+
+    /// The approvals that are remembered, in the order in which they were.
+    pub fn remembered(&self) -> impl Iterator<Item = &Remembered> {
+        self.grants.iter().map(|grant| &grant.remembered)
+    }
+
+    /// Whether both were read from the same text, and remember the same for good.
+    pub fn reads_like(&self, other: &Self) -> bool {
+        let written = |approval: &&Remembered| approval.source.is_some();
+        self.inner.texts == other.inner.texts
+            && (self.remembered().filter(written)).eq(other.remembered().filter(written))
+    }
+
+    /// The number of rules, those that are remembered among them.
     pub fn rule_count(&self) -> usize {
-        self.inner.rules.len()
+        self.inner.rules.len() + self.grants.len()
+    }
+
+    /// Refuses rules on parameters that their tool does not have: they would never match.
+    /// `parameters` says what a tool has; none of one that is not known, which may yet come.
+    ///
+    /// # Errors
+    /// The first of them, with file and line.
+    pub fn check_parameters(
+        &self,
+        parameters: impl Fn(&str) -> Option<Vec<String>>,
+    ) -> Result<(), PolicyError> {
+        let remembered = self.grants.iter().map(|grant| &grant.rule);
+        for rule in self.inner.rules.iter().chain(remembered) {
+            let Some((tool, parameter)) = rule.tool_name().zip(rule.parameter()) else {
+                continue;
+            };
+            let known = parameters(tool).filter(|known| known.iter().all(|one| one != parameter));
+            if let Some(known) = known {
+                return Err(PolicyError {
+                    path: rule.source.file.clone(),
+                    line: rule.source.line,
+                    key: None,
+                    detail: format!(
+                        "{:?} would never match, for `{tool}` has no parameter `{parameter}`: expected one of `{}`",
+                        rule.text,
+                        known.join("`, `")
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// All examples, which hold, or the policy would not be.
@@ -174,6 +243,15 @@ impl Policy {
     ) -> impl Iterator<Item = &'p Rule> {
         let rules = self.inner.rules.iter();
         rules.filter(move |rule| rule.list == list && rule.concerns(question))
+    }
+
+    /// What is remembered for this tool and caller, in order.
+    pub(super) fn grants<'p>(
+        &'p self,
+        question: &'p Question<'_>,
+    ) -> impl Iterator<Item = &'p Grant> {
+        let grants = self.grants.iter();
+        grants.filter(|grant| grant.rule.concerns(question))
     }
 
     /// The rules on commands that refuse or ask, the strictest first.
@@ -210,33 +288,34 @@ impl Policy {
         })
     }
 
-    /// The strictest of everything that is found; of equals, the first.
-    pub(super) fn decide<'p>(&'p self, question: &'p Question<'_>) -> Decision<'p> {
-        let whole = |list| {
-            self.rules(list, question)
-                .find(|rule| rule.matches_input(question))
-        };
-        let decision = |rule: &'p Rule| Decision {
+    /// What the rules on the call as such, and on parameters that are no scripts, say.
+    pub(super) fn decide_whole<'p>(&'p self, question: &'p Question<'_>) -> Option<Decision<'p>> {
+        let lists = [Verdict::Deny, Verdict::Ask, Verdict::Allow].into_iter();
+        let rules = lists.flat_map(|list| self.rules(list, question));
+        let mut matching = rules.filter(|rule| rule.matches_input(question));
+        matching.next().map(|rule| Decision {
             verdict: rule.list,
             cause: Cause::Rule(rule),
             segment: None,
-        };
-        if let Some(rule) = whole(Verdict::Deny) {
-            return decision(rule);
-        }
-        let whole = whole(Verdict::Ask)
-            .or_else(|| whole(Verdict::Allow))
-            .map(decision);
-        if let Some(text) = script(question) {
-            return judge_script(self, question, text, whole);
-        }
-        whole.unwrap_or(Decision {
-            verdict: self.inner.default,
-            cause: Cause::Default(
-                is_shell_tool(question.tool).then(|| "there is no script".to_owned()),
-            ),
-            segment: None,
         })
+    }
+
+    /// The strictest of everything that is found; of equals, the first.
+    pub(super) fn decide<'p>(&'p self, question: &'p Question<'_>) -> Decision<'p> {
+        let whole = self.decide_whole(question);
+        match (whole, script(question)) {
+            (Some(denied), _) if denied.verdict == Verdict::Deny => denied,
+            (whole, Some(text)) => judge_script(self, question, text, whole),
+            (whole, None) => remembered::judge_input(self, question)
+                .or(whole)
+                .unwrap_or_else(|| Decision {
+                    verdict: self.inner.default,
+                    cause: Cause::Default(
+                        is_shell_tool(question.tool).then(|| "there is no script".to_owned()),
+                    ),
+                    segment: None,
+                }),
+        }
     }
 }
 

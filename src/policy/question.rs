@@ -21,4 +21,6 @@ pub struct Question<'a> {
     /// much as its text does, so a call that sets more than harmless variables is not allowed
     /// by a pattern on that text.
     pub env: &'a BTreeMap<String, String>,
+    /// What it would read: a shell without a script takes it for one.
+    pub stdin: Option<&'a str>,
 }

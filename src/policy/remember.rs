@@ -1,45 +1,75 @@
 //! The rules that would let exactly a call pass the next time.
 
-use super::glob::escape;
-use super::input::{is_path_parameter, script};
+use std::time::SystemTime;
+
+use super::glob::Kind;
+use super::input::{SHELL_PARAMETER, is_path_parameter, script};
 use super::judge::{Cause, Decision, Policy};
 use super::paths::{absolute, goes_up};
+use super::pattern::escape;
 use super::question::{Question, Verdict};
-use super::scripts::allowable;
+use super::remembered::{Remembered, standings};
+use super::rule::Rule;
 use super::shell::hazards::hazard;
-use super::shell::strict::join;
+use crate::domain::ApprovalId;
 
-/// One rule for each command that is not allowed already; none at all when something on the
-/// hazard list is among them, or when a rule asks: a rule that allows would not change that.
+/// One rule for each command that does not pass already; none at all when something on the
+/// hazard list is among them, or when remembering them would not let the call pass.
 pub(super) fn remember_rules(
     policy: &Policy,
     question: &Question<'_>,
     decision: &Decision<'_>,
 ) -> Vec<String> {
-    if decision.verdict != Verdict::Ask || !matches!(decision.cause, Cause::Default(_)) {
+    let asking = match decision.cause {
+        Cause::Rule(rule) => Some(rule),
+        Cause::Default(_) => None,
+        Cause::Remembered(_) | Cause::Write(_) | Cause::MayMatch(_) | Cause::Unreadable(_) => {
+            return Vec::new();
+        }
+    };
+    if decision.verdict != Verdict::Ask {
         return Vec::new();
     }
-    match script(question) {
+    let rules = match script(question) {
         Some(text) => of_script(policy, question, text),
-        None => of_input(question).into_iter().collect(),
+        None => of_input(question, asking).into_iter().collect(),
+    };
+    match lets_pass(policy, question, &rules) {
+        true => rules,
+        false => Vec::new(),
     }
 }
 
+/// Whether the call passes once `rules` are remembered.
+fn lets_pass(policy: &Policy, question: &Question<'_>, rules: &[String]) -> bool {
+    let remembered = rules.iter().map(|rule| Remembered {
+        rule: rule.clone(),
+        uid: question.caller.uid,
+        approval: ApprovalId::from_bytes([0; 16]),
+        approved_by: question.caller.uid,
+        at: SystemTime::UNIX_EPOCH,
+        source: None,
+    });
+    let remembered: Vec<Remembered> = remembered.collect();
+    let with = policy.with_remembered(&remembered);
+    with.is_ok_and(|with| with.decide(question).verdict == Verdict::Allow)
+}
+
 fn of_script(policy: &Policy, question: &Question<'_>, text: &str) -> Vec<String> {
-    let Ok(segments) = allowable(text, question.env) else {
-        return Vec::new();
-    };
+    let whole = policy.decide_whole(question);
     let mut rules: Vec<String> = Vec::new();
-    for segment in &segments {
-        if hazard(&segment.words).is_some() {
-            return Vec::new();
-        }
-        let words = join(segment.words.iter().map(String::as_str));
-        let mut allowing = policy.rules(Verdict::Allow, question);
-        if allowing.any(|rule| rule.script().is_some_and(|glob| glob.matches(&words))) {
+    for one in standings(policy, question, text, whole.as_ref()).unwrap_or_default() {
+        if !one.is_open() {
             continue;
         }
-        let rule = format!("{}(command:{})", question.tool, escape(&words));
+        if hazard(&one.segment.words).is_some() {
+            return Vec::new();
+        }
+        let rule = format!(
+            "{}(command:{})",
+            question.tool,
+            escape(&one.words, Kind::Command)
+        );
         if !rules.contains(&rule) {
             rules.push(rule);
         }
@@ -47,20 +77,30 @@ fn of_script(policy: &Policy, question: &Question<'_>, text: &str) -> Vec<String
     rules
 }
 
-/// A rule on the one parameter that says what is touched: the only path, or the only parameter.
-fn of_input(question: &Question<'_>) -> Option<String> {
+/// A rule on the one parameter that says what is touched: the one that is asked about, the only
+/// path, or the only parameter.
+fn of_input(question: &Question<'_>, asking: Option<&Rule>) -> Option<String> {
     let input = question.input.as_object()?;
+    let asked = asking.and_then(Rule::parameter);
+    let asked = asked.and_then(|name| input.get_key_value(name));
     let mut paths = input.iter().filter(|(name, _)| is_path_parameter(name));
-    let (name, value) = match (paths.next(), paths.next()) {
-        (Some(path), None) => path,
-        (None, _) if input.len() == 1 => input.iter().next()?,
+    let (name, value) = match (asked, paths.next(), paths.next()) {
+        (Some(asked), _, _) => asked,
+        (None, Some(path), None) => path,
+        (None, None, _) if input.len() == 1 => input.iter().next()?,
         _ => return None,
     };
     let value = value.as_str().filter(|value| !value.is_empty())?;
-    let value = match is_path_parameter(name) {
+    let (value, kind) = match is_path_parameter(name) {
         true if goes_up(value) => return None,
-        true => absolute(value, question.working_dir)?,
-        false => value.to_owned(),
+        true => (absolute(value, question.working_dir)?, Kind::Path),
+        // The tool is no shell, and the pattern yet one of commands.
+        false if name == SHELL_PARAMETER => (value.to_owned(), Kind::Command),
+        false => (value.to_owned(), Kind::Text),
     };
-    Some(format!("{}({name}:{})", question.tool, escape(&value)))
+    Some(format!(
+        "{}({name}:{})",
+        question.tool,
+        escape(&value, kind)
+    ))
 }

@@ -2,7 +2,9 @@ use serde_json::Value;
 
 use super::glob::{Glob, Kind};
 use super::input::{self, SHELL_PARAMETER, is_path_parameter, is_shell_tool};
+use super::judge::{WRITE_PARAMETER, WRITE_TOOL};
 use super::question::{Question, RuleSource, Verdict};
+use super::shell::hazards::{self, Hazard};
 use crate::domain::Principal;
 
 /// One rule of a policy.
@@ -66,6 +68,11 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
     if shell {
         return Ok((glob, Subject::Script(Glob::new(pattern, Kind::Command)?)));
     }
+    if tool == WRITE_TOOL && name != WRITE_PARAMETER && is_path_parameter(name) {
+        return Err(format!(
+            "{text:?} would never match, for `{tool}` and redirects name their file `{WRITE_PARAMETER}`: expected `{tool}({WRITE_PARAMETER}:{pattern})`"
+        ));
+    }
     let kind = match is_path_parameter(name) {
         true => Kind::Path,
         false => Kind::Text,
@@ -79,6 +86,40 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
 }
 
 impl Rule {
+    /// The rule that `text` says, for everybody.
+    ///
+    /// # Errors
+    /// What is wrong with it and what was expected.
+    pub(super) fn new(list: Verdict, text: &str, source: RuleSource) -> Result<Self, String> {
+        let (tool, subject) = parse(text)?;
+        if let (Verdict::Allow, Subject::Script(glob)) = (list, &subject)
+            && let Some(program) = glob.literal_program()
+            && let Some(hazard) = hazards::always(&program)
+        {
+            let shell = matches!(hazard, Hazard::Shell(_));
+            if shell || !glob.is_literal() {
+                return Err(format!(
+                    "{text:?} would never allow anything, for `{program}` {}: expected {}",
+                    hazard.what(),
+                    match shell {
+                        true => "no rule for it",
+                        false => "the whole command without `*` and `?`",
+                    }
+                ));
+            }
+        }
+        Ok(Self {
+            list,
+            text: text.to_owned(),
+            tool,
+            subject,
+            principals: None,
+            reason: None,
+            suggest: None,
+            source,
+        })
+    }
+
     /// Whether it concerns this tool and this caller at all.
     pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
         self.tool.matches(question.tool)
@@ -100,6 +141,21 @@ impl Rule {
             Subject::Parameter { name, kind, glob } => {
                 input::matches(question, name, *kind, self.list, glob)
             }
+        }
+    }
+
+    /// The tool it is about, if that is written out.
+    pub(super) fn tool_name(&self) -> Option<&str> {
+        let name = self.text.split('(').next();
+        name.filter(|_| self.tool.is_literal())
+    }
+
+    /// The parameter it is about; none when it is about the call as such.
+    pub(super) fn parameter(&self) -> Option<&str> {
+        match &self.subject {
+            Subject::Whole => None,
+            Subject::Script(_) => Some(SHELL_PARAMETER),
+            Subject::Parameter { name, .. } => Some(name),
         }
     }
 

@@ -1,15 +1,16 @@
 //! Judging a script: every command in it, and the strictest verdict wins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::judge::{Cause, Decision, Policy, WRITE_PARAMETER, WRITE_TOOL};
 use super::paths::{absolute, base_name};
 use super::question::{Question, Verdict};
+use super::remembered;
 use super::rule::Rule;
 use super::shell::hazards::{Hazard, hazard};
 use super::shell::strict::{self, Segment, join};
-use super::shell::{Command, Reading, read_shell};
+use super::shell::{Reading, read_with_input};
 
 /// The longest script that a pattern allows, in bytes: nobody who wrote the pattern meant more,
 /// and it bounds the work.
@@ -49,7 +50,9 @@ pub(super) fn judge_script<'p>(
     text: &str,
     whole: Option<Decision<'p>>,
 ) -> Decision<'p> {
+    // What no remembered approval changes, and what one may quiet.
     let mut found = Strictest(None);
+    let mut asked = Asked::default();
     let reads = policy.reads_scripts(question);
     if reads && let Some(name) = question.env.keys().find(|name| decides_what_runs(name)) {
         found.add(Decision {
@@ -61,8 +64,8 @@ pub(super) fn judge_script<'p>(
         });
     }
     if reads {
-        match read_shell(text, policy.fence()) {
-            Ok(reading) => judge_reading(policy, question, &reading, &mut found),
+        match read_with_input(text, question.stdin, policy.fence()) {
+            Ok(reading) => judge_reading(policy, question, &reading, &mut found, &mut asked),
             Err(unreadable) => found.add(Decision {
                 verdict: Verdict::Ask,
                 cause: Cause::Unreadable(unreadable.to_string()),
@@ -70,6 +73,13 @@ pub(super) fn judge_script<'p>(
             }),
         }
     }
+    if found.0.is_none()
+        && let Some(decision) =
+            remembered::judge_commands(policy, question, text, whole.as_ref(), &asked)
+    {
+        return decision;
+    }
+    asked.first.into_iter().for_each(|asked| found.add(asked));
     match whole {
         Some(whole) => found.add(whole),
         None => judge_allowance(policy, question, text, &mut found),
@@ -97,17 +107,26 @@ fn by_default<'p>(policy: &Policy, segment: Option<String>, why: Option<String>)
     }
 }
 
+/// What rules ask about.
+#[derive(Default)]
+pub(super) struct Asked<'p> {
+    /// The commands, as the loose reader has them.
+    pub commands: BTreeSet<String>,
+    first: Option<Decision<'p>>,
+}
+
 /// What refuses or asks about the commands and the files written.
 fn judge_reading<'p>(
     policy: &'p Policy,
     question: &'p Question<'_>,
     reading: &Reading,
     found: &mut Strictest<'p>,
+    asked: &mut Asked<'p>,
 ) {
     let rules: Vec<&Rule> = policy.script_rules(question).collect();
     let mut may = None;
     for command in &reading.commands {
-        let texts = forms(command);
+        let texts = forms(&command.text);
         let known = command.certain && !command.text.contains([UNKNOWN, UNKNOWN_WORDS]);
         for rule in &rules {
             let Some(glob) = rule.script() else { continue };
@@ -117,7 +136,14 @@ fn judge_reading<'p>(
                 segment: Some(shown(&command.text)),
             };
             if command.certain && texts.iter().any(|text| glob.matches(text)) {
-                found.add(decision(rule.list, Cause::Rule(rule)));
+                let decision = decision(rule.list, Cause::Rule(rule));
+                match rule.list {
+                    Verdict::Ask => {
+                        asked.commands.insert(command.text.clone());
+                        asked.first.get_or_insert(decision);
+                    }
+                    Verdict::Allow | Verdict::Deny => found.add(decision),
+                }
             } else if may.is_none() && !known && texts.iter().any(|text| glob.may_match(text)) {
                 may = Some(decision(Verdict::Ask, Cause::MayMatch(rule)));
             }
@@ -132,11 +158,10 @@ fn judge_reading<'p>(
 }
 
 /// The command as written, and with its program's name only.
-fn forms(command: &Command) -> Vec<String> {
-    let text = &command.text;
+pub(super) fn forms(text: &str) -> Vec<String> {
     let end = text.find(' ').unwrap_or(text.len());
     let (program, rest) = text.split_at(end);
-    let mut forms = vec![text.clone()];
+    let mut forms = vec![text.to_owned()];
     if program.contains('/') {
         forms.push(format!("{}{rest}", base_name(program)));
     }
@@ -225,28 +250,17 @@ fn judge_allowance<'p>(
     }
 }
 
-fn judge_segment<'p>(
+pub(super) fn judge_segment<'p>(
     policy: &Policy,
     allowing: &[&'p Rule],
     segment: &Segment,
     words: &str,
     moved: bool,
 ) -> Decision<'p> {
-    let hazard = hazard(&segment.words);
-    let matching = allowing.iter().find(|rule| {
-        rule.script().is_some_and(|glob| {
-            let may = match hazard {
-                None => true,
-                Some(Hazard::Runs(_)) => glob.is_literal(),
-                Some(Hazard::Shell(_)) => false,
-            };
-            may && glob.matches(words)
-        })
-    });
+    let matching = allowing.iter().find(|rule| covers(rule, segment, words));
     let program = segment.words.first().map_or("", String::as_str);
-    let elsewhere = moved && program.contains('/') && !program.starts_with('/');
     match matching {
-        Some(rule) if !elsewhere => Decision {
+        Some(rule) if !is_elsewhere(segment, moved) => Decision {
             verdict: Verdict::Allow,
             cause: Cause::Rule(rule),
             segment: Some(shown(words)),
@@ -256,10 +270,29 @@ fn judge_segment<'p>(
             by_default(policy, Some(shown(words)), Some(why))
         }
         None => {
+            let hazard = hazard(&segment.words);
             let why = hazard.map(|hazard| format!("`{program}` {}", hazard.what()));
             by_default(policy, Some(shown(words)), why)
         }
     }
+}
+
+/// Whether the rule allows the command, as far as its text says.
+pub(super) fn covers(rule: &Rule, segment: &Segment, words: &str) -> bool {
+    rule.script().is_some_and(|glob| {
+        glob.matches(words)
+            && match hazard(&segment.words) {
+                None => true,
+                Some(Hazard::Runs(_)) => glob.is_literal(),
+                Some(Hazard::Shell(_)) => false,
+            }
+    })
+}
+
+/// Whether its program is looked for in a directory that nobody knows.
+pub(super) fn is_elsewhere(segment: &Segment, moved: bool) -> bool {
+    let program = segment.words.first().map_or("", String::as_str);
+    moved && program.contains('/') && !program.starts_with('/')
 }
 
 /// The commands of a script that patterns may allow, or why none may.
@@ -286,7 +319,7 @@ pub(super) fn allowable(
 }
 
 /// A command's text for people.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let parts = text.chars().map(|c| match c {
         INNER_BLANK => ' ',
         UNKNOWN | UNKNOWN_WORDS => '…',

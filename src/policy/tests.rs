@@ -1,5 +1,8 @@
 //! Policies as a whole: text in, judgements out.
 
+mod refusals;
+mod remembered;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -44,6 +47,7 @@ fn judge_as(policy: &Policy, uid: u32, tool: &str, input: &Value) -> Judgement {
         },
         working_dir: Some(Path::new("/srv")),
         env: &BTreeMap::new(),
+        stdin: None,
     })
 }
 
@@ -246,6 +250,7 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
             caller: &caller,
             working_dir: None,
             env: &env,
+            stdin: None,
         };
         assert_eq!(policy.judge(&question).verdict, verdict, "{name}");
     }
@@ -322,77 +327,6 @@ fn hazards_are_allowed_only_when_written_out() {
 }
 
 #[test]
-fn refusals_name_file_line_key_and_what_was_expected() {
-    for (text, parts) in [
-        (
-            "\ndefaults = \"ask\"",
-            &["p.toml:2: `defaults`", "expected `default`"][..],
-        ),
-        (
-            "default = \"maybe\"",
-            &["p.toml:1: `default`", "\"allow\", \"ask\" or \"deny\""],
-        ),
-        ("default = 3", &["`default`", "integer", "string"]),
-        ("deny = \"x\"", &["`deny`", "expected a list"]),
-        ("deny = [\n\n3]", &["p.toml:3: `deny`", "expected a rule"]),
-        (
-            "ask = [\n\"bash(command\"]",
-            &["p.toml:2: `ask`", "expected `Tool`"],
-        ),
-        (
-            "ask = [\n\"x(path:etc)\"]",
-            &["p.toml:2: `ask`", "begin with `/`"],
-        ),
-        (
-            "ask = [\n\"bash(command:[a])\"]",
-            &["p.toml:2: `ask`", "expected `\\[`"],
-        ),
-        (
-            "ask = [\n{rule = \"x\", why = \"y\"}]",
-            &["p.toml:2: `why`", "`reason`"],
-        ),
-        ("ask = [{reason = \"x\"}]", &["`ask`", "without `rule`"]),
-        (
-            "ask = [{rule = \"x\",\n users = [\"no-such-user\"]}]",
-            &["p.toml:2: `users`", "no-such-user"],
-        ),
-        (
-            "ask = [{rule = \"x\", groups = [\"no-such-group\"]}]",
-            &["`groups`", "no-such-group"],
-        ),
-        (
-            "ask = [{rule = \"bash(command:a*)\",\n match = [\"b\"]}]",
-            &["p.toml:2: `match`", "\"b\" does not match"],
-        ),
-        (
-            "ask = [{rule = \"bash(command:a*)\",\n not_match = [\n\"x; a\"]}]",
-            &["p.toml:3: `not_match`", "matches"],
-        ),
-        (
-            "deny = [{rule = \"bash(command:a*)\", match = [\"a $(\"]}]",
-            &["`match`", "does not match"],
-        ),
-        (
-            "allow = [\"bash(command:python3 *)\"]",
-            &["`allow`", "python3", "the whole command"],
-        ),
-        (
-            "allow = [\"bash(command:eval x)\"]",
-            &["`allow`", "expected no rule"],
-        ),
-        ("x = [", &["p.toml:1: "]),
-    ] {
-        let refusal = refusal(text);
-        for part in parts {
-            assert!(
-                refusal.contains(part),
-                "{text:?} gave {refusal:?}, which lacks {part:?}"
-            );
-        }
-    }
-}
-
-#[test]
 fn files_are_read_one_after_the_other() {
     let source = |path, text| Source {
         path: Path::new(path),
@@ -429,6 +363,7 @@ fn without_rules_that_refuse_no_script_is_read() {
         caller: &caller,
         working_dir: None,
         env: &env,
+        stdin: None,
     };
     for text in [
         SHIPPED_POLICY,

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::spool::{Kept, Spool, SpoolFile, fits_memory};
 use crate::config::Truncate;
-use crate::domain::{CONTEXT, ExecutionId, Secrets, StreamName};
+use crate::domain::{CONTEXT, Digest, ExecutionId, Hasher, Secrets, StreamName};
 
 /// How much of a stream is read on the event loop and held in memory whatever the cap, before a
 /// thread of its own takes over and the spool goes to disk. It is what an answer holds by default
@@ -44,6 +44,8 @@ struct Inner {
     tail: VecDeque<u8>,
     tail_cap: usize,
     total: u64,
+    /// Of all so far; `None` once something went by unseen, or the stream is sealed.
+    hasher: Option<Hasher>,
     file: Option<Arc<SpoolFile>>,
     error: Option<io::Error>,
     followers: usize,
@@ -102,6 +104,8 @@ pub struct Captured {
     pub tail: Bytes,
     /// What was written in all.
     pub total: u64,
+    /// Of all that was written; `None` when that was more than anybody kept.
+    pub digest: Option<Digest>,
 }
 
 impl Capture {
@@ -127,6 +131,7 @@ impl Capture {
                     Truncate::Middle => cap,
                 },
                 total: 0,
+                hasher: Some(Hasher::default()),
                 file: None,
                 error: None,
                 followers: 0,
@@ -150,7 +155,12 @@ impl Capture {
     /// `None` when the head is full, at `INLINE_BYTES`, or complete.
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
         let mut inner = self.lock();
-        let Head::Growing(Growing { bytes, done }) = &mut inner.head else {
+        let Inner {
+            head: Head::Growing(Growing { bytes, done }),
+            hasher,
+            ..
+        } = &mut *inner
+        else {
             return None;
         };
         let before = bytes.len();
@@ -163,6 +173,9 @@ impl Capture {
         let (result, done_before) = (read(bytes), *done);
         if bytes.len() > before {
             *done = self.secrets.mask(bytes, done_before, false);
+            if let Some(hasher) = hasher {
+                hasher.update(&bytes[done_before..*done]);
+            }
             let grown = (*done > done_before, bytes.len());
             inner.total = inner.total - before as u64 + grown.1 as u64;
             drop(inner);
@@ -196,6 +209,9 @@ impl Capture {
     pub(super) fn absorb(&self, bytes: &[u8]) {
         let mut inner = self.lock();
         inner.total += bytes.len() as u64;
+        if let Some(hasher) = &mut inner.hasher {
+            hasher.update(bytes);
+        }
         let cap = inner.head_cap;
         let room = match &mut inner.head {
             Head::Growing(Growing { bytes: head, done }) => {
@@ -224,7 +240,9 @@ impl Capture {
 
     /// Counts bytes that nobody wants to see here.
     pub(super) fn count(&self, bytes: usize) {
-        self.lock().total += bytes as u64;
+        let mut inner = self.lock();
+        inner.total += bytes as u64;
+        inner.hasher = None;
     }
 
     pub(super) fn fail(&self, error: io::Error) {
@@ -240,6 +258,9 @@ impl Capture {
                 let before = bytes.len();
                 self.secrets.mask(&mut bytes, done, true);
                 inner.total -= (before - bytes.len()) as u64;
+                if let Some(hasher) = &mut inner.hasher {
+                    hasher.update(&bytes[done..]);
+                }
                 Bytes::from(bytes)
             }
             Head::Sealed(head) => head,
@@ -251,6 +272,7 @@ impl Capture {
             head,
             tail,
             total: inner.total,
+            digest: inner.hasher.take().map(|hasher| hasher.digest()),
         };
         let error = inner.error.take();
         drop(inner);

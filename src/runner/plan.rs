@@ -115,22 +115,27 @@ impl Live {
         *self.stop.wait().await
     }
 
-    /// Puts what a record cannot hold in memory to disk, off the event loop, and lets go of it
-    /// here; at once of what stands in the answer's text. For when the run is over and its answer
-    /// given.
-    pub async fn settle(&self, verbatim: Verbatim) {
+    /// Puts what a record cannot hold to disk, off the event loop, unless it stands in the
+    /// answer's text. For when the run is over.
+    pub async fn keep(&self, verbatim: Verbatim) {
         for capture in [&self.stdout, &self.stderr] {
-            if verbatim.of(capture.name()).is_some() {
-                capture.release(Release::Everything);
-                continue;
-            }
-            if capture.wants_file() {
+            if verbatim.of(capture.name()).is_none() && capture.wants_file() {
                 let capture = Arc::clone(capture);
                 // Only a panic makes this fail, and then the spool lacks what the answer had.
                 let whole = move || drop(capture.begin_file().0.inspect(|file| file.finish()));
                 let _ = tokio::task::spawn_blocking(whole).await;
             }
-            capture.release(Release::WhatIsLong);
+        }
+    }
+
+    /// Lets go of what is kept elsewhere by now, or stands in the answer's text.
+    pub fn release(&self, verbatim: Verbatim) {
+        for capture in [&self.stdout, &self.stderr] {
+            let what = match verbatim.of(capture.name()) {
+                Some(_) => Release::Everything,
+                None => Release::WhatIsLong,
+            };
+            capture.release(what);
         }
     }
 

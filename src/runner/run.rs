@@ -21,7 +21,7 @@ use super::inherited::Corrections;
 use super::plan::{Live, Outcome, Plan, RunError};
 use super::reader::Reader;
 use super::spawn::{self, BirthStep, Ended, Leader, Program};
-use super::spool;
+use super::spool::{self, SCRIPT};
 use super::tree::{self, Tree};
 use crate::domain::{
     Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
@@ -435,7 +435,7 @@ impl Runner {
         else {
             return Ok(None);
         };
-        let path = self.scripts.join(format!("{}.script", plan.id));
+        let path = self.scripts.join(format!("{}.{SCRIPT}", plan.id));
         let written = spool::create(&path).and_then(|mut file| {
             let file_guard = ScriptFile(path.clone());
             file.write_all(script.text.as_bytes())?;

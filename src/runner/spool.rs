@@ -1,7 +1,7 @@
 //! Full outputs on disk: one file a stream, bounded each and in all, readable while it grows.
 //! A disk that is full or broken costs the part that did not fit, never the execution.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -13,11 +13,17 @@ use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::config::SpoolConfig;
-use crate::domain::{Degradation, ExecutionId};
+use crate::domain::{Degradation, ExecutionId, StreamName};
 
 /// A stream up to this length stays in memory with its record instead of becoming a file. With a
 /// thousand records kept this is 8 MiB at the very worst.
 const MEMORY_BYTES: usize = 4096;
+
+/// What the files hold, after their execution's id and a dot: a text for the model, and a script
+/// that is too long for an argument, besides the two streams.
+const CONTENT: &str = "content";
+pub(super) const SCRIPT: &str = "script";
+const SUFFIXES: [&str; 4] = ["stdout", "stderr", CONTENT, SCRIPT];
 
 /// The directory of full outputs.
 #[derive(Debug)]
@@ -26,14 +32,43 @@ pub struct Spool {
     max_bytes: AtomicU64,
     total_bytes: AtomicU64,
     used: AtomicU64,
-    /// Oldest first.
-    files: Mutex<VecDeque<Weak<SpoolFile>>>,
+    /// Whether files stay when nobody refers to them any more.
+    lasting: bool,
+    files: Mutex<BTreeMap<Key, Entry>>,
     problem: Mutex<Option<String>>,
 }
 
-/// One file of the spool. It disappears with the last reference to it.
+/// A file in the order in which they are to go: those that give way to newer ones first, the oldest
+/// first, for ids sort by time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    stays: bool,
+    name: String,
+}
+
+impl Key {
+    fn new(id: ExecutionId, suffix: &str) -> Self {
+        Self {
+            stays: suffix == CONTENT,
+            name: format!("{id}.{suffix}"),
+        }
+    }
+}
+
+/// What the spool knows of a file.
+#[derive(Debug)]
+struct Entry {
+    /// While somebody refers to it.
+    live: Weak<SpoolFile>,
+    /// How long it was when it was finished.
+    len: u64,
+}
+
+/// One file of the spool. It disappears with the last reference to it, or when the spool is told
+/// to, if its files are lasting.
 #[derive(Debug)]
 pub struct SpoolFile {
+    key: Key,
     path: PathBuf,
     /// Open while it is written to: a thousand records are remembered, and none may cost a
     /// descriptor. Locked before it is written to or given up.
@@ -62,25 +97,39 @@ pub enum Kept {
 }
 
 impl Spool {
-    /// Opens the directory that `config` names, and removes the files of an earlier spool: they
-    /// belong to executions that nobody remembers. What else is in there is left alone.
+    /// Opens the directory that `config` names, with the files of an earlier spool where they are
+    /// to last; otherwise they belong to executions that nobody remembers, and go. What else is in
+    /// there is left alone.
     ///
     /// # Errors
-    /// When the directory cannot be made or cleared.
+    /// When the directory cannot be made, read or cleared.
     pub fn open(config: &SpoolConfig) -> io::Result<Self> {
         std::fs::create_dir_all(&config.dir)?;
+        let (mut files, mut used) = (BTreeMap::new(), 0);
         for entry in std::fs::read_dir(&config.dir)? {
             let entry = entry?;
-            if entry.file_name().to_str().is_some_and(is_spooled) {
+            let Some((id, suffix)) = entry.file_name().to_str().and_then(spooled) else {
+                continue;
+            };
+            if !config.lasting || suffix == SCRIPT {
                 std::fs::remove_file(entry.path())?;
+                continue;
             }
+            let len = entry.metadata()?.len();
+            used += len;
+            let known = Entry {
+                live: Weak::new(),
+                len,
+            };
+            files.insert(Key::new(id, suffix), known);
         }
         Ok(Self {
             dir: config.dir.clone(),
             max_bytes: AtomicU64::new(config.max_bytes),
             total_bytes: AtomicU64::new(config.total_bytes),
-            used: AtomicU64::new(0),
-            files: Mutex::default(),
+            used: AtomicU64::new(used),
+            lasting: config.lasting,
+            files: Mutex::new(files),
             problem: Mutex::default(),
         })
     }
@@ -106,19 +155,13 @@ impl Spool {
         id: ExecutionId,
         suffix: &str,
     ) -> Option<Arc<SpoolFile>> {
-        let path = self.dir.join(format!("{id}.{suffix}"));
+        let key = Key::new(id, suffix);
+        let path = self.dir.join(&key.name);
         match create(&path) {
             Ok(file) => {
-                let created = Arc::new(SpoolFile {
-                    path,
-                    writer: Mutex::new(Some(file)),
-                    len: AtomicU64::new(0),
-                    evicted: AtomicBool::new(false),
-                    spool: Arc::clone(self),
-                });
-                let mut files = lock(&self.files);
-                files.retain(|file| file.strong_count() > 0);
-                files.push_back(Arc::downgrade(&created));
+                let created = self.file(key.clone(), Some(file), 0);
+                let live = Arc::downgrade(&created);
+                lock(&self.files).insert(key, Entry { live, len: 0 });
                 Some(created)
             }
             Err(error) => {
@@ -128,44 +171,83 @@ impl Spool {
         }
     }
 
-    /// Keeps `bytes` as a whole, for as long as the file is referred to; `None` when there is no
-    /// room for it. Other than a stream it does not give way to newer ones.
-    pub fn store(
-        self: &Arc<Self>,
-        id: ExecutionId,
-        suffix: &str,
-        bytes: &[u8],
-    ) -> Option<Arc<SpoolFile>> {
-        let file = self.create(id, suffix)?;
-        lock(&self.files).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&file)));
+    fn file(self: &Arc<Self>, key: Key, writer: Option<File>, len: u64) -> Arc<SpoolFile> {
+        Arc::new(SpoolFile {
+            path: self.dir.join(&key.name),
+            key,
+            writer: Mutex::new(writer),
+            len: AtomicU64::new(len),
+            evicted: AtomicBool::new(false),
+            spool: Arc::clone(self),
+        })
+    }
+
+    /// Keeps `bytes` as a whole as an execution's text for the model; `None` when there is no room
+    /// for it. Other than a stream it does not give way to newer ones.
+    pub fn store(self: &Arc<Self>, id: ExecutionId, bytes: &[u8]) -> Option<Arc<SpoolFile>> {
+        let file = self.create(id, CONTENT)?;
         file.append(bytes);
         file.finish();
-        (file.len() == bytes.len() as u64).then_some(file)
+        if file.len() == bytes.len() as u64 {
+            return Some(file);
+        }
+        file.evict();
+        None
+    }
+
+    /// The file that has an execution's text for the model, if there is one.
+    pub fn content(self: &Arc<Self>, id: ExecutionId) -> Option<Arc<SpoolFile>> {
+        self.find(&Key::new(id, CONTENT))
+    }
+
+    /// The file that has one of an execution's streams, if there is one.
+    pub fn stream(self: &Arc<Self>, id: ExecutionId, name: StreamName) -> Option<Arc<SpoolFile>> {
+        self.find(&Key::new(id, name.as_str()))
+    }
+
+    fn find(self: &Arc<Self>, key: &Key) -> Option<Arc<SpoolFile>> {
+        let mut files = lock(&self.files);
+        let entry = files.get_mut(key)?;
+        if let Some(live) = entry.live.upgrade() {
+            return Some(live);
+        }
+        let file = self.file(key.clone(), None, entry.len);
+        entry.live = Arc::downgrade(&file);
+        Some(file)
+    }
+
+    /// Removes all that is kept of an execution.
+    pub fn remove(self: &Arc<Self>, id: ExecutionId) {
+        for suffix in SUFFIXES {
+            if let Some(file) = self.find(&Key::new(id, suffix)) {
+                file.evict();
+            }
+        }
+    }
+
+    /// How much it holds, in bytes.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Makes room for `wanted` more bytes of `writer` by evicting the oldest files, and says how
     /// many of them fit.
-    fn reserve(&self, writer: &SpoolFile, wanted: u64) -> u64 {
+    fn reserve(self: &Arc<Self>, writer: &SpoolFile, wanted: u64) -> u64 {
         let own = writer.len.load(Ordering::Relaxed);
         let granted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
         let total = self.total_bytes.load(Ordering::Relaxed);
-        // Dropping a reference may remove a file, which takes the lock: collect them outside it.
-        let mut evicted = Vec::new();
-        if self.used.load(Ordering::Relaxed) + granted > total {
-            let mut files = lock(&self.files);
-            while self.used.load(Ordering::Relaxed) + granted > total {
-                let oldest = files.iter().position(|f| !std::ptr::eq(f.as_ptr(), writer));
-                let Some(oldest) = oldest.and_then(|at| files.remove(at)) else {
-                    break;
-                };
-                if let Some(file) = oldest.upgrade() {
-                    file.evict();
-                    evicted.push(file);
-                }
+        while self.used() + granted > total {
+            let oldest = lock(&self.files)
+                .keys()
+                .take_while(|key| !key.stays)
+                .find(|key| **key != writer.key)
+                .cloned();
+            match oldest.and_then(|key| self.find(&key)) {
+                Some(file) => file.evict(),
+                None => break,
             }
         }
-        let used = self.used.load(Ordering::Relaxed);
-        let granted = granted.min(total.saturating_sub(used));
+        let granted = granted.min(total.saturating_sub(self.used()));
         self.used.fetch_add(granted, Ordering::Relaxed);
         granted
     }
@@ -212,6 +294,10 @@ impl SpoolFile {
     /// Says that nothing more will be written.
     pub(super) fn finish(&self) {
         drop(lock(&self.writer).take());
+        // Given up, it is not there any more.
+        if let Some(entry) = lock(&self.spool.files).get_mut(&self.key) {
+            entry.len = self.len();
+        }
     }
 
     fn unreserve(&self, bytes: u64) {
@@ -263,6 +349,7 @@ impl SpoolFile {
         if !self.evicted.swap(true, Ordering::AcqRel) {
             let freed = self.len.swap(0, Ordering::AcqRel);
             self.unreserve(freed);
+            lock(&self.spool.files).remove(&self.key);
             // Gone already when somebody cleared the directory: just as well.
             let _ = std::fs::remove_file(&self.path);
             if let Some(file) = writer.take() {
@@ -274,7 +361,10 @@ impl SpoolFile {
 
 impl Drop for SpoolFile {
     fn drop(&mut self) {
-        self.evict();
+        if !self.spool.lasting {
+            return self.evict();
+        }
+        self.finish();
     }
 }
 
@@ -313,13 +403,11 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether a file's name is one that a spool gives.
-fn is_spooled(name: &str) -> bool {
-    let Some((id, suffix)) = name.split_once('.') else {
-        return false;
-    };
-    let of_an_execution = id.parse::<ExecutionId>().is_ok();
-    of_an_execution && ["stdout", "stderr", "content", "script"].contains(&suffix)
+/// Whose file it is, and what it holds, if its name is one that a spool gives.
+fn spooled(name: &str) -> Option<(ExecutionId, &'static str)> {
+    let (id, suffix) = name.split_once('.')?;
+    let suffix = SUFFIXES.into_iter().find(|known| *known == suffix)?;
+    Some((id.parse().ok()?, suffix))
 }
 
 /// Whether a stream of this length is kept in memory rather than on disk.
@@ -341,6 +429,7 @@ mod tests {
             dir: dir.clone(),
             max_bytes,
             total_bytes,
+            lasting: false,
         };
         (
             dir,
@@ -393,6 +482,7 @@ mod tests {
             dir: dir.clone(),
             max_bytes: 10,
             total_bytes: 10,
+            lasting: false,
         };
         Spool::open(&config).expect("cleared");
         assert!(theirs.iter().all(|name| dir.join(name).exists()));
@@ -401,10 +491,50 @@ mod tests {
     }
 
     #[test]
+    fn what_lasts_is_found_again_until_it_is_removed() {
+        let (dir, _) = spool(10, 10);
+        let config = SpoolConfig {
+            dir: dir.clone(),
+            max_bytes: 60,
+            total_bytes: 100,
+            lasting: true,
+        };
+        let open = || Arc::new(Spool::open(&config).expect("opened"));
+        let (old, new) = (ExecutionId::new(), ExecutionId::new());
+        let first = open();
+        first
+            .create(old, "stdout")
+            .expect("created")
+            .append(&[b'a'; 50]);
+        drop(first.store(old, &[b'c'; 30]).expect("stored"));
+        drop(first);
+
+        let second = open();
+        assert_eq!(second.used(), 80);
+        let stream = second.stream(old, StreamName::Stdout).expect("kept");
+        assert_eq!(stream.len(), 50);
+        drop(stream);
+        // A stream gives way, the text for the model does not.
+        let file = second.create(new, "stdout").expect("created");
+        file.append(&[b'b'; 60]);
+        assert_eq!((file.len(), second.used()), (60, 90));
+        assert!(second.stream(old, StreamName::Stdout).is_none());
+        drop(file);
+        second.remove(old);
+        assert!(second.content(old).is_none());
+        assert_eq!(second.used(), 60);
+        second.remove(new);
+        assert_eq!(second.used(), 0);
+        assert_eq!(std::fs::read_dir(&dir).expect("there").count(), 0);
+        std::fs::remove_dir_all(dir).expect("removable");
+    }
+
+    #[test]
     fn a_full_disk_is_reported_and_costs_only_the_output() {
         let (dir, spool) = spool(100, 100);
         // /dev/full fails every write with ENOSPC (full(4)).
         let file = SpoolFile {
+            key: Key::new(ExecutionId::new(), "stdout"),
             path: dir.join("full"),
             writer: Mutex::new(OpenOptions::new().write(true).open("/dev/full").ok()),
             len: AtomicU64::new(0),

@@ -51,9 +51,9 @@ impl InputSchema {
         })
     }
 
-    /// Puts the schema's `default` in the place of every member that is not there.
-    pub(crate) fn fill_in(&self, input: &mut Value) {
-        fill_in(&self.document, input);
+    /// Puts the schema's `default` in the place of every member that is not there. Was there one?
+    pub(crate) fn fill_in(&self, input: &mut Value) -> bool {
+        fill_in(&self.document, input)
     }
 
     /// Everything in which `input` breaks the schema, by pointer. Values are not repeated: they
@@ -77,23 +77,26 @@ impl InputSchema {
     }
 }
 
-fn fill_in(schema: &Value, value: &mut Value) {
+fn fill_in(schema: &Value, value: &mut Value) -> bool {
     let (Some(Value::Object(properties)), Value::Object(members)) =
         (schema.get("properties"), value)
     else {
-        return;
+        return false;
     };
+    let mut is_filled = false;
     for (name, schema) in properties {
         match (members.get_mut(name), schema.get("default")) {
-            (Some(member), _) => fill_in(schema, member),
+            (Some(member), _) => is_filled |= fill_in(schema, member),
             (None, Some(default)) => {
                 let mut member = default.clone();
                 fill_in(schema, &mut member);
                 members.insert(name.clone(), member);
+                is_filled = true;
             }
             (None, None) => {}
         }
     }
+    is_filled
 }
 
 /// One for each member that is missing or too much, at the place of the member.

@@ -209,6 +209,7 @@ mod tests {
             head: bytes.to_vec().into(),
             tail: Default::default(),
             total: bytes.len() as u64,
+            digest: None,
         }
     }
 
@@ -290,6 +291,7 @@ mod tests {
             head: "0123".into(),
             tail: "wxyz\n".into(),
             total: 1000,
+            digest: None,
         };
         let nothing = captured(b"");
         let streams = Streams {
@@ -324,6 +326,7 @@ mod tests {
             head: head.to_vec().into(),
             tail: tail.to_vec().into(),
             total: bytes.len() as u64,
+            digest: None,
         }
     }
 

@@ -5,6 +5,8 @@ mod access;
 mod answers;
 mod document;
 mod events;
+mod following;
+mod history;
 mod hostile;
 mod limits;
 mod output;
@@ -12,6 +14,7 @@ mod permissions;
 mod problems;
 mod reading;
 mod records;
+mod remembered;
 mod stages;
 
 use serde_json::{Value, json};

@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use serde_json::json;
 use shelly_executor::domain::{ExecutionId, Status};
 use shelly_executor::ledger::{
-    Chain, CloseRecord, Digest, Durability, EventRecord, Filter, Head, Ledger, OpenRecord, Output,
-    Place,
+    Chain, CloseRecord, Digest, Durability, Event, Events, Filter, Head, Ledger, OpenRecord,
+    Output, Place,
 };
 
 /// Where the child finds the file; a test that is run with it is the child.
@@ -196,6 +196,7 @@ fn write_one(ledger: &Ledger, n: u64) {
         trace_id: None,
         tool_use_id: None,
         idempotency: None,
+        ruling: None,
     };
     let status = if n.is_multiple_of(3) {
         Status::Error
@@ -222,7 +223,7 @@ fn write_one(ledger: &Ledger, n: u64) {
         stderr: Output::default(),
     };
     let id = open.id;
-    let opening = ledger.open_execution(open);
+    let opening = ledger.open_execution(open, None);
     // Most are opened and closed in one transaction; these are seen in between.
     if n.is_multiple_of(5) || n % 50 == 7 {
         opening.wait().expect("opened");
@@ -233,14 +234,20 @@ fn write_one(ledger: &Ledger, n: u64) {
         // One that never ends is lost.
         return acknowledged(ledger, id, Status::Lost);
     }
-    ledger.record_events(vec![EventRecord {
+    let ended = Events {
         execution_id: Some(close.id),
         tool: None,
-        kind: "executionCompleted".to_owned(),
-        time: SystemTime::now(),
-        body: json!({}),
-    }]);
-    ledger.close_execution(close).wait().expect("closed");
+        caller_uid: None,
+        events: vec![Event {
+            kind: "executionCompleted".to_owned(),
+            time: SystemTime::now(),
+            body: json!({}),
+        }],
+    };
+    ledger
+        .close_execution(close, Some(ended))
+        .wait()
+        .expect("closed");
     acknowledged(ledger, id, status);
 }
 

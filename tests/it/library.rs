@@ -255,6 +255,7 @@ fn nothing_it_is_told_of_has_to_be_there() {
             dir: PathBuf::from("/nonexistent/spool"),
             max_bytes: 1,
             total_bytes: 1,
+            lasting: false,
         }),
         ..ExecutorConfig::default()
     };

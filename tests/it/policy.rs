@@ -152,6 +152,7 @@ fn verdict(policy: &Policy, script: &str) -> Verdict {
         caller: &Caller::this_process(),
         working_dir: Some(Path::new("/")),
         env: &BTreeMap::new(),
+        stdin: None,
     };
     policy.judge(&question).verdict
 }

@@ -42,7 +42,8 @@ pub struct Args {
 
     /// Validate a policy file and the examples in it, say what is wrong, and exit
     ///
-    /// Without PATH it is policy.toml beside the configuration.
+    /// Without PATH it is policy.toml beside the configuration, with the remembered approvals in
+    /// policy.d of the state directory.
     #[arg(long, value_name = "PATH", num_args = 0..=1, conflicts_with = "check_config")]
     pub check_policy: Option<Option<PathBuf>>,
 

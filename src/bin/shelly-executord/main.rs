@@ -75,10 +75,21 @@ fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> Ex
         Ok(policy) if json => {
             println!(
                 "{}",
-                json!({"path": at, "valid": true, "rules": policy.rule_count(), "examples": policy.examples().len(), "error": null})
+                json!({"path": at, "valid": true, "rules": policy.rule_count(), "remembered": policy.remembered().count(), "examples": policy.examples().len(), "error": null})
             );
         }
         Ok(policy) => {
+            for approval in policy.remembered() {
+                if let Some(source) = &approval.source {
+                    println!(
+                        "remembered: {}:{}: `{}` for uid {}",
+                        source.file.display(),
+                        source.line,
+                        approval.rule,
+                        approval.uid
+                    );
+                }
+            }
             for example in policy.examples() {
                 let word = if example.matches {
                     "matches"
@@ -100,7 +111,7 @@ fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> Ex
             if json {
                 println!(
                     "{}",
-                    json!({"path": at, "valid": false, "rules": null, "examples": null, "error": chain(&error)})
+                    json!({"path": at, "valid": false, "rules": null, "remembered": null, "examples": null, "error": chain(&error)})
                 );
             }
             return fail(&error, INVALID_CONFIGURATION);

@@ -145,7 +145,7 @@ fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
         };
         let approval = asking(record.id, expires_at);
         cases.push((record.id, approval.id));
-        drop(ledger.open_execution(record));
+        drop(ledger.open_execution(record, None));
         ledger.ask_approval(approval.clone()).wait().expect("asked");
         if let Some(status) = decided {
             drop(
@@ -190,7 +190,7 @@ fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
         ]
     );
     let events = block_on(ledger.events(0, EventFilter::default(), 100)).expect("read");
-    assert_eq!(events.len(), 4);
+    assert_eq!(events.events.len(), 4);
     assert_eq!(
         block_on(ledger.verify_audit(Some(ledger.head()))).expect("read"),
         Chain::Holds(ledger.head())

@@ -44,7 +44,7 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
         error.contains("version 99") && error.contains("ledger.db"),
         "{error}"
     );
-    version(1);
+    version(2);
     assert!(block_on(scratch.open().get(id)).expect("read").is_some());
 }
 
@@ -184,7 +184,7 @@ fn a_full_disk_is_told_and_got_over() {
     let before = enter(&ledger, opening("bash", 0, at(0)), Status::Success);
     let waiting = opening("bash", 0, at(1));
     let id = waiting.id;
-    ledger.open_execution(waiting).wait().expect("opened");
+    ledger.open_execution(waiting, None).wait().expect("opened");
     let ballast = tiny.0.join("ballast");
     let mut file = fs::File::create(&ballast).expect("a file");
     while file.write_all(&[1; 4096]).is_ok() {}
@@ -195,7 +195,7 @@ fn a_full_disk_is_told_and_got_over() {
         let mut record = opening("bash", 0, at(2));
         record.call = json!({"input": {"command": "x".repeat(30_000)}});
         opened.push(record.id);
-        if let Err(error) = ledger.open_execution(record).wait() {
+        if let Err(error) = ledger.open_execution(record, None).wait() {
             break error;
         }
         assert!(opened.len() < 1000, "the disk is never full");
@@ -204,7 +204,7 @@ fn a_full_disk_is_told_and_got_over() {
     assert_eq!(ledger.problem().expect("degraded").code, "ledger_full");
     let mut big = closing(id, Status::Success);
     big.content.place = Place::Inline(vec![b'x'; 30_000]);
-    assert!(ledger.close_execution(big).wait().is_err());
+    assert!(ledger.close_execution(big, None).wait().is_err());
     let record = block_on(ledger.get(before))
         .expect("reads still work")
         .expect("there");

@@ -69,6 +69,7 @@ fn opening(tool: &str, uid: u32, created_at: SystemTime) -> OpenRecord {
         trace_id: None,
         tool_use_id: None,
         idempotency: None,
+        ruling: None,
     }
 }
 
@@ -93,9 +94,9 @@ fn closing(id: ExecutionId, status: Status) -> CloseRecord {
 /// Opens and closes one.
 fn enter(ledger: &Ledger, record: OpenRecord, status: Status) -> ExecutionId {
     let id = record.id;
-    drop(ledger.open_execution(record));
+    drop(ledger.open_execution(record, None));
     ledger
-        .close_execution(closing(id, status))
+        .close_execution(closing(id, status), None)
         .wait()
         .expect("closed");
     id

@@ -18,22 +18,28 @@ fn what_goes_in_comes_out() {
         }),
         ..opening("bash", 1000, at(0))
     };
-    ledger.open_execution(open.clone()).wait().expect("opened");
-    let judgement = Judgement {
+    ledger
+        .open_execution(open.clone(), None)
+        .wait()
+        .expect("opened");
+    let ruling = Ruling {
         verdict: Verdict::Ask,
         rule: Some("bash(command:git *)".to_owned()),
-        rule_source: Some("policy.toml:3".to_owned()),
+        source: Some("policy.toml:3".to_owned()),
     };
     let change = Change {
         call: Some(json!({"input": {"command": "git status", "x": 1}})),
         status: Some(Status::Waiting),
-        judgement: Some(judgement.clone()),
+        ruling: Some(ruling.clone()),
         ..Change::default()
     };
-    ledger.change(open.id, change).wait().expect("changed");
+    ledger
+        .change(open.id, change, None)
+        .wait()
+        .expect("changed");
     let waiting = block_on(ledger.get(open.id)).expect("read").expect("there");
     assert_eq!(waiting.status(), Status::Waiting);
-    assert_eq!(waiting.judgement, Some(judgement));
+    assert_eq!(waiting.open.ruling, Some(ruling));
     assert!(waiting.close.is_none() && waiting.started_at.is_none());
     assert_eq!(waiting.open.call["input"]["x"], 1);
 
@@ -62,7 +68,7 @@ fn what_goes_in_comes_out() {
         ..closing(open.id, Status::Timeout)
     };
     ledger
-        .close_execution(close.clone())
+        .close_execution(close.clone(), None)
         .wait()
         .expect("closed");
     let record = block_on(ledger.get(open.id)).expect("read").expect("there");
@@ -126,12 +132,12 @@ fn one_bad_write_does_not_spoil_its_neighbours() {
     let second = opening("bash", 0, at(0));
     let id = second.id;
     let receipts = [
-        ledger.open_execution(first),
-        ledger.open_execution(twice),
-        ledger.close_execution(closing(ExecutionId::new(), Status::Success)),
-        ledger.open_execution(second),
-        ledger.close_execution(closing(id, Status::Success)),
-        ledger.close_execution(closing(id, Status::Error)),
+        ledger.open_execution(first, None),
+        ledger.open_execution(twice, None),
+        ledger.close_execution(closing(ExecutionId::new(), Status::Success), None),
+        ledger.open_execution(second, None),
+        ledger.close_execution(closing(id, Status::Success), None),
+        ledger.close_execution(closing(id, Status::Error), None),
     ];
     let results = receipts.map(|receipt| receipt.wait().map_err(|error| error.to_string()));
     assert_eq!(
@@ -179,7 +185,7 @@ fn a_key_is_claimed_once_whatever_happens_in_between() {
         ]
     );
     ledger
-        .close_execution(closing(id, Status::Success))
+        .close_execution(closing(id, Status::Success), None)
         .wait()
         .expect("closed");
     drop(ledger);
@@ -204,67 +210,113 @@ fn a_key_is_claimed_once_whatever_happens_in_between() {
 fn events_are_numbered_for_good() {
     let scratch = Scratch::new();
     let ledger = scratch.open();
-    let event = |kind: &str, id: Option<ExecutionId>| EventRecord {
-        execution_id: id,
-        tool: id.map(|_| "bash".to_owned()),
+    let event = |kind: &str| Event {
         kind: kind.to_owned(),
         time: at(3),
         body: json!({"a": 1}),
     };
-    let first = opening("bash", 0, at(0));
+    let of = |id: Option<ExecutionId>, kinds: &[&str]| Events {
+        execution_id: id,
+        tool: id.map(|_| "bash".to_owned()),
+        caller_uid: id.map(|_| 7),
+        events: kinds.iter().map(|kind| event(kind)).collect(),
+    };
+    let first = opening("bash", 7, at(0));
     let (one, two) = (first.id, ExecutionId::new());
-    drop(ledger.open_execution(first));
-    assert_eq!(
-        ledger.record_events(vec![
-            event("executionStarted", Some(one)),
-            event("stageStarted", Some(two))
-        ]),
-        1
-    );
-    assert_eq!(
-        ledger.record_events(vec![event("configurationChanged", None)]),
-        3
-    );
+    let begun = of(Some(one), &["executionStarted", "stageStarted"]);
+    drop(ledger.open_execution(first, Some(begun.clone())));
+    drop(ledger.record_events(of(Some(two), &["stageStarted"])));
+    drop(ledger.record_events(of(None, &["configurationReloaded"])));
+    assert_eq!(ledger.last_event(), 4);
+    let ended = of(Some(one), &["executionCompleted"]);
     ledger
-        .close_execution(closing(one, Status::Success))
+        .close_execution(closing(one, Status::Success), Some(ended))
         .wait()
         .expect("closed");
     let numbers = |ledger: &Ledger, after, filter: EventFilter| -> Vec<u64> {
-        let events = block_on(ledger.events(after, filter, 10)).expect("read");
-        events.iter().map(|event| event.number).collect()
+        let page = block_on(ledger.events(after, filter, 10)).expect("read");
+        assert!(!page.has_more && page.through == 5);
+        page.events.iter().map(|event| event.number).collect()
     };
     let all = EventFilter::default;
-    assert_eq!(numbers(&ledger, 0, all()), [1, 2, 3]);
-    assert_eq!(numbers(&ledger, 2, all()), [3]);
-    assert_eq!(
-        numbers(
-            &ledger,
-            0,
+    assert_eq!(numbers(&ledger, 0, all()), [1, 2, 3, 4, 5]);
+    // In the middle of what went together, too.
+    assert_eq!(numbers(&ledger, 1, all()), [2, 3, 4, 5]);
+    for (filter, expected) in [
+        (
             EventFilter {
                 execution_id: Some(one),
                 ..all()
-            }
+            },
+            &[1, 2, 5][..],
         ),
-        [1]
-    );
-    assert_eq!(
-        numbers(
-            &ledger,
-            0,
+        (
             EventFilter {
                 tool: Some("bash".to_owned()),
                 ..all()
-            }
+            },
+            &[1, 2, 3, 5],
         ),
-        [1, 2]
-    );
-    let kinds = vec!["stageStarted".to_owned(), "configurationChanged".to_owned()];
-    assert_eq!(numbers(&ledger, 0, EventFilter { kinds, ..all() }), [2, 3]);
-    let read = block_on(ledger.events(0, all(), 1)).expect("read");
-    assert_eq!(read[0].event, event("executionStarted", Some(one)));
+        (
+            EventFilter {
+                caller_uid: Some(8),
+                ..all()
+            },
+            &[],
+        ),
+        (
+            EventFilter {
+                kinds: vec![
+                    "stageStarted".to_owned(),
+                    "configurationReloaded".to_owned(),
+                ],
+                ..all()
+            },
+            &[2, 3, 4],
+        ),
+    ] {
+        assert_eq!(numbers(&ledger, 0, filter.clone()), expected, "{filter:?}");
+    }
+    let page = block_on(ledger.events(0, all(), 1)).expect("read");
+    assert!(page.has_more && page.through == 2 && page.kept_from == 1);
+    assert_eq!(page.events[0].event, begun.events[0]);
 
     block_on(ledger.clear(0)).expect("cleared");
-    assert!(numbers(&ledger, 0, all()).is_empty());
+    let page = block_on(ledger.events(0, all(), 10)).expect("read");
+    assert!(page.events.is_empty() && page.kept_from > 5);
     drop(ledger);
-    assert_eq!(scratch.open().record_events(vec![event("x", None)]), 4);
+    let ledger = scratch.open();
+    drop(ledger.record_events(of(None, &["x"])));
+    assert_eq!(ledger.last_event(), 6);
+}
+
+#[test]
+fn listeners_hear_of_what_is_on_file_in_its_order() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut listener = ledger.follow();
+    let record = opening("bash", 0, at(0));
+    let id = record.id;
+    let of = |kind: &str| Events {
+        execution_id: Some(id),
+        tool: None,
+        caller_uid: Some(0),
+        events: vec![Event {
+            kind: kind.to_owned(),
+            time: at(0),
+            body: json!({}),
+        }],
+    };
+    drop(ledger.open_execution(record, Some(of("executionStarted"))));
+    let closed =
+        ledger.close_execution(closing(id, Status::Success), Some(of("executionCompleted")));
+    closed.wait().expect("closed");
+    for (number, kind) in [(1, "executionStarted"), (2, "executionCompleted")] {
+        let heard = block_on(listener.recv()).expect("heard");
+        assert_eq!((heard.first, &*heard.events.events[0].kind), (number, kind));
+    }
+    // What cannot be written has not happened.
+    let twice = ledger.close_execution(closing(id, Status::Success), Some(of("executionFailed")));
+    assert!(twice.wait().is_err());
+    assert!(listener.try_recv().is_err());
 }

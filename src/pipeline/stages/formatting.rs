@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::execution::Ran;
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Display, Ending, ExecutorError, Exit, RunReport, StopReason, ToolOutput, summarize,
+    Digests, Display, Ending, ExecutorError, Exit, RunReport, StopReason, ToolOutput, summarize,
 };
 use crate::runner::{Captured, Outcome};
 use crate::tools::{Closing, Content, Context, Streams, content};
@@ -56,6 +56,10 @@ impl Format {
         let output = ToolOutput {
             verbatim,
             display,
+            digests: Digests {
+                stdout: outcome.stdout.digest,
+                stderr: outcome.stderr.digest,
+            },
             ..ToolOutput::new(text, closing != Closing::ExitCode(0), run)
         };
         match (ending, outcome.capture_error) {
@@ -156,6 +160,7 @@ mod tests {
             head: head.to_owned().into(),
             tail: tail.to_owned().into(),
             total: (head.len() + tail.len()) as u64,
+            digest: None,
         }
     }
 

@@ -10,7 +10,7 @@ mod validation;
 
 pub(super) use permission::Subject;
 
-use crate::config::ExecutorConfig;
+use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{Call, ExecutorError, Stage, ToolOutput};
 use crate::pipeline::Execution;
 use crate::policy::Policy;
@@ -41,13 +41,16 @@ pub(super) async fn walk(
         let _in = execution.enter(Stage::Validation);
         validation::validate(found, &context.summary)?
     };
+    if valid.is_filled {
+        execution.learn_call(&valid.call);
+    }
     let judged = {
         let _in = execution.enter(Stage::Permission);
         let subject = Subject {
             caller: execution.caller.clone(),
             default_dir: config.working_dir.clone(),
         };
-        permission::judge(valid, subject, policy, &context.summary).await?
+        permission::judge(valid, subject, policy, execution).await?
     };
     let confirmed = {
         let _in = execution.enter(Stage::Confirmation);
@@ -56,10 +59,31 @@ pub(super) async fn walk(
     let format = formatting::Format::new(confirmed.tool.name(), &context);
     let ran = {
         let _in = execution.enter(Stage::Execution);
+        on_record(execution, context.config.audit, &context.summary).await?;
         execution::run(confirmed, context).await?
     };
     let _in = execution.enter(Stage::Formatting);
     format.apply(ran)
+}
+
+/// Has the execution entered in the ledger, which is waited for only where nothing may run that is
+/// not on record. Else it happens behind the start of the process.
+async fn on_record(
+    execution: &Execution,
+    audit: Audit,
+    summary: &str,
+) -> Result<(), ExecutorError> {
+    let written = execution.entry.as_ref().map(|entry| entry.write(execution));
+    let Some(receipt) = written.flatten().filter(|_| audit == Audit::Required) else {
+        return Ok(());
+    };
+    receipt
+        .await
+        .map_err(|error| ExecutorError::AuditUnavailable {
+            tool_name: execution.tool.clone(),
+            input_summary: summary.to_owned(),
+            detail: error.to_string(),
+        })
 }
 
 /// Takes a call as far as the policy, without an execution.

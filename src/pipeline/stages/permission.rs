@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::validation::Valid;
 use crate::domain::{Call, Caller, ExecutorError, Judgement, Verdict};
+use crate::pipeline::Execution;
 use crate::policy::{Policy, Question};
 use crate::tools::Tool;
 
@@ -22,14 +23,15 @@ pub(super) async fn judge<'a>(
     valid: Valid<'a>,
     subject: Subject,
     policy: &Policy,
-    summary: &str,
+    execution: &Execution,
 ) -> Result<Judged<'a>, ExecutorError> {
-    let Valid { call, tool } = valid;
+    let Valid { call, tool, .. } = valid;
     let judgement = subject.judged(&call, policy).await;
+    execution.learn_ruling(&judgement);
     if judgement.verdict == Verdict::Deny {
         return Err(ExecutorError::PermissionDenied {
             tool_name: call.tool,
-            input_summary: summary.to_owned(),
+            input_summary: execution.known().call.summary.clone(),
             judgement: Box::new(judgement),
         });
     }
@@ -82,6 +84,7 @@ impl Subject {
                 .as_deref()
                 .or(self.default_dir.as_deref()),
             env: &call.options.env,
+            stdin: call.options.stdin.as_deref(),
         }
     }
 }

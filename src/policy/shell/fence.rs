@@ -72,11 +72,17 @@ impl Drop for Done {
     }
 }
 
-pub(super) fn read(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
+pub(super) fn read(
+    script: &str,
+    input: Option<&str>,
+    fence: &Fence,
+) -> Result<Reading, Unreadable> {
     if script.len() > fence.max_bytes {
         return Err(Unreadable::TooLong);
     }
-    if let Some(reading) = Reader::new().read_simple(script) {
+    // A shell that reads what is not known here is asked about in any case.
+    let input = input.filter(|input| input.len() <= fence.max_bytes);
+    if let Some(reading) = Reader::new(input).read_simple(script) {
         return Ok(reading);
     }
     if ABANDONED.load(Ordering::Acquire) >= MAX_ABANDONED {
@@ -86,6 +92,7 @@ pub(super) fn read(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
     let done = Done(Arc::clone(&watch));
     let (answer, answered) = sync_channel(1);
     let script = script.to_owned();
+    let reader = Reader::new(input);
     let started = thread::Builder::new()
         .name("shell-reader".to_owned())
         .stack_size(STACK_BYTES)
@@ -93,7 +100,7 @@ pub(super) fn read(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
             let _done = done;
             // The parser logs what it reads, and that may be secret.
             let silent = tracing::subscriber::NoSubscriber::new();
-            let reading = tracing::subscriber::with_default(silent, || Reader::new().read(&script));
+            let reading = tracing::subscriber::with_default(silent, || reader.read(&script));
             // Where nobody waits for it any more, it is for nobody.
             let _ = answer.send(reading);
         });

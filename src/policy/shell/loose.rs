@@ -29,6 +29,10 @@ const MAX_STEPS: u64 = 400_000;
 /// Collects what a script and the scripts in it run.
 pub(super) struct Reader {
     pub(super) reading: Reading,
+    /// What the script is given as input, and whether it was read for a script: for certain, or
+    /// as what may be one.
+    pub(super) input: Option<String>,
+    pub(super) input_read: Option<bool>,
     depth: usize,
     bytes: usize,
     /// Bytes of commands found.
@@ -59,9 +63,11 @@ fn has_huge_descriptor(text: &str) -> bool {
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(input: Option<&str>) -> Self {
         Self {
             reading: Reading::default(),
+            input: input.map(str::to_owned),
+            input_read: None,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -176,7 +182,46 @@ fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     let tokens = uncached_tokenize_str(text, &options).map_err(|_| Unreadable::Grammar)?;
     let mut cost = Cost::default();
     tokens.iter().try_for_each(|token| cost.add(token))?;
-    Ok(tokens)
+    Ok(without_descriptor_names(tokens))
+}
+
+/// Takes out the names that redirects give descriptors (`rm x {name}>file`): the parser knows
+/// numbers there only, and takes them for words of the command.
+fn without_descriptor_names(tokens: Vec<Token>) -> Vec<Token> {
+    let names = |at: usize| match tokens.get(at..at + 2) {
+        Some(
+            [
+                Token::Word(word, word_at),
+                Token::Operator(operator, operator_at),
+            ],
+        ) => {
+            // With a parenthesis it is a word with a process substitution in it.
+            let parenthesis = tokens.get(at + 2).is_some_and(|next| next.to_str() == "(");
+            operator.starts_with(['<', '>'])
+                && !operator.ends_with('(')
+                && !parenthesis
+                && word_at.end.index == operator_at.start.index
+                && is_descriptor_name(&word.replace("\\\n", ""))
+        }
+        _ => false,
+    };
+    let is_name: Vec<bool> = (0..tokens.len()).map(names).collect();
+    let kept = tokens.into_iter().zip(is_name);
+    kept.filter(|(_, is_name)| !is_name)
+        .map(|(token, _)| token)
+        .collect()
+}
+
+/// Whether `word` is `{name}` or `{name[subscript]}`.
+fn is_descriptor_name(word: &str) -> bool {
+    let inner = word
+        .strip_prefix('{')
+        .and_then(|word| word.strip_suffix('}'));
+    let Some(inner) = inner else { return false };
+    let (name, subscript) = inner.split_once('[').unwrap_or((inner, "]"));
+    subscript.ends_with(']')
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// What is open, of which the parser tries several readings.

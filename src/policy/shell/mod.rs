@@ -4,6 +4,7 @@
 
 mod fence;
 pub mod hazards;
+mod inner;
 mod loose;
 pub mod strict;
 #[cfg(test)]
@@ -71,7 +72,19 @@ impl fmt::Display for Unreadable {
 /// # Errors
 /// See [`Unreadable`]; then anything may be in it.
 pub fn read_shell(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
-    fence::read(script, fence)
+    fence::read(script, None, fence)
+}
+
+/// The same for a script that is given `input` to read: shells in it may take that for a script.
+///
+/// # Errors
+/// See [`Unreadable`].
+pub(super) fn read_with_input(
+    script: &str,
+    input: Option<&str>,
+    fence: &Fence,
+) -> Result<Reading, Unreadable> {
+    fence::read(script, input, fence)
 }
 
 /// Reads a script of the simplest form completely; none when it is not of that form.

@@ -314,3 +314,146 @@ fn a_huge_descriptor_is_no_panic() {
     }
     assert!(read_shell("echo 999>x $a", &fence(60)).is_ok());
 }
+/// Whether a command of exactly these words is found, for certain.
+fn finds_exactly(script: &str, words: &str) -> bool {
+    let reading =
+        read_shell(script, &fence(20)).unwrap_or_else(|error| panic!("{script}: {error}"));
+    let mut commands = reading.commands.iter();
+    commands.any(|command| command.certain && command.text == words)
+}
+
+#[test]
+fn a_redirect_of_a_named_descriptor_is_no_word() {
+    for script in [
+        "rm -rf / {a}>/dev/null",
+        "{a}>/dev/null rm -rf /",
+        "rm {_a1}>>x -rf /",
+        "rm -rf / {a}>&1",
+        "rm -rf / {a}<&-",
+        "rm -rf / {a}<<<x",
+        "rm -rf / {a}<<E\nx\nE",
+        "rm -rf / {a[0]}>x",
+        "rm -rf / {a\\\n}>x",
+        "rm -rf / {a}\\\n>x",
+        "rm -rf / {a}<>x {b}>|x",
+        "(rm -rf / {a}>x)",
+        "x=$(rm -rf / {a}>x)",
+        "bash {a}>x -c 'rm -rf / {a}>x'",
+        "rm -rf / 5\\\n>x",
+    ] {
+        assert!(finds_exactly(script, "rm -rf /"), "{script:?}");
+    }
+    for (script, words) in [
+        ("echo {a} >x", "echo {a}"),
+        ("echo '{a}'>x", "echo {a}"),
+        ("echo {a-b}>x", "echo {a-b}"),
+        ("echo {1}>x", "echo {1}"),
+    ] {
+        assert!(finds_exactly(script, words), "{script:?}");
+    }
+}
+#[test]
+fn what_env_splits_is_a_command() {
+    for script in [
+        "env -S'rm -rf /'",
+        "env -vS'rm -rf /'",
+        "env -vS 'rm -rf /'",
+        "env -i -uX -S 'A=b rm -rf /'",
+        "env -iu X -S 'rm -rf' /",
+        "env -vS 'rm' -rf /",
+        "env --split-string='rm -rf /'",
+        "env --s 'rm -rf /'",
+        "env -vS \"-i -S'rm -rf /'\"",
+        "sudo env -vS'rm -rf /'",
+        "env -S 'bash -c \"rm -rf /\"'",
+    ] {
+        assert!(finds_exactly(script, "rm -rf /"), "{script:?}");
+    }
+    let reading = read_shell("env -vS'rm\\_-rf\\_/'", &fence(20)).expect("readable");
+    assert!(reading.commands.iter().any(|one| one.text == "rm -rf /"));
+}
+
+#[test]
+fn what_git_and_jobs_run_is_a_command() {
+    for script in [
+        "git bisect run rm -rf /",
+        "git -C x bisect run rm -rf /",
+        "git bisect run sh -c 'rm -rf /'",
+        "jobs -x rm -rf /",
+    ] {
+        assert!(finds_exactly(script, "rm -rf /"), "{script:?}");
+    }
+    for script in [
+        "git rebase -x 'rm -rf /'",
+        "git rebase --exec='rm -rf /' x",
+        "git submodule foreach --recursive 'rm -rf /'",
+        "git submodule foreach rm -rf /",
+        "git -c alias.x='!rm -rf /' x",
+        "git filter-branch --tree-filter 'rm -rf /' HEAD",
+    ] {
+        let reading = read_shell(script, &fence(20)).expect("readable");
+        let mut commands = reading.commands.iter();
+        assert!(commands.any(|one| one.text == "rm -rf /"), "{script:?}");
+    }
+}
+
+#[test]
+fn a_shell_reads_its_input() {
+    let input = "x; rm -rf /\n";
+    let commands = |script: &str, input| {
+        let reading = read_with_input(script, input, &fence(20));
+        reading.expect("readable").commands
+    };
+    let unknown = |one: &Command| one.text == "\u{3}";
+    for script in [
+        "bash",
+        "sh -s",
+        "bash -",
+        "sudo -s",
+        "sudo -nu root -i",
+        "sudo --login -u root",
+        "doas -s",
+        "su",
+        "su - root",
+        "runuser -u root -- bash",
+        "nice bash",
+        "cd x && bash",
+        "if x; then bash; fi",
+        "chroot /x",
+        "unshare -r",
+        ". /dev/stdin",
+        "sudo bash -c bash",
+    ] {
+        let found = commands(script, Some(input));
+        let certain = |one: &Command| one.certain && one.text == "rm -rf /";
+        assert!(found.iter().any(certain), "{script:?} {found:?}");
+        assert!(found.iter().any(unknown), "{script:?} {found:?}");
+        assert!(commands(script, None).iter().any(unknown), "{script:?}");
+    }
+    for script in ["ssh host", "at now", "docker exec -i x bash"] {
+        let found = commands(script, Some(input));
+        assert!(found.iter().any(|one| one.text == "rm -rf /"), "{script:?}");
+    }
+    for script in [
+        "cat",
+        "bash -c x",
+        "bash x.sh",
+        "sudo -u simon x",
+        "sudo -u simon -n x",
+        "su -c x",
+        "sudo -s x",
+        "bash <<< x",
+    ] {
+        let found = commands(script, Some(input));
+        assert!(
+            !found.iter().any(|one| one.text == "rm -rf /"),
+            "{script:?}"
+        );
+        assert!(!found.iter().any(unknown), "{script:?} {found:?}");
+    }
+    // However many shells there are, it is read once for certain.
+    let many = "bash;".repeat(800);
+    let start = Instant::now();
+    commands(&many, Some(&"x y z;".repeat(10_000)));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}

@@ -3,6 +3,7 @@
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
 use super::hazards::runs_its_arguments;
+use super::inner::{by_subcommand, of_git};
 use super::loose::{Nested, Reader};
 use super::text::{hidden, is_known, plain};
 
@@ -89,6 +90,9 @@ const SCRIPT_TAKERS: [&str; 22] = [
 /// How many words behind a wrapper are looked at as what may be the command.
 const MAX_STARTS: usize = 64;
 
+/// Where a command that another one runs begins and ends, in the words of that.
+pub(super) type Wrapped = (usize, usize);
+
 /// What a command reads.
 pub(super) enum Input {
     Text(String),
@@ -136,6 +140,7 @@ impl Reader {
                     .map(|(from, to)| (start + from, start + to, certain)),
             );
             self.scripts(&name, words, certain, input, &mut nested);
+            self.beyond_words(&name, &words[1..], certain, input, &mut nested);
         }
         // A wrapper's options may be more than we know.
         if let Some(first) = wrapped {
@@ -155,6 +160,7 @@ impl Reader {
                         }
                     }
                     self.scripts(&name, words, false, input, &mut nested);
+                    self.beyond_words(&name, &words[1..], false, input, &mut nested);
                 }
             }
         }
@@ -164,9 +170,11 @@ impl Reader {
     }
 
     /// Where in `words` the commands are that the program `name` runs.
-    fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<(usize, usize)> {
-        if name == "find" {
-            return found_by(words);
+    fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
+        match name {
+            "find" => return found_by(words),
+            "git" | "jobs" => return by_subcommand(name, words),
+            _ => {}
         }
         let Some(wrapper) = WRAPPERS
             .iter()
@@ -240,6 +248,9 @@ impl Reader {
         };
         let arguments = &words[1..];
         match name {
+            "git" => of_git(arguments)
+                .iter()
+                .for_each(|script| add(script, false)),
             "eval" => {
                 let dashes = arguments.first().is_some_and(|word| word == "--");
                 add(&arguments[usize::from(dashes)..].join(" "), certain);
@@ -294,13 +305,22 @@ impl Reader {
         }
     }
 
-    fn shell_input(&mut self, input: Option<&Input>, certain: bool, nested: &mut Vec<Nested>) {
+    pub(super) fn shell_input(
+        &mut self,
+        input: Option<&Input>,
+        certain: bool,
+        nested: &mut Vec<Nested>,
+    ) {
         match input {
             Some(Input::Text(text)) if is_known(text) => nested.push(Nested {
                 text: plain(text),
                 certain,
             }),
-            Some(Input::Text(_) | Input::Unknown) | None => self.unknown(),
+            Some(Input::Text(_) | Input::Unknown) | None => {
+                nested.extend(self.own_input(certain && input.is_none()));
+                // What stands before it, in a pipe or in the same script, may have its say.
+                self.unknown();
+            }
         }
     }
 }
@@ -350,7 +370,7 @@ fn is_input(file: &str) -> bool {
 }
 
 /// `find`'s `-exec COMMAND… ;` and the like.
-fn found_by(words: &[String]) -> Vec<(usize, usize)> {
+fn found_by(words: &[String]) -> Vec<Wrapped> {
     let begins = |word: &str| matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir");
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 use shelly_executor::domain::{ExecutionId, Status};
 use shelly_executor::ledger::{
-    Change, CloseRecord, Digest, Durability, EventFilter, EventRecord, Filter, Judgement, Ledger,
-    Limits, OpenRecord, Output, Place, Receipt, Verdict,
+    CloseRecord, Digest, Durability, Event, EventFilter, Events, Filter, Ledger, Limits,
+    OpenRecord, Output, Place, Receipt, Ruling, Verdict,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -105,6 +105,7 @@ fn opening(n: u64, created_at: SystemTime) -> OpenRecord {
         trace_id: None,
         tool_use_id: Some(format!("toolu_{n}")),
         idempotency: None,
+        ruling: None,
     }
 }
 
@@ -157,35 +158,35 @@ fn stages() -> Value {
 
 /// What the pipeline does for one call; the last step is what its answer waits for.
 fn begin(ledger: &Ledger, n: u64) -> ExecutionId {
-    let record = opening(n, SystemTime::now());
+    let record = OpenRecord {
+        ruling: Some(Ruling {
+            verdict: Verdict::Allow,
+            rule: None,
+            source: None,
+        }),
+        ..opening(n, SystemTime::now())
+    };
     let id = record.id;
-    drop(ledger.open_execution(record));
-    let judgement = Judgement {
-        verdict: Verdict::Allow,
-        rule: None,
-        rule_source: None,
-    };
-    let change = Change {
-        judgement: Some(judgement),
-        ..Change::default()
-    };
-    drop(ledger.change(id, change));
-    ledger.record_events(vec![event(id, "executionStarted")]);
+    drop(ledger.open_execution(record, Some(events(id, 10))));
     id
 }
 
 fn end(ledger: &Ledger, n: u64, id: ExecutionId) -> Receipt<()> {
-    ledger.record_events(vec![event(id, "executionCompleted")]);
-    ledger.close_execution(closing(n, id, SystemTime::now()))
+    ledger.close_execution(closing(n, id, SystemTime::now()), Some(events(id, 4)))
 }
 
-fn event(id: ExecutionId, kind: &str) -> EventRecord {
-    EventRecord {
+/// As many as an execution has before its process is started, or after it has ended.
+fn events(id: ExecutionId, count: usize) -> Events {
+    let event = Event {
+        kind: "stageCompleted".to_owned(),
+        time: SystemTime::now(),
+        body: json!({"stage": "validation", "duration_ms": 0.012}),
+    };
+    Events {
         execution_id: Some(id),
         tool: Some("bash".to_owned()),
-        kind: kind.to_owned(),
-        time: SystemTime::now(),
-        body: json!({}),
+        caller_uid: Some(0),
+        events: vec![event; count],
     }
 }
 
@@ -250,8 +251,10 @@ async fn million(file: &std::path::Path, records: u64) -> Outcome {
     for n in 0..records {
         let record = opening(n, start + Duration::from_secs(n));
         let id = record.id;
-        drop(ledger.open_execution(record));
-        receipts.push_back(ledger.close_execution(closing(n, id, start + Duration::from_secs(n))));
+        drop(ledger.open_execution(record, None));
+        receipts.push_back(
+            ledger.close_execution(closing(n, id, start + Duration::from_secs(n)), None),
+        );
         if receipts.len() == 4096 {
             for receipt in receipts.drain(..2048) {
                 receipt.await?;
@@ -424,7 +427,11 @@ async fn questions(ledger: &Ledger, start: SystemTime, records: u64) -> Outcome 
         );
     }
     let began = Instant::now();
-    let events = ledger.events(0, EventFilter::default(), 100).await?.len();
+    let events = ledger
+        .events(0, EventFilter::default(), 100)
+        .await?
+        .events
+        .len();
     println!("  {events} events in {:?}", began.elapsed());
     Ok(())
 }

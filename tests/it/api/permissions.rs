@@ -156,6 +156,24 @@ fn a_call_that_changes_what_its_script_means_is_asked_about() {
 }
 
 #[test]
+fn a_shell_without_a_script_is_judged_by_what_it_is_given_to_read() {
+    let daemon = start("default = \"allow\"\ndeny = [\"bash(command:touch *)\"]\n");
+    for (script, stdin, verdict) in [
+        ("bash", "ls; touch x", "deny"),
+        ("sudo -i", "touch x", "deny"),
+        ("ssh host", "touch x", "ask"),
+        // It may read more than that, from a pipe for instance.
+        ("bash", "ls", "ask"),
+        ("cat", "touch x", "allow"),
+        ("bash -c ls", "touch x", "allow"),
+    ] {
+        let call = bash_call(script, &json!({"stdin": stdin}));
+        let judgement = explain(&daemon, &call).json();
+        assert_eq!(judgement["verdict"], verdict, "{script}: {judgement}");
+    }
+}
+
+#[test]
 fn refusals_repeat_no_secrets() {
     let toml = "[secrets]\nvariables = [\"KEY\"]\n[env]\nKEY = \"hunter2secret\"\n";
     let daemon = Daemon::start_with(Mode::Group, toml);
@@ -273,6 +291,7 @@ fn a_changed_policy_is_taken_up_and_a_broken_one_is_not() {
         "# default = \"allow\"\n",
         "\n\nno_such_key = 1\n",
         "deny = [{ rule = \"bash(command:rm *)\", match = [\"ls\"] }]\n",
+        "default = \"allow\"\ndeny = [\"bash(cmd:rm *)\"]\n",
     ] {
         replace(broken);
         wait_until("/health tells", || {

@@ -100,29 +100,6 @@ fn a_malformed_request_is_told_what_is_wrong() {
 }
 
 #[test]
-fn idempotency_keys_are_refused_rather_than_ignored() {
-    let daemon = Daemon::start();
-    let marker = daemon.dir().join("ran");
-    let call = bash_call(
-        &format!("touch {}", marker.display()),
-        &json!({"id": "toolu_01A"}),
-    );
-    let headers = [("Idempotency-Key", "7e8f3c9a")];
-    let body = call.to_string();
-    let reply = daemon
-        .connect()
-        .request("POST", "/execute", &headers, body.as_bytes());
-    let body = problem(&reply, 400, "malformed_request", None);
-    assert!(
-        body["detail"]
-            .as_str()
-            .is_some_and(|text| text.contains("Idempotency-Key"))
-    );
-    assert_eq!(body["tool_use_id"], "toolu_01A");
-    assert!(!marker.exists());
-}
-
-#[test]
 fn an_unknown_tool_is_told_its_nearest() {
     let daemon = Daemon::start();
     for (name, hint) in [

@@ -31,7 +31,7 @@ static VALIDATORS: LazyLock<Validators> = LazyLock::new(Mutex::default);
 pub fn check(method: &str, target: &str, reply: &Reply) {
     let is_json = reply
         .header("content-type")
-        .is_some_and(|kind| kind.ends_with("json"));
+        .is_some_and(|kind| kind.ends_with("/json") || kind.ends_with("+json"));
     if method == "HEAD" || !is_json {
         return;
     }

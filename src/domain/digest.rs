@@ -28,6 +28,22 @@ impl Digest {
     }
 }
 
+/// Computes a digest piece by piece.
+#[derive(Clone, Debug, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Takes in what comes next.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all that was taken in.
+    pub fn digest(&self) -> Digest {
+        Digest(self.0.clone().finalize().into())
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -1,0 +1,167 @@
+//! The audit trail, for those who want proof.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::executions::{bad_query, unreadable};
+use super::history::malformed;
+use super::json::{json_response, to_json};
+use super::problem::{Code, Refusal};
+use crate::domain::Digest;
+use crate::pipeline::{Chain, Head};
+
+/// How many pieces of the export wait for a slow reader, some 64 KiB each.
+const PIECES_AHEAD: usize = 4;
+const PIECE: usize = 64 * 1024;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExportQuery {
+    /// Begin after the record of this number.
+    #[param(nullable = false)]
+    after: Option<u64>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VerifyQuery {
+    /// An end of the trail that was written down earlier, as `NUMBER:HASH`: the trail must go on
+    /// from there. The journal has one every thousand records (`AUDIT_HEAD`).
+    #[param(nullable = false)]
+    head: Option<String>,
+}
+
+/// What a check of the audit trail found.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Verification)]
+pub(super) struct VerificationBody {
+    /// Whether every record is as it was written, and none is missing.
+    intact: bool,
+    /// How many records hold.
+    records: u64,
+    /// The end of the trail; null where it does not hold.
+    #[schema(required)]
+    head: Option<HeadBody>,
+    /// What is wrong; null when nothing is.
+    #[schema(required)]
+    problem: Option<String>,
+}
+
+/// The end of an audit trail.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AuditHead)]
+struct HeadBody {
+    /// The number of its last record.
+    number: u64,
+    /// The hash of that record.
+    hash: String,
+}
+
+/// The audit trail, a JSON object a line.
+///
+/// Every decision and every ending, each with its hash and the one before. As long as the daemon
+/// is used it only grows.
+#[utoipa::path(
+    get, path = "/audit", tag = "audit", operation_id = "exportAudit",
+    params(ExportQuery),
+    responses((status = 200, description = "JSON lines.", body = String, content_type = "application/x-ndjson"))
+)]
+pub(super) async fn export(
+    State(api): State<Api>,
+    query: Result<Query<ExportQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(ExportQuery { after }) = query.map_err(bad_query)?;
+    let (pieces, receiver) = mpsc::channel::<Bytes>(PIECES_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let mut piece = Vec::with_capacity(PIECE);
+        let read = api.executor.export_audit(after.unwrap_or(0), |link| {
+            piece.extend_from_slice(link.to_json().as_bytes());
+            piece.push(b'\n');
+            if piece.len() < PIECE {
+                return true;
+            }
+            let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE));
+            // Nobody reads on.
+            pieces.blocking_send(full.into()).is_ok()
+        });
+        if let Err(error) = read {
+            tracing::error!(%error, "cannot read the audit trail");
+        }
+        let _ = pieces.blocking_send(piece.into());
+    });
+    let pieces = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver
+            .recv()
+            .await
+            .map(|piece| (Ok::<_, Infallible>(piece), receiver))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ndjson"),
+    );
+    Ok(response)
+}
+
+/// Check the audit trail.
+///
+/// Finds a record that was changed, removed or put elsewhere, and with `head` one that was cut off.
+#[utoipa::path(
+    get, path = "/audit/verify", tag = "audit", operation_id = "verifyAudit",
+    params(VerifyQuery),
+    responses((status = 200, description = "What was found.", body = VerificationBody))
+)]
+pub(super) async fn verify(
+    State(api): State<Api>,
+    query: Result<Query<VerifyQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(VerifyQuery { head }) = query.map_err(bad_query)?;
+    let known = head.map(|text| parse_head(&text)).transpose()?;
+    let found = api.executor.verify_audit(known).await.map_err(unreadable)?;
+    let body = match found {
+        None => return Err(Refusal::new(Code::NotFound, "there is no audit trail")),
+        Some(Chain::Holds(head)) => VerificationBody {
+            intact: true,
+            records: head.number,
+            head: Some(HeadBody {
+                number: head.number,
+                hash: head.hash.to_string(),
+            }),
+            problem: None,
+        },
+        Some(Chain::Broken { at, detail }) => VerificationBody {
+            intact: false,
+            records: at.saturating_sub(1),
+            head: None,
+            problem: Some(format!("record {at}: {detail}")),
+        },
+    };
+    Ok(json_response(StatusCode::OK, to_json(&body)))
+}
+
+fn parse_head(text: &str) -> Result<Head, Refusal> {
+    let parsed = text.split_once(':').and_then(|(number, hash)| {
+        Some(Head {
+            number: number.parse().ok()?,
+            hash: Digest::from_hex(hash)?,
+        })
+    });
+    parsed.ok_or_else(|| {
+        malformed(
+            "head",
+            &format!("{text:?} is none: expected NUMBER:HASH, with the 64 digits of a SHA-256"),
+        )
+    })
+}

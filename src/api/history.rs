@@ -1,0 +1,289 @@
+//! What was executed: listed, cleared away, done again.
+
+use std::time::SystemTime;
+
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::body::{self, timestamp};
+use super::execute::{Manner, accepts_events, answer, prefers_async};
+use super::executions::{bad_query, find, is_admin, unreadable};
+use super::json::{json_response, to_json};
+use super::path::Name;
+use super::peer::Peer;
+use super::problem::{Code, Refusal};
+use crate::domain::Status;
+use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
+
+/// How many executions a page has where nobody says.
+const PAGE: usize = 50;
+
+/// The most it can have.
+const MAX_PAGE: usize = 1000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryQuery {
+    /// Of calls that came in at this time or later (RFC 3339).
+    #[param(format = "date-time", nullable = false)]
+    since: Option<String>,
+    /// Of calls that came in before this time (RFC 3339).
+    #[param(format = "date-time", nullable = false)]
+    until: Option<String>,
+    /// Of this tool.
+    #[param(nullable = false)]
+    tool: Option<String>,
+    /// In this status.
+    #[param(nullable = false)]
+    status: Option<String>,
+    /// Of this user's calls.
+    #[param(nullable = false, format = "int64")]
+    caller: Option<u32>,
+    /// With all of these words in call or answer; `word*` stands for what begins so. Finds what
+    /// has ended.
+    #[param(nullable = false)]
+    text: Option<String>,
+    /// At most so many; 50 unless told, at most 1000.
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
+    limit: Option<usize>,
+    /// `next` of the page before.
+    #[param(nullable = false)]
+    cursor: Option<String>,
+}
+
+/// A page of history.
+#[derive(Serialize, ToSchema)]
+#[schema(as = History)]
+pub(super) struct HistoryBody {
+    /// Newest first.
+    executions: Vec<EntryBody>,
+    /// What to ask for as `cursor` to go on; null at the end.
+    #[schema(required)]
+    next: Option<String>,
+}
+
+/// An execution in brief.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HistoryEntry)]
+struct EntryBody {
+    /// Its name.
+    #[schema(format = "uuid")]
+    execution_id: String,
+    /// Where it stands or how it ended.
+    status: Status,
+    /// The tool that was called.
+    tool: String,
+    /// What it was about, in a line.
+    summary: String,
+    /// Who called it.
+    #[schema(format = "int64")]
+    caller_uid: u32,
+    /// When the call came in.
+    #[schema(format = "date-time")]
+    created_at: String,
+    /// When its process was started; null when none was.
+    #[schema(required, format = "date-time")]
+    started_at: Option<String>,
+    /// When it ended; null until then.
+    #[schema(required, format = "date-time")]
+    ended_at: Option<String>,
+    /// From the start of the process to its end, in milliseconds; null without one.
+    #[schema(required)]
+    duration_ms: Option<u64>,
+    /// How it ended: an exit code, a signal's name, `timeout` or `cancelled`; null without a
+    /// process.
+    #[schema(required)]
+    exit: Option<String>,
+    /// The execution that it repeats.
+    #[schema(required, format = "uuid")]
+    replay_of: Option<String>,
+}
+
+/// How many were forgotten.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Cleared)]
+pub(super) struct ClearedBody {
+    /// How many executions.
+    deleted: usize,
+}
+
+impl From<&Record> for EntryBody {
+    fn from(record: &Record) -> Self {
+        let finished = record.finished.as_deref();
+        let display = finished
+            .and_then(|finished| finished.ran.as_ref())
+            .map(|ran| &ran.display);
+        Self {
+            execution_id: record.id.to_string(),
+            status: record.status,
+            tool: record.tool.clone(),
+            summary: record.call.summary.clone(),
+            caller_uid: record.caller_uid,
+            created_at: timestamp(record.created_at),
+            started_at: record.started_at.map(timestamp),
+            ended_at: finished.map(|finished| timestamp(finished.ended_at)),
+            duration_ms: display.map(|display| display.duration_ms),
+            exit: display.map(|display| display.exit.clone()),
+            replay_of: record.replay_of.map(|id| id.to_string()),
+        }
+    }
+}
+
+/// What was executed, newest first.
+///
+/// A caller sees its own uid's executions, an admin all. What is under way is among them.
+#[utoipa::path(
+    get, path = "/executions", tag = "executions", operation_id = "listExecutions",
+    params(HistoryQuery),
+    responses((status = 200, description = "A page of history.", body = HistoryBody))
+)]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(query) = query.map_err(bad_query)?;
+    let mut filter = filter(query)?;
+    if !is_admin(&api, &peer) {
+        if filter.caller_uid.is_some_and(|uid| uid != peer.caller.uid) {
+            let detail = "`caller`: only an admin sees the executions of others";
+            return Err(Refusal::new(Code::AccessDenied, detail));
+        }
+        filter.caller_uid = Some(peer.caller.uid);
+    }
+    let page = api.executor.history(filter).await.map_err(|error| {
+        if let LedgerError::NoWords { .. } = error {
+            malformed("text", &error.to_string())
+        } else {
+            unreadable(error)
+        }
+    })?;
+    let body = HistoryBody {
+        executions: page.records.iter().map(EntryBody::from).collect(),
+        next: page.next.map(|cursor| cursor.to_string()),
+    };
+    Ok(json_response(StatusCode::OK, to_json(&body)))
+}
+
+/// Forget every execution that has ended.
+///
+/// The audit trail stays, and says who did it.
+#[utoipa::path(
+    delete, path = "/executions", tag = "executions", operation_id = "clearExecutions",
+    responses((status = 200, description = "They are forgotten.", body = ClearedBody))
+)]
+pub(super) async fn clear(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+) -> Result<Response, Refusal> {
+    let cleared = api.executor.clear_history(&peer.caller).await;
+    let deleted = cleared.map_err(unreadable)?;
+    Ok(json_response(
+        StatusCode::OK,
+        to_json(&ClearedBody { deleted }),
+    ))
+}
+
+/// Make a call again that is on record.
+///
+/// A new execution of the caller's own, judged anew, and linked by `replay_of`. It is answered as
+/// `POST /execute` would be.
+#[utoipa::path(
+    post, path = "/executions/{id}/replay", tag = "executions", operation_id = "replayExecution",
+    params(
+        ("id" = String, Path, format = "uuid", description = "The execution to repeat."),
+        ("prefer" = Option<String>, Header, nullable = false, description = "`respond-async` asks for 202 at once (RFC 7240).", example = "respond-async"),
+    ),
+    responses(
+        (status = 200, description = "As `POST /execute`.",
+            content((body::Answer<'static> = "application/json"), (String = "text/event-stream"))),
+        (status = 202, description = "Begun.", body = body::RecordBody,
+            headers(
+                ("location" = String, description = "The path of the execution's record."),
+                ("preference-applied" = String, description = "`respond-async`."),
+            )),
+    )
+)]
+pub(super) async fn replay(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Name(id): Name,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    find(&api, &peer, &id).await?;
+    let terms = Terms {
+        asynchronous: prefers_async(&headers),
+        ..Terms::default()
+    };
+    if api.health.is_stopping() {
+        return Err(Refusal::new(
+            Code::ShuttingDown,
+            "the daemon is shutting down",
+        ));
+    }
+    let id = id.parse().map_err(|_| malformed("id", "this is no id"))?;
+    let begun = api
+        .executor
+        .replay(id, peer.caller.clone(), terms.clone())
+        .await
+        .map_err(|error| match error {
+            CannotReplay::Masked => Refusal::new(Code::NotReplayable, error.to_string()),
+            CannotReplay::Unknown => Refusal::new(Code::UnknownExecution, error.to_string()),
+            CannotReplay::Ledger(error) => unreadable(error),
+        })?;
+    let manner = Manner {
+        is_streamed: accepts_events(&headers),
+        terms,
+    };
+    answer(&api, peer, begun, manner).await
+}
+
+fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {
+    let limit = query.limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        let detail = format!("{limit} is out of range: expected 1 to {MAX_PAGE}");
+        return Err(malformed("limit", &detail));
+    }
+    let status = query.status.map(|word| {
+        Status::from_word(&word).ok_or_else(|| {
+            let words = Status::ALL.map(Status::as_str).join(", ");
+            malformed(
+                "status",
+                &format!("{word:?} is none: expected one of {words}"),
+            )
+        })
+    });
+    let cursor = query.cursor.map(|text| {
+        text.parse()
+            .map_err(|error| malformed("cursor", &format!("{text:?}: {error}")))
+    });
+    Ok(Filter {
+        since: query.since.map(|text| time("since", &text)).transpose()?,
+        until: query.until.map(|text| time("until", &text)).transpose()?,
+        tool: query.tool,
+        status: status.transpose()?,
+        caller_uid: query.caller,
+        text: query.text,
+        cursor: cursor.transpose()?,
+        limit,
+    })
+}
+
+fn time(member: &str, text: &str) -> Result<SystemTime, Refusal> {
+    humantime::parse_rfc3339(text).map_err(|error| {
+        let detail =
+            format!("{text:?} is no time: {error}; expected one such as 2026-01-31T12:00:00Z");
+        malformed(member, &detail)
+    })
+}
+
+pub(super) fn malformed(member: &str, detail: &str) -> Refusal {
+    Refusal::new(Code::MalformedRequest, format!("`{member}`: {detail}"))
+}

@@ -1,0 +1,130 @@
+use serde::{Deserialize, Serialize};
+
+use super::{ExecutorError, Judgement, Stage, Status, StopReason, Violation};
+
+/// What kept the executor from doing a call, as it is told and kept: the plain words of an
+/// [`ExecutorError`] that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of thing it was.
+    pub kind: FailureKind,
+    /// What happened, causes and all.
+    pub detail: String,
+    /// The stage it arose in.
+    pub stage: Option<Stage>,
+    /// How the input breaks its schema, when it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
+    /// What the policy said, when that was it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Box<Judgement>>,
+}
+
+/// The kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// [`ExecutorError::UnknownTool`].
+    UnknownTool,
+    /// [`ExecutorError::ToolDisabled`].
+    ToolDisabled,
+    /// [`ExecutorError::InvalidInput`].
+    InvalidInput,
+    /// [`ExecutorError::PermissionDenied`].
+    PermissionDenied,
+    /// [`ExecutorError::UserRejected`].
+    UserRejected,
+    /// [`ExecutorError::ApprovalExpired`].
+    ApprovalExpired,
+    /// [`ExecutorError::ApprovalStale`].
+    ApprovalStale,
+    /// [`ExecutorError::AuditUnavailable`].
+    AuditUnavailable,
+    /// [`ExecutorError::SpawnFailed`].
+    SpawnFailed,
+    /// [`ExecutorError::Timeout`].
+    Timeout,
+    /// [`ExecutorError::Cancelled`], by somebody.
+    Cancelled,
+    /// [`ExecutorError::Cancelled`], by the stop of the daemon.
+    ShutDown,
+    /// [`ExecutorError::OutputCaptureFailed`].
+    OutputCaptureFailed,
+    /// The daemon died while the execution was under way.
+    Lost,
+    /// [`ExecutorError::Internal`].
+    Internal,
+}
+
+impl FailureKind {
+    /// What an execution that fails so comes to in one word.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Timeout => Status::Timeout,
+            Self::Cancelled | Self::ShutDown => Status::Cancelled,
+            Self::PermissionDenied
+            | Self::UserRejected
+            | Self::ApprovalExpired
+            | Self::ApprovalStale => Status::Denied,
+            Self::Lost => Status::Lost,
+            Self::UnknownTool
+            | Self::ToolDisabled
+            | Self::InvalidInput
+            | Self::AuditUnavailable
+            | Self::SpawnFailed
+            | Self::OutputCaptureFailed
+            | Self::Internal => Status::Failed,
+        }
+    }
+
+    fn of(error: &ExecutorError) -> Self {
+        match error {
+            ExecutorError::UnknownTool { .. } => Self::UnknownTool,
+            ExecutorError::ToolDisabled { .. } => Self::ToolDisabled,
+            ExecutorError::InvalidInput { .. } => Self::InvalidInput,
+            ExecutorError::PermissionDenied { .. } => Self::PermissionDenied,
+            ExecutorError::UserRejected { .. } => Self::UserRejected,
+            ExecutorError::ApprovalExpired { .. } => Self::ApprovalExpired,
+            ExecutorError::ApprovalStale { .. } => Self::ApprovalStale,
+            ExecutorError::AuditUnavailable { .. } => Self::AuditUnavailable,
+            ExecutorError::SpawnFailed { .. } => Self::SpawnFailed,
+            ExecutorError::Timeout { .. } => Self::Timeout,
+            ExecutorError::Cancelled { reason, .. } => match reason {
+                StopReason::Shutdown => Self::ShutDown,
+                StopReason::Cancelled | StopReason::Disconnect | StopReason::Timeout(_) => {
+                    Self::Cancelled
+                }
+            },
+            ExecutorError::OutputCaptureFailed { .. } => Self::OutputCaptureFailed,
+            ExecutorError::Internal { .. } => Self::Internal,
+        }
+    }
+}
+
+impl Failure {
+    /// What is left of an error that arose in `stage`.
+    pub fn of(error: &ExecutorError, stage: Option<Stage>) -> Self {
+        Self {
+            kind: FailureKind::of(error),
+            detail: error.chain(),
+            stage,
+            violations: match error {
+                ExecutorError::InvalidInput { violations, .. } => violations.clone(),
+                _ => Vec::new(),
+            },
+            judgement: error.judgement().cloned().map(Box::new),
+        }
+    }
+
+    /// What is said of an execution whose end nobody saw.
+    pub fn lost() -> Self {
+        Self {
+            kind: FailureKind::Lost,
+            detail: "the daemon died while this was under way: what became of it is not known"
+                .to_owned(),
+            stage: None,
+            violations: Vec::new(),
+            judgement: None,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use super::event::Event;
+use super::{CallRecord, Execution, Finished};
+use crate::domain::{ApprovalId, Digests, Ruling, Status, StreamName};
+use crate::ledger::{
+    self, Change, CloseRecord, Events, Idempotency, Ledger, OpenRecord, Output, Place, Receipt,
+};
+use crate::runner::Kept;
+
+/// An execution's entry in the ledger. What is known of it is gathered until somebody has to wait
+/// anyway: a call that runs at once is entered in one piece, behind the start of its process.
+#[derive(Debug)]
+pub(super) struct Entry {
+    ledger: Ledger,
+    pending: Mutex<Pending>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    /// Whether the execution has been entered.
+    is_open: bool,
+    change: Change,
+    has_change: bool,
+    events: Vec<ledger::Event>,
+}
+
+impl Entry {
+    pub(super) fn new(ledger: Ledger) -> Self {
+        Self {
+            ledger,
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn note(&self, event: Event) {
+        let event = event.at(SystemTime::now());
+        self.lock().events.push(event);
+    }
+
+    /// Its input is another than it was, defaults filled in.
+    pub(super) fn set_call(&self, call: &CallRecord) {
+        self.change(|change| change.call = Some(json(call)));
+    }
+
+    /// The policy has judged it.
+    pub(super) fn set_ruling(&self, ruling: Ruling) {
+        self.change(|change| change.ruling = Some(ruling));
+    }
+
+    /// It waits, or runs after all.
+    pub(super) fn set_status(&self, status: Status) {
+        self.change(|change| change.status = Some(status));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Change)) {
+        let mut pending = self.lock();
+        pending.has_change = true;
+        change(&mut pending.change);
+    }
+
+    /// Enters it if nobody has used its key before. To be waited for before anything is run.
+    pub(super) fn claim(
+        &self,
+        execution: &Execution,
+        idempotency: Idempotency,
+    ) -> Receipt<ledger::Claim> {
+        self.lock().is_open = true;
+        self.ledger.claim(OpenRecord {
+            idempotency: Some(idempotency),
+            ..open_record(execution, Change::default())
+        })
+    }
+
+    /// It is in the ledger already.
+    pub(super) fn adopt(&self) {
+        self.lock().is_open = true;
+    }
+
+    /// Enters what has been gathered; `None` when there is nothing.
+    pub(super) fn write(&self, execution: &Execution) -> Option<Receipt<()>> {
+        let mut pending = self.lock();
+        let events = take_events(&mut pending, execution);
+        let change = std::mem::take(&mut pending.change);
+        let has_change = std::mem::take(&mut pending.has_change);
+        let was_open = std::mem::replace(&mut pending.is_open, true);
+        match (was_open, has_change, events) {
+            (false, _, events) => Some(
+                self.ledger
+                    .open_execution(open_record(execution, change), events),
+            ),
+            (true, true, events) => Some(self.ledger.change(execution.id, change, events)),
+            (true, false, Some(events)) => Some(self.ledger.record_events(events)),
+            (true, false, None) => None,
+        }
+    }
+
+    /// Enters its end.
+    pub(super) fn close(
+        &self,
+        execution: &Execution,
+        finished: &Finished,
+        outputs: Outputs,
+    ) -> Receipt<()> {
+        let is_new = {
+            let pending = self.lock();
+            !pending.is_open || pending.has_change
+        };
+        if is_new {
+            drop(self.write(execution));
+        }
+        let known = execution.known();
+        let summary = known.call.summary.clone();
+        self.note(Event::of_ending(finished, &summary));
+        let events = take_events(&mut self.lock(), execution);
+        let Outputs {
+            content,
+            stdout,
+            stderr,
+        } = outputs;
+        let close = CloseRecord {
+            id: execution.id,
+            status: finished.status,
+            summary,
+            ending: json(&finished.ran),
+            problem: finished.failure.as_ref().map(json),
+            usage: finished.run().map(|run| json(&run.usage)),
+            stages: json(&(execution.timed, execution.stages())),
+            // A process that could not execute its program was none.
+            started_at: execution.started_at().filter(|_| finished.ran.is_some()),
+            ended_at: finished.ended_at,
+            approved: known.approved,
+            content,
+            stdout,
+            stderr,
+        };
+        self.ledger.close_execution(close, events)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The texts of an execution, and where they are kept.
+pub(super) struct Outputs {
+    pub(super) content: Output,
+    pub(super) stdout: Output,
+    pub(super) stderr: Output,
+}
+
+impl Outputs {
+    /// Where the streams are kept, once they are where they will stay.
+    pub(super) fn new(
+        execution: &Execution,
+        finished: &Finished,
+        content: Output,
+        digests: Digests,
+    ) -> Self {
+        let stream = |name, digest| {
+            let report = finished.run();
+            let bytes = report.map_or(0, |report| match name {
+                StreamName::Stdout => report.stdout_bytes,
+                StreamName::Stderr => report.stderr_bytes,
+            });
+            let place = match (execution.stream(name).kept(), finished.verbatim().of(name)) {
+                // What was left alive may still be writing to it.
+                (Kept::File { length, .. }, _) => Place::Spool { bytes: length },
+                (Kept::Memory(_) | Kept::Nowhere, Some(offset)) => Place::InContent {
+                    offset: offset as u64,
+                },
+                (Kept::Memory(bytes), None) if !bytes.is_empty() => Place::Inline(bytes.to_vec()),
+                (Kept::Memory(_) | Kept::Nowhere, None) => Place::Nowhere,
+            };
+            Output {
+                bytes,
+                digest,
+                place,
+            }
+        };
+        Self {
+            content,
+            stdout: stream(StreamName::Stdout, digests.stdout),
+            stderr: stream(StreamName::Stderr, digests.stderr),
+        }
+    }
+}
+
+fn take_events(pending: &mut Pending, execution: &Execution) -> Option<Events> {
+    let events = std::mem::take(&mut pending.events);
+    (!events.is_empty()).then(|| Events {
+        execution_id: Some(execution.id),
+        tool: Some(execution.tool.clone()),
+        caller_uid: Some(execution.caller.uid),
+        events,
+    })
+}
+
+fn open_record(execution: &Execution, change: Change) -> OpenRecord {
+    let call = execution.known().call;
+    OpenRecord {
+        id: execution.id,
+        tool: execution.tool.clone(),
+        caller_uid: execution.caller.uid,
+        caller_gid: execution.caller.gid,
+        call: json(&*call),
+        working_dir: call.working_dir.clone(),
+        asynchronous: execution.terms.asynchronous,
+        status: change.status.unwrap_or(Status::Running),
+        created_at: execution.created_at,
+        replay_of: execution.terms.replay_of,
+        trace_id: execution.trace_id.clone(),
+        tool_use_id: execution.tool_use_id.clone(),
+        idempotency: None,
+        ruling: change.ruling,
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> serde_json::Value {
+    // Keys are texts throughout, which is all that could be wrong.
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Who approved an execution: the question and the user.
+pub(super) type Approved = (ApprovalId, u32);

@@ -1,0 +1,173 @@
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Finished;
+use crate::domain::{ApprovalId, FailureKind, Stage, Status};
+use crate::ledger;
+
+/// What happens, for those who listen. The names are those of seed 004; a type goes over the wire
+/// as its name, the rest as its body.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "snake_case"
+)]
+pub enum Event {
+    /// A call came in.
+    ExecutionStarted {
+        /// What it is, in a line.
+        summary: String,
+    },
+    /// It entered a stage.
+    StageStarted {
+        /// Which.
+        stage: Stage,
+    },
+    /// It left a stage.
+    StageCompleted {
+        /// Which.
+        stage: Stage,
+        /// How long it was in it, in milliseconds and fractions.
+        duration_ms: f64,
+    },
+    /// It ran to its end by itself.
+    ExecutionCompleted {
+        /// How it ended.
+        status: Status,
+        /// What it was, in a line.
+        summary: String,
+        /// From the start of the process to its end, in milliseconds.
+        duration_ms: u64,
+        /// An exit code or a signal's name.
+        exit: String,
+    },
+    /// It was refused, or could not be done, or ran into its time limit.
+    ExecutionFailed {
+        /// How it ended.
+        status: Status,
+        /// What it was, in a line.
+        summary: String,
+        /// What went wrong.
+        detail: String,
+    },
+    /// It was stopped.
+    ExecutionAborted {
+        /// How it ended.
+        status: Status,
+        /// What it was, in a line.
+        summary: String,
+        /// By whom or what.
+        detail: String,
+    },
+    /// Somebody is asked whether it may run.
+    ConfirmationRequired {
+        /// The question.
+        approval_id: ApprovalId,
+        /// What it is, in a line.
+        summary: String,
+        /// Until when there is an answer to be given (RFC 3339).
+        expires_at: String,
+    },
+    /// Somebody has answered.
+    ConfirmationDecided {
+        /// The question.
+        approval_id: ApprovalId,
+        /// `approved`, `denied` or `withdrawn`.
+        decision: String,
+        /// Who.
+        by: Option<u32>,
+    },
+    /// Nobody has answered in time.
+    ConfirmationExpired {
+        /// The question.
+        approval_id: ApprovalId,
+    },
+    /// A changed configuration is in force.
+    ConfigurationReloaded,
+    /// A changed configuration was refused.
+    ConfigurationRefused {
+        /// Why.
+        detail: String,
+    },
+    /// A changed policy is in force.
+    PolicyReloaded {
+        /// How many rules it has.
+        rules: usize,
+    },
+    /// A changed policy was refused.
+    PolicyRefused {
+        /// Why.
+        detail: String,
+    },
+}
+
+impl Event {
+    /// How an execution ended.
+    pub(super) fn of_ending(finished: &Finished, summary: &str) -> Self {
+        let (status, summary) = (finished.status, summary.to_owned());
+        let Some(failure) = &finished.failure else {
+            let display = finished.ran.as_ref().map(|ran| &ran.display);
+            return Self::ExecutionCompleted {
+                status,
+                summary,
+                duration_ms: display.map_or(0, |display| display.duration_ms),
+                exit: display
+                    .map(|display| display.exit.clone())
+                    .unwrap_or_default(),
+            };
+        };
+        let detail = failure.detail.clone();
+        match failure.kind {
+            FailureKind::Cancelled | FailureKind::ShutDown | FailureKind::Lost => {
+                Self::ExecutionAborted {
+                    status,
+                    summary,
+                    detail,
+                }
+            }
+            FailureKind::UnknownTool
+            | FailureKind::ToolDisabled
+            | FailureKind::InvalidInput
+            | FailureKind::PermissionDenied
+            | FailureKind::UserRejected
+            | FailureKind::ApprovalExpired
+            | FailureKind::ApprovalStale
+            | FailureKind::AuditUnavailable
+            | FailureKind::SpawnFailed
+            | FailureKind::Timeout
+            | FailureKind::OutputCaptureFailed
+            | FailureKind::Internal => Self::ExecutionFailed {
+                status,
+                summary,
+                detail,
+            },
+        }
+    }
+
+    /// That it left a stage.
+    pub(super) fn of_stage(stage: Stage, duration: Duration) -> Self {
+        Self::StageCompleted {
+            stage,
+            duration_ms: (duration.as_secs_f64() * 1e6).round() / 1e3,
+        }
+    }
+
+    /// As the ledger has it.
+    pub(super) fn at(self, time: SystemTime) -> ledger::Event {
+        let mut body = serde_json::to_value(&self).unwrap_or_default();
+        let kind = body
+            .as_object_mut()
+            .and_then(|members| members.remove("type"));
+        ledger::Event {
+            kind: match kind {
+                Some(Value::String(kind)) => kind,
+                _ => String::new(),
+            },
+            time,
+            body,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    Digests, Display, ExecutorError, Failure, RunReport, Stage, Status, StreamName, ToolOutput,
+    Verbatim,
+};
+use crate::runner::{Kept, SpoolFile};
+
+/// How an execution ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// In one word.
+    pub status: Status,
+    /// When.
+    pub ended_at: SystemTime,
+    /// What kept the executor from doing it, if something did.
+    pub failure: Option<Failure>,
+    /// What came of the run, when a process ran.
+    pub ran: Option<Ran>,
+    text: Mutex<Text>,
+    verbatim: Verbatim,
+}
+
+/// What came of a run, without its text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ran {
+    /// Whether the model is to be told of a failure.
+    pub is_error: bool,
+    /// The facts.
+    #[serde(flatten)]
+    pub report: RunReport,
+    /// What a person is shown.
+    pub display: Display,
+}
+
+/// The text of an answer, which is nearly all of its size.
+#[derive(Debug)]
+pub(super) enum Text {
+    Memory(Arc<String>),
+    Spooled(Arc<SpoolFile>),
+    /// What is said in its place.
+    Lost(&'static str),
+}
+
+/// A text as the bytes that others may share.
+struct TextBytes(Arc<String>);
+
+impl AsRef<[u8]> for TextBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// An ending as it is kept.
+pub(super) struct Archived {
+    pub(super) status: Status,
+    pub(super) ended_at: SystemTime,
+    pub(super) failure: Option<Failure>,
+    pub(super) ran: Option<Ran>,
+    pub(super) text: Text,
+    pub(super) verbatim: Verbatim,
+}
+
+impl Finished {
+    /// What a result comes to, of an execution whose last stage is given; and the digests of its
+    /// streams.
+    pub(super) fn new(
+        result: Result<ToolOutput, ExecutorError>,
+        stage: Option<Stage>,
+    ) -> (Self, Digests) {
+        let failure = result.as_ref().err().map(|error| Failure::of(error, stage));
+        let output = match result {
+            Ok(output) => Some(output),
+            Err(error) => error.into_partial(),
+        };
+        let status = status(failure.as_ref(), output.as_ref());
+        let (text, ran, verbatim, digests) = match output {
+            Some(output) => (
+                output.content,
+                Some(Ran {
+                    is_error: output.is_error,
+                    report: output.run,
+                    display: output.display,
+                }),
+                output.verbatim,
+                output.digests,
+            ),
+            None => (
+                failure
+                    .as_ref()
+                    .map(|failure| failure.detail.clone())
+                    .unwrap_or_default(),
+                None,
+                Verbatim::default(),
+                Digests::default(),
+            ),
+        };
+        let finished = Self::from(Archived {
+            status,
+            ended_at: SystemTime::now(),
+            failure,
+            ran,
+            text: Text::Memory(Arc::new(text)),
+            verbatim,
+        });
+        (finished, digests)
+    }
+
+    /// Lets go of the text in memory, which `file` has.
+    pub(super) fn move_text_to(&self, file: Arc<SpoolFile>) {
+        *self.lock_text() = Text::Spooled(file);
+    }
+
+    /// Which streams the text holds as they were written.
+    pub(super) fn verbatim(&self) -> Verbatim {
+        self.verbatim
+    }
+
+    /// A stream that the text holds as it was written.
+    pub(super) fn stream(&self, name: StreamName) -> Option<Kept> {
+        let begin = self.verbatim.of(name)?;
+        let report = &self.ran.as_ref()?.report;
+        let length = match name {
+            StreamName::Stdout => report.stdout_bytes,
+            StreamName::Stderr => report.stderr_bytes,
+        };
+        match &*self.lock_text() {
+            Text::Memory(text) => {
+                let end = begin + usize::try_from(length).ok()?;
+                let bytes = Bytes::from_owner(TextBytes(Arc::clone(text)));
+                (end <= bytes.len()).then(|| Kept::Memory(bytes.slice(begin..end)))
+            }
+            Text::Spooled(file) => Some(Kept::File {
+                file: Arc::clone(file),
+                offset: begin as u64,
+                length,
+            }),
+            Text::Lost(_) => None,
+        }
+    }
+
+    /// Whether the model is to be told of a failure.
+    pub fn is_error(&self) -> bool {
+        self.failure.is_some() || self.ran.as_ref().is_some_and(|ran| ran.is_error)
+    }
+
+    /// The report of the run, when a process ran.
+    pub fn run(&self) -> Option<&RunReport> {
+        self.ran.as_ref().map(|ran| &ran.report)
+    }
+
+    /// The text for the model: the output of the process, else the failure in words. May read
+    /// from disk.
+    pub fn text(&self) -> Arc<String> {
+        let file = match &*self.lock_text() {
+            Text::Memory(text) => return Arc::clone(text),
+            Text::Lost(why) => {
+                return Arc::new(format!("[the text of this answer is lost: {why}]"));
+            }
+            Text::Spooled(file) => Arc::clone(file),
+        };
+        let text = file.open().and_then(std::io::read_to_string);
+        Arc::new(text.unwrap_or_else(|error| {
+            format!("[the text of this answer is lost: it cannot be read from the spool: {error}]")
+        }))
+    }
+
+    fn lock_text(&self) -> MutexGuard<'_, Text> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<Archived> for Finished {
+    fn from(archived: Archived) -> Self {
+        let Archived {
+            status,
+            ended_at,
+            failure,
+            ran,
+            text,
+            verbatim,
+        } = archived;
+        Self {
+            status,
+            ended_at,
+            failure,
+            ran,
+            text: Mutex::new(text),
+            verbatim,
+        }
+    }
+}
+
+/// What an ending comes to in one word.
+pub(super) fn status(failure: Option<&Failure>, output: Option<&ToolOutput>) -> Status {
+    match (failure, output) {
+        (Some(failure), _) => failure.kind.status(),
+        (None, Some(output)) if output.is_error => Status::Error,
+        (None, _) => Status::Success,
+    }
+}

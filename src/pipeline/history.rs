@@ -1,0 +1,261 @@
+//! What was executed, and what happens: asked of the ledger.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::broadcast;
+
+use super::execution::{Execution, Terms};
+use super::executor::{Executor, Inner};
+use super::record::kept;
+use super::{Begun, Event, Record};
+use crate::domain::{Caller, ExecutionId, StreamName};
+use crate::ledger::{
+    Chain, Cursor, EventFilter, EventPage, Events, Filter, Head, LedgerError, Limits, Link,
+    NumberedEvents,
+};
+use crate::runner::Kept;
+
+/// An execution that was asked for.
+#[derive(Debug)]
+pub enum Found {
+    /// It is under way, or has only just ended.
+    Live(Arc<Execution>),
+    /// It is history.
+    Past(Box<Record>),
+}
+
+/// One page of history.
+#[derive(Debug)]
+pub struct HistoryPage {
+    /// Newest first.
+    pub records: Vec<Record>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Cursor>,
+}
+
+/// Why an execution cannot be repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotReplay {
+    /// Nobody knows it.
+    #[error("there is no such execution")]
+    Unknown,
+    /// Its record is not the call.
+    #[error(
+        "secrets were masked in the record of this call, so that it cannot be repeated: send the call itself again"
+    )]
+    Masked,
+    /// The history cannot be read.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl Inner {
+    /// The record of an execution that is over.
+    pub(super) async fn recall(&self, id: ExecutionId) -> Result<Option<Record>, LedgerError> {
+        let Some(ledger) = &self.ledger else {
+            return Ok(None);
+        };
+        let found = ledger.get(id).await?;
+        Ok(found.map(|record| Record::from_ledger(record, self.spool.as_ref())))
+    }
+}
+
+impl Executor {
+    /// An execution that is under way or remembered.
+    ///
+    /// # Errors
+    /// When the history cannot be read.
+    pub async fn find(&self, id: ExecutionId) -> Result<Option<Found>, LedgerError> {
+        if let Some(execution) = self.inner.records.find(id) {
+            return Ok(Some(Found::Live(execution)));
+        }
+        let record = self.inner.recall(id).await?;
+        Ok(record.map(|record| Found::Past(Box::new(record))))
+    }
+
+    /// One output stream of an execution that is over, as far as it is kept.
+    ///
+    /// # Errors
+    /// When the history cannot be read.
+    pub async fn kept(&self, id: ExecutionId, name: StreamName) -> Result<Kept, LedgerError> {
+        let Some(ledger) = &self.inner.ledger else {
+            return Ok(Kept::Nowhere);
+        };
+        let record = ledger.get(id).await?;
+        Ok(record.map_or(Kept::Nowhere, |record| {
+            kept(record, self.inner.spool.as_ref(), name)
+        }))
+    }
+
+    /// A page of history. Without a ledger there is what is remembered, on one page.
+    ///
+    /// # Errors
+    /// When the history cannot be read, and for a text without a word.
+    pub async fn history(&self, filter: Filter) -> Result<HistoryPage, LedgerError> {
+        let Some(ledger) = &self.inner.ledger else {
+            return Ok(HistoryPage {
+                records: self.inner.records.all(),
+                next: None,
+            });
+        };
+        let page = ledger.list(filter).await?;
+        let records = page.records.into_iter().map(|record| {
+            // Of what is under way more is known here.
+            match self.inner.records.find(record.open.id) {
+                Some(live) => live.record(),
+                None => Record::from_ledger(record, self.inner.spool.as_ref()),
+            }
+        });
+        Ok(HistoryPage {
+            records: records.collect(),
+            next: page.next,
+        })
+    }
+
+    /// Forgets every execution that has ended (seed 004's clearHistory), and says how many. The
+    /// audit trail stays, and says who did it.
+    ///
+    /// # Errors
+    /// When the history cannot be written.
+    pub async fn clear_history(&self, by: &Caller) -> Result<usize, LedgerError> {
+        let Some(ledger) = &self.inner.ledger else {
+            return Ok(self.inner.records.clear());
+        };
+        let forgotten = ledger.clear(by.uid).await?;
+        let count = forgotten.len() + self.inner.records.clear();
+        self.remove_outputs(forgotten);
+        Ok(count)
+    }
+
+    /// Forgets the oldest executions until what is configured holds. Call it now and then.
+    ///
+    /// # Errors
+    /// When the history cannot be written.
+    pub async fn prune_history(&self) -> Result<(), LedgerError> {
+        let Some(ledger) = &self.inner.ledger else {
+            return Ok(());
+        };
+        let history = self.config().history;
+        let limits = Limits {
+            max_count: Some(history.max_count),
+            not_before: history
+                .max_age
+                .and_then(|age| SystemTime::now().checked_sub(age)),
+            max_total_bytes: Some(history.max_total_bytes),
+        };
+        let forgotten = ledger.prune(limits).await?;
+        self.remove_outputs(forgotten);
+        Ok(())
+    }
+
+    fn remove_outputs(&self, ids: Vec<ExecutionId>) {
+        if let Some(spool) = self.inner.spool.clone() {
+            // Each takes a system call or three, and there may be thousands.
+            tokio::task::spawn_blocking(move || ids.into_iter().for_each(|id| spool.remove(id)));
+        }
+    }
+
+    /// Makes a call again that is on record: a new execution of `caller`'s, judged anew.
+    ///
+    /// # Errors
+    /// See [`CannotReplay`].
+    pub async fn replay(
+        &self,
+        id: ExecutionId,
+        caller: Caller,
+        terms: Terms,
+    ) -> Result<Begun, CannotReplay> {
+        let record = match self.find(id).await? {
+            Some(Found::Live(execution)) => execution.record(),
+            Some(Found::Past(record)) => *record,
+            None => return Err(CannotReplay::Unknown),
+        };
+        let call = record.call.call(&record.tool, None);
+        let call = call.ok_or(CannotReplay::Masked)?;
+        let terms = Terms {
+            replay_of: Some(id),
+            ..terms
+        };
+        Ok(self.begin(call, caller, terms).await)
+    }
+
+    /// Says that something has happened that concerns no execution.
+    pub fn announce(&self, event: Event) {
+        if let Some(ledger) = &self.inner.ledger {
+            drop(ledger.record_events(Events {
+                execution_id: None,
+                tool: None,
+                caller_uid: None,
+                events: vec![event.at(SystemTime::now())],
+            }));
+        }
+    }
+
+    /// Follows what happens from now on; `None` where nothing is recorded. Whoever falls behind
+    /// reads on with [`Self::events`].
+    pub fn follow_events(&self) -> Option<broadcast::Receiver<Arc<NumberedEvents>>> {
+        let ledger = self.inner.ledger.as_ref()?;
+        Some(ledger.follow())
+    }
+
+    /// The number of the last event there is.
+    pub fn last_event(&self) -> u64 {
+        let ledger = self.inner.ledger.as_ref();
+        ledger.map_or(0, crate::ledger::Ledger::last_event)
+    }
+
+    /// What has happened after a number, of `limit` batches.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn events(
+        &self,
+        after: u64,
+        filter: EventFilter,
+        limit: usize,
+    ) -> Result<EventPage, LedgerError> {
+        let Some(ledger) = &self.inner.ledger else {
+            return Ok(EventPage {
+                events: Vec::new(),
+                through: after,
+                has_more: false,
+                kept_from: 0,
+            });
+        };
+        ledger.events(after, filter, limit).await
+    }
+
+    /// The end of the audit trail; `None` where there is none.
+    pub fn audit_head(&self) -> Option<Head> {
+        self.inner.ledger.as_ref().map(crate::ledger::Ledger::head)
+    }
+
+    /// Checks the whole audit trail, against a head that was written down elsewhere where there is
+    /// one; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn verify_audit(&self, known: Option<Head>) -> Result<Option<Chain>, LedgerError> {
+        match &self.inner.ledger {
+            Some(ledger) => ledger.verify_audit(known).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Gives every record of the audit trail after a number, in order, to `take`, until it says
+    /// false. Blocks: for a thread that may.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn export_audit(
+        &self,
+        after: u64,
+        take: impl FnMut(Link) -> bool,
+    ) -> Result<(), LedgerError> {
+        match &self.inner.ledger {
+            Some(ledger) => ledger.export_audit(after, take),
+            None => Ok(()),
+        }
+    }
+}

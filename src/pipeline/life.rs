@@ -1,0 +1,265 @@
+//! An execution's life: begun, recorded, taken through the stages, closed.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::entry::{Entry, Outputs};
+use super::event::Event;
+use super::execution::{Birth, Execution, Terms};
+use super::executor::Inner;
+use super::stages::{self, Rules};
+use super::{CallRecord, Finished, Record, log, masking};
+use crate::config::{Audit, ExecutorConfig};
+use crate::domain::{
+    Call, Caller, Degradation, Digest, ExecutionId, ExecutorError, Secrets, ToolOutput,
+};
+use crate::ledger::{Claim, Output, Place};
+use crate::runner::{Live, SpoolFile};
+use crate::tools::Context;
+
+/// The longest text of a finished answer that is kept with its record rather than in the spool, in
+/// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
+const TEXT_WITH_RECORD: usize = 4096;
+
+/// What came of the wish to begin an execution.
+#[derive(Debug)]
+pub enum Begun {
+    /// It is under way.
+    New(Arc<Execution>),
+    /// Its key is that of the same call, which has ended so.
+    Repeated(Box<Record>),
+    /// Its key is that of the same call, which is under way.
+    InProgress(ExecutionId),
+    /// Its key is that of another call.
+    OtherCall(ExecutionId),
+    /// It cannot be recorded, and may not run without.
+    Unrecorded(Degradation),
+}
+
+impl Inner {
+    /// An execution of `call`, not yet known to anybody.
+    pub(super) fn conceive(
+        &self,
+        call: &Call,
+        caller: Caller,
+        config: &ExecutorConfig,
+        terms: Terms,
+    ) -> Execution {
+        let secrets = Arc::new(masking::secrets(call, config));
+        let id = ExecutionId::new();
+        let live = Live::new(
+            id,
+            config.max_output_bytes,
+            config.truncate,
+            self.spool.as_ref(),
+            &secrets,
+        );
+        let summary = self.summary(call, &secrets);
+        let mut execution = Execution::new(Birth {
+            id,
+            tool: secrets.mask_text(&call.tool),
+            caller,
+            live,
+            call: Arc::new(CallRecord::new(call, &summary, &secrets)),
+            secrets,
+            created_at: std::time::SystemTime::now(),
+        });
+        execution.tool_use_id = call.tool_use_id.clone();
+        execution.trace_id = call.options.trace_id.clone();
+        execution.timed = config.stage_times;
+        execution.entry = self.ledger.clone().map(Entry::new);
+        execution.terms = terms;
+        execution
+    }
+
+    /// Lives an execution through, and tells `begun` as soon as it is known what comes of it.
+    pub(super) async fn live(
+        self: Arc<Self>,
+        execution: Arc<Execution>,
+        call: Call,
+        config: Arc<ExecutorConfig>,
+        begun: oneshot::Sender<Begun>,
+    ) {
+        if let Err(refused) = self.admit(&execution, &config).await {
+            // Whoever asked may have gone.
+            let _ = begun.send(refused);
+            return;
+        }
+        self.records.open(Arc::clone(&execution));
+        self.running.send_modify(|running| *running += 1);
+        let _ = begun.send(Begun::New(Arc::clone(&execution)));
+        self.go_on(&execution, call, config).await;
+    }
+
+    /// Takes an execution that is on record from its first stage to its end.
+    pub(super) async fn go_on(
+        &self,
+        execution: &Arc<Execution>,
+        call: Call,
+        config: Arc<ExecutorConfig>,
+    ) {
+        let result = self.perform(execution, call, config).await;
+        self.close(execution, result).await;
+        self.running.send_modify(|running| *running -= 1);
+    }
+
+    /// Whether it may begin, and under a key whether it is the first.
+    async fn admit(&self, execution: &Execution, config: &ExecutorConfig) -> Result<(), Begun> {
+        let Some(entry) = &execution.entry else {
+            return Ok(());
+        };
+        let problem = self
+            .ledger
+            .as_ref()
+            .and_then(crate::ledger::Ledger::problem);
+        let problem = problem.filter(|_| config.audit == Audit::Required);
+        if let Some(problem) = problem {
+            return Err(Begun::Unrecorded(problem));
+        }
+        let summary = execution.known().call.summary.clone();
+        entry.note(Event::ExecutionStarted { summary });
+        if let Some(idempotency) = execution.terms.idempotency.clone() {
+            // Without an answer nobody can say that it has not run before.
+            let claim = entry.claim(execution, idempotency).await;
+            match claim.map_err(|error| Begun::Unrecorded(unrecorded(&error)))? {
+                Claim::New => {}
+                Claim::InProgress(id) => return Err(Begun::InProgress(id)),
+                Claim::Conflict(id) => return Err(Begun::OtherCall(id)),
+                Claim::Finished(id) => {
+                    let found = self.recall(id).await;
+                    return Err(match found {
+                        Ok(Some(record)) => Begun::Repeated(Box::new(record)),
+                        // Forgotten in between.
+                        Ok(None) => Begun::OtherCall(id),
+                        Err(error) => Begun::Unrecorded(unrecorded(&error)),
+                    });
+                }
+            }
+        }
+        if execution.terms.asynchronous
+            && let Some(receipt) = entry.write(execution)
+        {
+            // Its id is the answer: it must not be forgotten by a crash.
+            let entered = receipt.await;
+            if let (Err(error), Audit::Required) = (entered, config.audit) {
+                return Err(Begun::Unrecorded(unrecorded(&error)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it through the stages, and writes the log record whatever came of it.
+    pub(super) async fn perform(
+        &self,
+        execution: &Execution,
+        call: Call,
+        config: Arc<ExecutorConfig>,
+    ) -> Result<ToolOutput, ExecutorError> {
+        let secrets = &execution.secrets;
+        let summary = execution.known().call.summary.clone();
+        let context = Context {
+            id: execution.id,
+            config,
+            runner: &self.runner,
+            live: Arc::clone(execution.live()),
+            summary: summary.clone(),
+        };
+        let rules = Rules {
+            registry: &self.registry,
+            policy: &self.policy(),
+        };
+        let mut result = stages::walk(call, rules, context, execution).await;
+        masking::mask(&mut result, secrets);
+        log::execution(execution, &result, &summary);
+        result
+    }
+
+    /// A call's input in a line, without secrets.
+    pub(super) fn summary(&self, call: &Call, secrets: &Secrets) -> String {
+        let subject = self.registry.find(&call.tool).map_or_else(
+            || call.input.to_string(),
+            |tool| tool.implementation.subject(&call.input),
+        );
+        masking::summary(&subject, secrets)
+    }
+
+    /// Closes the record, in the ledger before anybody hears of it.
+    async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
+        let (finished, digests) = Finished::new(result, execution.failed_in());
+        let finished = Arc::new(finished);
+        let Some(entry) = &execution.entry else {
+            return self.close_in_memory(execution, finished).await;
+        };
+        let (content, file) = self.keep_text(execution.id, &finished).await;
+        execution.live().keep(finished.verbatim()).await;
+        let outputs = Outputs::new(execution, &finished, content, digests);
+        let closed = entry.close(execution, &finished, outputs).await;
+        execution.finish(Arc::clone(&finished));
+        match closed {
+            // From now on it is the ledger's to tell.
+            Ok(()) => self.records.forget(execution.id),
+            Err(error) => {
+                tracing::error!(EXECUTION_ID = %execution.id, %error, "cannot record the end of an execution");
+                let text_bytes = file.map_or(finished.text().len(), |file| {
+                    finished.move_text_to(file);
+                    0
+                });
+                self.records.close(execution.id, text_bytes);
+            }
+        }
+        tokio::task::yield_now().await;
+        execution.live().release(finished.verbatim());
+    }
+
+    /// Closes the record where there is no ledger, and moves what is large of it out of memory.
+    async fn close_in_memory(&self, execution: &Arc<Execution>, finished: Arc<Finished>) {
+        execution.finish(Arc::clone(&finished));
+        // Whoever waits for the answer gets it before the disk gets its copy, which would take the
+        // text from under them.
+        tokio::task::yield_now().await;
+        execution.live().keep(finished.verbatim()).await;
+        execution.live().release(finished.verbatim());
+        let text_bytes = match self.keep_text(execution.id, &finished).await {
+            (_, Some(file)) => {
+                finished.move_text_to(file);
+                0
+            }
+            (output, None) => output.bytes as usize,
+        };
+        self.records.close(execution.id, text_bytes);
+    }
+
+    /// Puts a long text into the spool, and says where it is.
+    async fn keep_text(
+        &self,
+        id: ExecutionId,
+        finished: &Finished,
+    ) -> (Output, Option<Arc<SpoolFile>>) {
+        let text = finished.text();
+        let bytes = text.len() as u64;
+        let spool = self.spool.clone().filter(|_| text.len() > TEXT_WITH_RECORD);
+        let output = |place| Output {
+            bytes,
+            digest: None::<Digest>,
+            place,
+        };
+        if let Some(spool) = spool {
+            let copy = Arc::clone(&text);
+            let stored = tokio::task::spawn_blocking(move || spool.store(id, copy.as_bytes()));
+            if let Ok(Some(file)) = stored.await {
+                return (output(Place::Spool { bytes }), Some(file));
+            }
+        }
+        let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
+        (output(inline.map_or(Place::Nowhere, Place::Inline)), None)
+    }
+}
+
+fn unrecorded(error: &crate::ledger::LedgerError) -> Degradation {
+    Degradation {
+        code: "ledger_failed",
+        detail: error.to_string(),
+        source: String::new(),
+    }
+}

@@ -1,0 +1,148 @@
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::finished::{Archived, Text};
+use super::{CallRecord, Finished, Ran};
+use crate::domain::{
+    ApprovalId, ExecutionId, Failure, Ruling, StageTimes, Status, StreamName, TraceId, Verbatim,
+};
+use crate::ledger::{CloseRecord, ExecutionRecord, Output, Place};
+use crate::runner::{Kept, Spool};
+
+/// All there is to tell of an execution, whether it runs or is long over.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its name.
+    pub id: ExecutionId,
+    /// The tool that was called.
+    pub tool: String,
+    /// Who called it.
+    pub caller_uid: u32,
+    /// The id the model gave its call.
+    pub tool_use_id: Option<String>,
+    /// Where it stands.
+    pub status: Status,
+    /// When the call came in.
+    pub created_at: SystemTime,
+    /// When its process was started, if one was.
+    pub started_at: Option<SystemTime>,
+    /// Whether its stages were timed.
+    pub timed: bool,
+    /// The stages it has been in, in their order.
+    pub stages: Vec<StageTimes>,
+    /// The call, secrets masked.
+    pub call: Arc<CallRecord>,
+    /// What the policy said, once it has.
+    pub ruling: Option<Ruling>,
+    /// The approval it ran under, and who gave it.
+    pub approved: Option<(ApprovalId, u32)>,
+    /// The execution that it repeats.
+    pub replay_of: Option<ExecutionId>,
+    /// The trace it belongs to.
+    pub trace_id: Option<TraceId>,
+    /// How it ended, if it has.
+    pub finished: Option<Arc<Finished>>,
+}
+
+impl Record {
+    /// What the ledger knows; the spool may have the long texts.
+    pub(super) fn from_ledger(record: ExecutionRecord, spool: Option<&Arc<Spool>>) -> Self {
+        let status = record.status();
+        let ExecutionRecord {
+            open,
+            started_at,
+            close,
+            ..
+        } = record;
+        let (timed, stages) = close
+            .as_ref()
+            .and_then(|close| serde_json::from_value(close.stages.clone()).ok())
+            .unwrap_or((true, Vec::new()));
+        let approved = close.as_ref().and_then(|close| close.approved);
+        Self {
+            id: open.id,
+            tool: open.tool,
+            caller_uid: open.caller_uid,
+            tool_use_id: open.tool_use_id,
+            status,
+            created_at: open.created_at,
+            started_at,
+            timed,
+            stages,
+            call: Arc::new(serde_json::from_value(open.call).unwrap_or_default()),
+            ruling: open.ruling,
+            approved,
+            replay_of: open.replay_of,
+            trace_id: open.trace_id,
+            finished: close.map(|close| Arc::new(finished(close, spool))),
+        }
+    }
+}
+
+/// An ending out of the ledger.
+fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
+    let in_content = |output: &Output| match output.place {
+        Place::InContent { offset } => usize::try_from(offset).ok(),
+        Place::Nowhere | Place::Inline(_) | Place::Spool { .. } => None,
+    };
+    let verbatim = Verbatim {
+        stdout: in_content(&close.stdout),
+        stderr: in_content(&close.stderr),
+    };
+    let ran: Option<Ran> = serde_json::from_value(close.ending).unwrap_or_default();
+    let failure = match (close.status, close.problem) {
+        (_, Some(problem)) => serde_json::from_value(problem).ok(),
+        (Status::Lost, None) => Some(Failure::lost()),
+        (_, None) => None,
+    };
+    let text = match (close.content.place, &failure) {
+        (Place::Inline(bytes), _) => {
+            Text::Memory(Arc::new(String::from_utf8_lossy(&bytes).into_owned()))
+        }
+        (Place::Spool { .. }, _) => match spool.and_then(|spool| spool.content(close.id)) {
+            Some(file) => Text::Spooled(file),
+            None => Text::Lost("it has gone from the spool"),
+        },
+        (Place::Nowhere | Place::InContent { .. }, Some(failure)) if ran.is_none() => {
+            Text::Memory(Arc::new(failure.detail.clone()))
+        }
+        (Place::Nowhere | Place::InContent { .. }, _) => Text::Lost("there was no room for it"),
+    };
+    Finished::from(Archived {
+        status: close.status,
+        ended_at: close.ended_at,
+        failure,
+        ran,
+        text,
+        verbatim,
+    })
+}
+
+/// A stream of an execution that is over, as far as it is kept.
+pub(super) fn kept(record: ExecutionRecord, spool: Option<&Arc<Spool>>, name: StreamName) -> Kept {
+    let id = record.open.id;
+    let spooled = || match spool.and_then(|spool| spool.stream(id, name)) {
+        Some(file) => Kept::File {
+            length: file.len(),
+            file,
+            offset: 0,
+        },
+        None => Kept::Nowhere,
+    };
+    let Some(close) = record.close else {
+        return spooled();
+    };
+    let output = match name {
+        StreamName::Stdout => &close.stdout,
+        StreamName::Stderr => &close.stderr,
+    };
+    match &output.place {
+        Place::Inline(bytes) => Kept::Memory(bytes.clone().into()),
+        Place::Spool { .. } => spooled(),
+        Place::InContent { .. } => finished(close, spool).stream(name).unwrap_or(Kept::Nowhere),
+        // Of a lost one the spool may have what it wrote.
+        Place::Nowhere if close.status == Status::Lost => spooled(),
+        Place::Nowhere if output.bytes == 0 => Kept::Memory(Default::default()),
+        Place::Nowhere => Kept::Nowhere,
+    }
+}

@@ -1,0 +1,76 @@
+//! Patterns as text: what is refused in one, and how a text is made one.
+
+use super::glob::{INNER_BLANK, Kind};
+
+/// Characters that the shell takes out of a command before anything is compared: what joins
+/// commands, what redirects, what quotes.
+const JOINING: [char; 4] = ['&', '|', ';', '\n'];
+const REDIRECTING: [char; 2] = ['<', '>'];
+const QUOTING: [char; 2] = ['\'', '"'];
+
+/// Refuses the pattern of a command that hardly any command matches, though it looks as if many
+/// did: a rule that is passed over in silence is worse than none.
+pub(super) fn refuse_unmatchable(pattern: &str) -> Result<(), String> {
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '*' if chars.peek() == Some(&'*') => {
+                return Err("`**` means no more than `*` in a command: expected `*`".to_owned());
+            }
+            c if JOINING.contains(&c) => {
+                let shown = if c == '\n' {
+                    "a newline".to_owned()
+                } else {
+                    format!("`{c}`")
+                };
+                return Err(format!(
+                    "{shown} joins commands, and each is judged by itself: expected a rule for each, or `\\` before a character that is part of a word"
+                ));
+            }
+            c if REDIRECTING.contains(&c) => {
+                return Err(format!(
+                    "`{c}` is a redirect, which is no part of a command: expected a rule `write_file(file_path:…)` on the file, or `\\{c}` for the character in a word"
+                ));
+            }
+            c if QUOTING.contains(&c) => {
+                return Err(format!(
+                    "`{c}` is gone when commands are compared: expected the text without quotes, `\\ ` for a blank within a word, or `\\{c}` for the character itself"
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `text` as a pattern of this kind that matches it and nothing else.
+pub(super) fn escape(text: &str, kind: Kind) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    let taken_out = JOINING.iter().chain(&REDIRECTING).chain(&QUOTING);
+    for c in text.chars() {
+        match c {
+            '*' | '?' | '\\' | '[' | '{' => pattern.extend(['\\', c]),
+            INNER_BLANK => pattern.push_str("\\ "),
+            c if kind == Kind::Command && taken_out.clone().any(|taken| *taken == c) => {
+                pattern.extend(['\\', c]);
+            }
+            _ => pattern.push(c),
+        }
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::glob::Glob;
+    use super::*;
+
+    #[test]
+    fn an_escaped_text_matches_itself_only() {
+        let text = "echo a*\\b[c]\u{1}{d} ? a;b&&c|d>e'f\"g\nh";
+        let glob = Glob::new(&escape(text, Kind::Command), Kind::Command).expect("a pattern");
+        assert!(glob.is_literal() && glob.matches(text));
+        assert!(!glob.matches("echo ax\\b[c]\u{1}{d} ?"));
+    }
+}

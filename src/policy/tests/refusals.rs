@@ -1,0 +1,114 @@
+//! What no policy may say.
+
+use super::*;
+
+#[test]
+fn refusals_name_file_line_key_and_what_was_expected() {
+    for (text, parts) in [
+        (
+            "\ndefaults = \"ask\"",
+            &["p.toml:2: `defaults`", "expected `default`"][..],
+        ),
+        (
+            "default = \"maybe\"",
+            &["p.toml:1: `default`", "\"allow\", \"ask\" or \"deny\""],
+        ),
+        ("default = 3", &["`default`", "integer", "string"]),
+        ("deny = \"x\"", &["`deny`", "expected a list"]),
+        ("deny = [\n\n3]", &["p.toml:3: `deny`", "expected a rule"]),
+        (
+            "ask = [\n\"bash(command\"]",
+            &["p.toml:2: `ask`", "expected `Tool`"],
+        ),
+        (
+            "ask = [\n\"x(path:etc)\"]",
+            &["p.toml:2: `ask`", "begin with `/`"],
+        ),
+        (
+            "ask = [\n\"bash(command:[a])\"]",
+            &["p.toml:2: `ask`", "expected `\\[`"],
+        ),
+        (
+            "ask = [\n{rule = \"x\", why = \"y\"}]",
+            &["p.toml:2: `why`", "`reason`"],
+        ),
+        (
+            "deny = [\n\"bash(command:cd /x && rm *)\"]",
+            &["p.toml:2: `deny`", "`&` joins commands", "a rule for each"],
+        ),
+        (
+            "deny = [\"bash(command:echo * > /etc/*)\"]",
+            &["`>` is a redirect", "`write_file(file_path:…)`"],
+        ),
+        (
+            "allow = [\"bash(command:git commit -m 'x*')\"]",
+            &["`'` is gone", "without quotes"],
+        ),
+        (
+            "allow = [\"bash(command:cat /srv/**)\"]",
+            &["`**` means no more", "expected `*`"],
+        ),
+        (
+            "deny = [\n\n\"write_file(path:/etc/**)\"]",
+            &[
+                "p.toml:3: `deny`",
+                "expected `write_file(file_path:/etc/**)`",
+            ],
+        ),
+        ("ask = [{reason = \"x\"}]", &["`ask`", "without `rule`"]),
+        (
+            "ask = [{rule = \"x\",\n users = [\"no-such-user\"]}]",
+            &["p.toml:2: `users`", "no-such-user"],
+        ),
+        (
+            "ask = [{rule = \"x\", groups = [\"no-such-group\"]}]",
+            &["`groups`", "no-such-group"],
+        ),
+        (
+            "ask = [{rule = \"bash(command:a*)\",\n match = [\"b\"]}]",
+            &["p.toml:2: `match`", "\"b\" does not match"],
+        ),
+        (
+            "ask = [{rule = \"bash(command:a*)\",\n not_match = [\n\"x; a\"]}]",
+            &["p.toml:3: `not_match`", "matches"],
+        ),
+        (
+            "deny = [{rule = \"bash(command:a*)\", match = [\"a $(\"]}]",
+            &["`match`", "does not match"],
+        ),
+        (
+            "allow = [\"bash(command:python3 *)\"]",
+            &["`allow`", "python3", "the whole command"],
+        ),
+        (
+            "allow = [\"bash(command:eval x)\"]",
+            &["`allow`", "expected no rule"],
+        ),
+        ("x = [", &["p.toml:1: "]),
+    ] {
+        let refusal = refusal(text);
+        for part in parts {
+            assert!(
+                refusal.contains(part),
+                "{text:?} gave {refusal:?}, which lacks {part:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rule_on_a_parameter_that_its_tool_lacks_is_refused() {
+    let known = |tool: &str| (tool == "bash").then(|| vec!["command".to_owned()]);
+    let check = |text: &str| policy(text).check_parameters(known);
+    let refused = check("allow = [\"bash\"]\ndeny = [\"bash(working_dir:/etc/**)\"]");
+    let said = refused.expect_err("no such parameter").to_string();
+    assert!(said.starts_with("p.toml:2: "), "{said}");
+    assert!(said.ends_with("expected one of `command`"), "{said}");
+    for text in [
+        "deny = [\"bash(command:rm *)\"]",
+        "deny = [\"*(working_dir:/etc/**)\"]",
+        "deny = [\"unknown(working_dir:/etc/**)\"]",
+    ] {
+        assert_eq!(check(text), Ok(()), "{text}");
+    }
+}

@@ -1,0 +1,400 @@
+//! What the ledger keeps, over the real socket: across restarts and crashes, listed, repeated,
+//! cleared away, proved.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{begin, blocked, call, release};
+use crate::support::{Daemon, Mode, Reply};
+
+const KEY: &str = "Idempotency-Key";
+
+fn list(daemon: &Daemon, query: &str) -> Value {
+    let reply = daemon.get(&format!("/executions?{query}"));
+    assert_eq!(reply.status, 200, "{query}: {}", reply.content());
+    reply.json()
+}
+
+fn summaries(page: &Value) -> Vec<String> {
+    let entries = page["executions"].as_array().expect("entries");
+    let summary = |entry: &Value| entry["summary"].as_str().expect("text").to_owned();
+    entries.iter().map(summary).collect()
+}
+
+fn id(reply: &Reply) -> String {
+    let body = reply.json();
+    body["execution_id"].as_str().expect("an id").to_owned()
+}
+
+fn keyed(daemon: &Daemon, key: &str, body: &Value) -> Reply {
+    let body = body.to_string();
+    daemon
+        .connect()
+        .request("POST", "/execute", &[(KEY, key)], body.as_bytes())
+}
+
+/// A daemon that was killed without a word, started anew.
+fn killed(daemon: &mut Daemon) -> Daemon {
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    daemon.restart()
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_crash_to_the_byte() {
+    for mode in Mode::all() {
+        let mut daemon = Daemon::start_with(mode, "max_output_bytes = 100000");
+        let answers = [
+            "echo hello; echo err >&2; exit 3",
+            // Too long for its record, for its answer, and none at all.
+            "seq 4000",
+            "seq 100000; seq 4000 >&2",
+            "true",
+            "kill -9 $$",
+        ]
+        .map(|command| daemon.bash(command));
+        let refused = [
+            daemon.post(&json!({"name": "bsh", "input": {}, "id": "toolu_1"})),
+            daemon.bash_with("sleep 60", &json!({"timeout_secs": 0.1})),
+        ];
+        let replies: Vec<&Reply> = answers.iter().chain(&refused).collect();
+        let streams = ["stdout", "stderr"];
+        let outputs: Vec<Vec<u8>> = answers
+            .iter()
+            .flat_map(|reply| streams.map(|stream| daemon.output(&id(reply), stream)))
+            .collect();
+        let records: Vec<Value> = replies
+            .iter()
+            .map(|reply| daemon.get(&format!("/executions/{}", id(reply))).json())
+            .collect();
+
+        let daemon = killed(&mut daemon);
+        for (reply, before) in replies.iter().zip(&records) {
+            let record = daemon.get(&format!("/executions/{}", id(reply))).json();
+            assert_eq!(record["result"], reply.json(), "{mode:?}");
+            assert_eq!(record["http_status"], reply.status, "{mode:?}");
+            assert_eq!(&record, before, "{mode:?}");
+        }
+        let after = answers
+            .iter()
+            .flat_map(|reply| streams.map(|stream| daemon.output(&id(reply), stream)));
+        assert!(after.eq(outputs), "{mode:?}");
+    }
+}
+
+#[test]
+fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
+    let mut daemon = Daemon::start();
+    let (script, _fifo) = blocked(&daemon, "go");
+    let many = begin(&daemon, &format!("yes | head -c 3000000; {script}"));
+    daemon.wait_until("it has written", || {
+        daemon.output(&many, "stdout").len() == 3_000_006
+    });
+    let daemon = killed(&mut daemon);
+    let record = daemon.get(&format!("/executions/{many}")).json();
+    assert_eq!(record["status"], "lost");
+    assert_eq!(
+        (&record["http_status"], &record["result"]["code"]),
+        (&json!(500), &json!("lost"))
+    );
+    assert_eq!(daemon.output(&many, "stdout").len(), 3_000_006);
+    assert!(daemon.log().contains("lost=1"), "{}", daemon.log());
+    let events = daemon.get(&format!("/events?follow=false&execution_id={many}"));
+    let events = String::from_utf8(events.body).expect("text");
+    assert!(events.contains("event: executionAborted"), "{events}");
+}
+
+#[test]
+fn history_is_filtered_and_paged() {
+    let daemon = Daemon::start();
+    for n in 0..25 {
+        daemon.bash(&format!("echo fish{n} | cat; exit {}", n % 2));
+    }
+    daemon.post(&json!({"name": "none", "input": {}}));
+    let (script, fifo) = blocked(&daemon, "go");
+    let running = begin(&daemon, &script);
+
+    let mut seen = Vec::new();
+    let mut query = "limit=10".to_owned();
+    loop {
+        let page = list(&daemon, &query);
+        seen.extend(summaries(&page));
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        query = format!("limit=10&cursor={next}");
+        // What comes in meanwhile is newer than all that is still to come.
+        daemon.bash("echo meanwhile");
+    }
+    assert_eq!((seen.len(), seen[0].as_str()), (27, script.as_str()));
+    assert_eq!(seen[26], "echo fish0 | cat; exit 0");
+
+    let count = |query: &str| summaries(&list(&daemon, query)).len();
+    assert_eq!(count("status=error"), 12);
+    assert_eq!(count("status=running"), 1);
+    assert_eq!(
+        list(&daemon, "status=running")["executions"][0]["execution_id"],
+        running.as_str()
+    );
+    assert_eq!((count("tool=none"), count("tool=bsh")), (1, 0));
+    assert_eq!(count("text=fish7"), 1);
+    assert_eq!(count("text=fish1*&status=error"), 6);
+    assert_eq!(count("caller=0&limit=1000"), 29);
+    assert_eq!(count("caller=1"), 0);
+    assert_eq!(count("until=2020-01-01T00:00:00Z"), 0);
+    assert_eq!(count("since=2020-01-01T00:00:00Z&limit=1000"), 29);
+    release(&fifo, "on");
+    daemon.ended(&running);
+
+    for (query, part) in [
+        ("limit=0", "`limit`"),
+        ("limit=1001", "1000"),
+        ("status=fine", "success"),
+        ("since=yesterday", "`since`"),
+        ("cursor=x", "`cursor`"),
+        ("text=%26%26", "text"),
+        ("colour=red", "colour"),
+    ] {
+        let reply = daemon.get(&format!("/executions?{query}"));
+        assert_eq!(reply.status, 400, "{query}");
+        let detail = reply.content();
+        assert!(detail.contains(part), "{query}: {detail}");
+    }
+}
+
+#[test]
+fn history_is_bounded_and_what_goes_takes_its_output_along() {
+    let daemon = Daemon::start_with(Mode::Group, "[ledger]\nmax_history_size = 5");
+    let first = id(&daemon.bash("seq 4000"));
+    for _ in 0..5 {
+        daemon.bash("seq 4000");
+    }
+    daemon.wait_until("the oldest is forgotten", || {
+        daemon.get(&format!("/executions/{first}")).status == 404
+    });
+    assert_eq!(summaries(&list(&daemon, "")).len(), 5);
+    let spooled = || {
+        fs::read_dir(daemon.dir().join("state/spool"))
+            .expect("a spool")
+            .count()
+    };
+    daemon.wait_until("its output is gone", || spooled() == 5);
+}
+
+#[test]
+fn history_is_cleared_and_the_audit_trail_is_not() {
+    let daemon = Daemon::start();
+    for _ in 0..3 {
+        daemon.bash("seq 4000");
+    }
+    let (script, fifo) = blocked(&daemon, "go");
+    let running = begin(&daemon, &script);
+    let cleared = daemon.connect().request("DELETE", "/executions", &[], b"");
+    assert_eq!(
+        (cleared.status, cleared.json()),
+        (200, json!({"deleted": 3}))
+    );
+    // What runs stays.
+    assert_eq!(summaries(&list(&daemon, "")), [script]);
+    release(&fifo, "on");
+    assert_eq!(daemon.ended(&running)["status"], "success");
+    let trail = String::from_utf8(daemon.get("/audit").body).expect("text");
+    let kinds: Vec<Value> = trail
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["kind"].take())
+        .collect();
+    assert_eq!(kinds.len(), 9, "{trail}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "ending").count(), 4);
+    assert!(kinds.contains(&json!("history_cleared")));
+}
+
+#[test]
+fn the_audit_trail_is_proved_and_a_change_is_found() {
+    let mut daemon = Daemon::start();
+    for n in 0..10 {
+        daemon.bash(&format!("echo {n}"));
+    }
+    let found = daemon.get("/audit/verify").json();
+    assert_eq!(
+        (&found["intact"], &found["records"]),
+        (&json!(true), &json!(20))
+    );
+    let head = format!(
+        "{}:{}",
+        found["head"]["number"],
+        found["head"]["hash"].as_str().expect("text")
+    );
+    let verify =
+        |daemon: &Daemon, head: &str| daemon.get(&format!("/audit/verify?head={head}")).json();
+    assert_eq!(verify(&daemon, &head)["intact"], true);
+
+    // The end that the log has is the one that the next daemon finds.
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    assert!(
+        daemon.log().contains(&format!("AUDIT_HEAD=\"{head}\"")),
+        "{}",
+        daemon.log()
+    );
+    let change = |sql: &str| {
+        let file = daemon.dir().join("state/ledger.db");
+        let file = rusqlite::Connection::open(file).expect("a ledger");
+        file.execute_batch(sql).expect("changed");
+    };
+    change("DELETE FROM audit WHERE number > 15");
+    let daemon = daemon.restart();
+    let cut = verify(&daemon, &head);
+    assert_eq!(cut["intact"], false, "{cut}");
+    assert!(
+        cut["problem"].as_str().expect("text").contains("16"),
+        "{cut}"
+    );
+    // By itself it looks sound: that is what the log is for.
+    assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
+    for (head, part) in [("5", "NUMBER:HASH"), ("x:00", "NUMBER:HASH")] {
+        let reply = daemon.get(&format!("/audit/verify?head={head}"));
+        assert_eq!(reply.status, 400);
+        assert!(reply.content().contains(part));
+    }
+}
+
+#[test]
+fn a_call_is_repeated_from_its_record() {
+    let mut daemon = Daemon::start();
+    let members = json!({"env": {"WORD": "moon"}, "stdin": "sun", "working_dir": "/usr"});
+    let first = daemon.bash_with("pwd; echo $WORD; cat", &members);
+    assert_eq!(first.stdout(), "/usr\nmoon\nsun");
+    let daemon = killed(&mut daemon);
+    let path = format!("/executions/{}/replay", id(&first));
+    let again = daemon.connect().request("POST", &path, &[], b"");
+    assert_eq!(again.stdout(), "/usr\nmoon\nsun");
+    assert_ne!(id(&again), id(&first));
+    let record = daemon.get(&format!("/executions/{}", id(&again))).json();
+    assert_eq!(record["replay_of"], id(&first));
+    assert_eq!(record["env_names"], json!(["WORD"]));
+
+    let asynchronous = [("Prefer", "respond-async")];
+    let begun = daemon.connect().request("POST", &path, &asynchronous, b"");
+    assert_eq!(begun.status, 202);
+    assert_eq!(daemon.ended(&id(&begun))["status"], "success");
+
+    // What is masked in the record is not the call.
+    let secret = daemon.bash("echo ghp_abcdefghijklmnopqrstuvwxyz0123456789");
+    let path = format!("/executions/{}/replay", id(&secret));
+    let refused = daemon.connect().request("POST", &path, &[], b"");
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (409, &json!("not_replayable"))
+    );
+    let unknown = "/executions/0198c0de-0000-7000-8000-000000000000/replay";
+    assert_eq!(
+        daemon.connect().request("POST", unknown, &[], b"").status,
+        404
+    );
+}
+
+#[test]
+fn a_key_runs_its_call_once() {
+    let mut daemon = Daemon::start();
+    let count = daemon.dir().join("count");
+    let body = call(&format!("echo x >>{0}; date +%N; exit 4", count.display()));
+    let first = keyed(&daemon, "once", &body);
+    assert_eq!((first.status, &first.json()["exit_code"]), (200, &json!(4)));
+    let again = keyed(&daemon, "once", &body);
+    assert_eq!((again.status, again.json()), (200, first.json()));
+    // Problems are answers, too.
+    let unknown = json!({"name": "none", "input": {}, "id": "toolu_1"});
+    let refused = keyed(&daemon, "refused", &unknown);
+    assert_eq!(refused.status, 404);
+    assert_eq!(keyed(&daemon, "refused", &unknown).json(), refused.json());
+
+    let daemon = killed(&mut daemon);
+    assert_eq!(keyed(&daemon, "once", &body).json(), first.json());
+    let other = keyed(&daemon, "once", &call("echo other"));
+    assert_eq!(
+        (other.status, &other.json()["code"]),
+        (409, &json!("idempotency_conflict"))
+    );
+    assert_eq!(fs::read_to_string(&count).expect("written"), "x\n");
+    let body = body.to_string();
+    let streamed = [(KEY, "once"), ("Accept", "text/event-stream")];
+    let events = daemon
+        .connect()
+        .request("POST", "/execute", &streamed, body.as_bytes());
+    let events = String::from_utf8(events.body).expect("text");
+    assert!(
+        events.starts_with("event: started\n") || events.contains("\nevent: started\n"),
+        "{events}"
+    );
+    assert!(
+        events.contains("\"exit_code\":4") && events.contains("\"status\":200"),
+        "{events}"
+    );
+
+    let long = "x".repeat(256);
+    for key in ["", &long] {
+        let refused = keyed(&daemon, key, &call("true"));
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (400, &json!("malformed_request"))
+        );
+    }
+}
+
+#[test]
+fn a_key_outlives_its_caller_and_a_crash_does_not_run_it_again() {
+    let mut daemon = Daemon::start();
+    let (script, fifo) = blocked(&daemon, "go");
+    let body = call(&script);
+    let mut caller = daemon.connect();
+    let text = body.to_string();
+    caller.send("POST", "/execute", &[(KEY, "k")], text.as_bytes());
+    daemon.wait_until("it runs", || daemon.get("/health").json()["running"] == 1);
+    let busy = keyed(&daemon, "k", &body);
+    assert_eq!(
+        (busy.status, &busy.json()["code"]),
+        (409, &json!("idempotency_conflict"))
+    );
+    drop(caller);
+    let running = list(&daemon, "status=running")["executions"][0]["execution_id"].take();
+    let running = running.as_str().expect("an id").to_owned();
+    release(&fifo, "on");
+    // Nobody waited for it, and it was not stopped.
+    assert_eq!(daemon.ended(&running)["status"], "success");
+    assert_eq!(keyed(&daemon, "k", &body).stdout(), "begun\non");
+
+    let (script, _fifo) = blocked(&daemon, "stop");
+    let body = call(&script);
+    let text = body.to_string();
+    let mut caller = daemon.connect();
+    caller.send("POST", "/execute", &[(KEY, "l")], text.as_bytes());
+    daemon.wait_until("it runs", || daemon.get("/health").json()["running"] == 1);
+    let daemon = killed(&mut daemon);
+    let lost = keyed(&daemon, "l", &body);
+    assert_eq!((lost.status, &lost.json()["code"]), (500, &json!("lost")));
+}
+
+#[test]
+fn many_callers_with_one_key_run_one_command() {
+    let daemon = Daemon::start();
+    let count = daemon.dir().join("count");
+    let body = call(&format!("echo x >>{}", count.display()));
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| keyed(&daemon, "one", &body)))
+            .collect();
+        let statuses: BTreeSet<u16> = callers
+            .into_iter()
+            .map(|caller| caller.join().expect("answered").status)
+            .collect();
+        assert!(
+            statuses.is_subset(&BTreeSet::from([200, 409])),
+            "{statuses:?}"
+        );
+    });
+    assert_eq!(keyed(&daemon, "one", &body).status, 200);
+    assert_eq!(fs::read_to_string(&count).expect("written"), "x\n");
+}
