@@ -65,6 +65,12 @@ impl Subscription {
         })
     }
 
+    /// Gives the connection up, for whoever could not take in what was told: it is told where it is
+    /// there again.
+    pub fn begin_again(&mut self) {
+        self.feed = None;
+    }
+
     /// Waits for what happens next. Nothing is lost by dropping the future.
     pub async fn next(&mut self) -> Result<Told, ClientError> {
         loop {

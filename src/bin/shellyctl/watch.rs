@@ -39,8 +39,8 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
         desk.ask()?;
         tokio::select! {
             told = subscription.next() => match desk.told(told?).await {
-                // The feed is lost with it, and all is asked for again when it is back.
-                Err(Failure::Client(error)) if may_pass(&error) => {}
+                // All is asked for when the daemon is back.
+                Err(Failure::Client(error)) if may_pass(&error) => subscription.begin_again(),
                 done => done?,
             },
             line = next_line(&mut desk.lines), if desk.asked => match line? {

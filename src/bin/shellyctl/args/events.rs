@@ -2,6 +2,23 @@
 
 use clap::Subcommand;
 
+/// The types an event can have.
+const TYPES: [&str; 13] = [
+    "executionStarted",
+    "stageStarted",
+    "stageCompleted",
+    "executionCompleted",
+    "executionFailed",
+    "executionAborted",
+    "confirmationRequired",
+    "confirmationDecided",
+    "confirmationExpired",
+    "configurationReloaded",
+    "configurationRefused",
+    "policyReloaded",
+    "policyRefused",
+];
+
 /// Which events to show.
 #[derive(Debug, clap::Args)]
 pub struct EventsArgs {
@@ -17,8 +34,8 @@ pub struct EventsArgs {
     #[arg(long)]
     pub tool: Option<String>,
 
-    /// Only those of these types, like executionCompleted; several with commas between
-    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    /// Only those of these types; several with commas between
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = TYPES)]
     pub types: Vec<String>,
 
     /// Only those after the event with this number, with --follow those from before now too

@@ -50,8 +50,8 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
             _ = tick.tick() => {}
             Some(message) = hear.recv() => top.message = message,
             told = subscription.next() => match top.told(told?).await {
-                // The feed is lost with it, and all is asked for again when it is back.
-                Err(error) if may_pass(&error) => {}
+                // All is asked for when the daemon is back.
+                Err(error) if may_pass(&error) => subscription.begin_again(),
                 done => done?,
             },
             keys = screen.keys() => {
