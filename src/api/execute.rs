@@ -123,7 +123,7 @@ pub(super) async fn answer(
     };
     if is_streamed {
         let cap = api.executor.config().max_output_bytes;
-        return Ok(sse::stream(watch, cap).await);
+        return Ok(sse::stream(api.clone(), watch, cap).await);
     }
     Ok(wait(watch).await)
 }

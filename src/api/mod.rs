@@ -1,6 +1,7 @@
 //! HTTP over the Unix socket: who is calling, one literal route table, and the translation between
 //! JSON and the words of the house. Decides nothing that the pipeline could decide.
 
+mod approvals;
 mod audit;
 mod body;
 mod connection;

@@ -27,6 +27,7 @@ use super::sse;
     security(()),
     tags(
         (name = "executions", description = "Run a tool, and what becomes of it."),
+        (name = "approvals", description = "What waits for somebody's word."),
         (name = "events", description = "What happens."),
         (name = "audit", description = "What was decided and done, and the proof of it."),
         (name = "permissions", description = "What is allowed."),
@@ -35,6 +36,9 @@ use super::sse;
     ),
     components(schemas(Problem<'static>, RunProblem<'static>, sse::Started<'static>, sse::Piece<'static>, events::EventBody<'static>, events::Missed)),
     paths(
+        super::approvals::decide,
+        super::approvals::list,
+        super::approvals::show,
         super::audit::export,
         super::audit::verify,
         super::events::follow,
@@ -69,6 +73,9 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ]),
     ("listExecutions",  &[Code::MalformedRequest, Code::Internal]),
     ("clearExecutions", &[Code::Internal]),
+    ("listApprovals",   &[Code::MalformedRequest, Code::Internal]),
+    ("showApproval",    &[Code::NotFound, Code::Internal, Code::MalformedRequest]),
+    ("decideApproval",  &[Code::MalformedRequest, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::Internal]),
     ("followEvents",    &[Code::MalformedRequest, Code::NotFound]),
     ("exportAudit",     &[Code::MalformedRequest]),
     ("verifyAudit",     &[Code::MalformedRequest, Code::NotFound, Code::Internal]),

@@ -11,7 +11,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::{
-    Api, audit, events, execute, executions, health, history, openapi, output, permissions, tools,
+    Api, approvals, audit, events, execute, executions, health, history, openapi, output,
+    permissions, tools,
 };
 use crate::config::Access;
 
@@ -24,6 +25,10 @@ pub(super) enum Audience {
     Callers,
     /// Those that `[access] admins` lists.
     Admins,
+    /// Those that `[access] approvers` lists.
+    Approvers,
+    /// Callers, approvers and admins. A caller sees what it has asked for.
+    Involved,
 }
 
 /// One row of the table.
@@ -47,6 +52,9 @@ pub(super) const ROUTES: &[Route] = &[
     Route { path: "/executions/{id}",        method: Method::DELETE, audience: Audience::Callers,   handler: || delete(executions::cancel) },
     Route { path: "/executions/{id}/output", method: Method::GET,    audience: Audience::Callers,   handler: || get(output::show) },
     Route { path: "/executions/{id}/replay", method: Method::POST,   audience: Audience::Callers,   handler: || post(history::replay) },
+    Route { path: "/approvals",              method: Method::GET,    audience: Audience::Involved,  handler: || get(approvals::list) },
+    Route { path: "/approvals/{id}",         method: Method::GET,    audience: Audience::Involved,  handler: || get(approvals::show) },
+    Route { path: "/approvals/{id}",         method: Method::POST,   audience: Audience::Approvers, handler: || post(approvals::decide) },
     Route { path: "/events",                 method: Method::GET,    audience: Audience::Callers,   handler: || get(events::follow) },
     Route { path: "/audit",                  method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::export) },
     Route { path: "/audit/verify",           method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::verify) },
@@ -97,6 +105,14 @@ async fn admit(
             "callers",
         ),
         Audience::Admins => (is_admin, "admins"),
+        // Who may do anything here may not for that reason allow it.
+        Audience::Approvers => (Access::lists(&access.approvers, &peer.caller), "approvers"),
+        Audience::Involved => (
+            is_admin
+                || Access::admits(&access.callers, &peer.caller)
+                || Access::lists(&access.approvers, &peer.caller),
+            "callers",
+        ),
     };
     if admitted {
         return next.run(request).await;

@@ -9,6 +9,8 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
+use super::Api;
+use super::approvals::ApprovalBody;
 use super::body::{response, result};
 use super::execute::Watch;
 use crate::domain::StreamName;
@@ -44,7 +46,7 @@ pub(super) struct Piece<'a> {
 
 /// Streams an execution from its start. One that is over before its process started is answered
 /// like any other refused call. A client that hangs up ends it.
-pub(super) async fn stream(watch: Watch, cap: usize) -> Response {
+pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
     let Watch {
         execution, peer, ..
     } = &watch;
@@ -60,16 +62,24 @@ pub(super) async fn stream(watch: Watch, cap: usize) -> Response {
                 return response(&**execution, finished);
             }
         }
+        // It may take a while until it is decided whether it starts.
+        _ = execution.asking() => {}
         () = peer.hung_up() => {
             watch.give_up();
             let finished = execution.wait().await;
             return response(&**execution, finished);
         }
     }
+    let asked = execution.asked().map(|approval| {
+        json(&ApprovalBody::new(
+            approval,
+            api.executor.summary_of(approval),
+        ))
+    });
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
     tokio::spawn(async move {
         tokio::select! {
-            sent = send(&watch.execution, followers, &events) => {
+            sent = send(&watch.execution, asked, followers, &events) => {
                 if sent.is_none() {
                     watch.give_up();
                 }
@@ -112,6 +122,7 @@ struct Followers {
 /// Sends all events in order; `None` when nobody takes them any more.
 async fn send(
     execution: &Execution,
+    asked: Option<String>,
     followers: Followers,
     events: &mpsc::Sender<Result<Event, Infallible>>,
 ) -> Option<()> {
@@ -123,17 +134,26 @@ async fn send(
             .id(count.to_string())
             .data(data))
     };
-    let id = execution.id.to_string();
-    events
-        .send(event("started", json(&Started { execution_id: &id })))
-        .await
-        .ok()?;
+    if let Some(asked) = asked {
+        let asked = event("confirmation_required", asked);
+        events.send(asked).await.ok()?;
+    }
+    let starts = tokio::select! {
+        biased;
+        () = execution.started() => true,
+        _ = execution.wait() => false,
+    };
+    if starts {
+        let id = execution.id.to_string();
+        let started = event("started", json(&Started { execution_id: &id }));
+        events.send(started).await.ok()?;
+    }
 
     let Followers {
         mut stdout,
         mut stderr,
     } = followers;
-    let (mut stdout_open, mut stderr_open, mut over) = (true, true, false);
+    let (mut stdout_open, mut stderr_open, mut over) = (starts, starts, false);
     while stdout_open || stderr_open {
         let (name, piece, open) = tokio::select! {
             piece = stdout.next(), if stdout_open => ("stdout", piece, &mut stdout_open),

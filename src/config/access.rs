@@ -21,7 +21,12 @@ impl Access {
     /// Whether `caller` is on the list. The daemon's own user always is: it could do anything
     /// the daemon does without asking it.
     pub fn admits(list: &[Principal], caller: &Caller) -> bool {
-        caller.uid == own_uid() || list.iter().any(|p| caller.is(p))
+        caller.uid == own_uid() || Self::lists(list, caller)
+    }
+
+    /// Whether `caller` is on the list itself.
+    pub fn lists(list: &[Principal], caller: &Caller) -> bool {
+        list.iter().any(|principal| caller.is(principal))
     }
 
     /// Resolves the three lists.

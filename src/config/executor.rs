@@ -54,6 +54,10 @@ pub struct ExecutorConfig {
     pub ledger: Option<LedgerConfig>,
     /// Whether what cannot be recorded may run. Default yes.
     pub audit: Audit,
+    /// How somebody is asked about what the policy asks about. Default nobody is.
+    pub confirmation: ConfirmationConfig,
+    /// Where approvals are kept that are remembered for good; `None` remembers none so.
+    pub remembered_dir: Option<PathBuf>,
     /// How much of what was executed is remembered. Default a thousand (seed 004's
     /// `maxHistorySize`).
     pub history: HistoryConfig,
@@ -83,6 +87,13 @@ impl Default for ExecutorConfig {
             stage_times: true,
             ledger: None,
             audit: Audit::BestEffort,
+            confirmation: ConfirmationConfig {
+                has_approvers: false,
+                self_approval: false,
+                timeout: Duration::from_secs(300),
+                async_timeout: Duration::from_secs(24 * 60 * 60),
+            },
+            remembered_dir: None,
             history: HistoryConfig {
                 max_count: 1000,
                 max_age: None,
@@ -110,6 +121,19 @@ pub enum Durability {
     Process,
     /// A power cut, too: each commit waits for the disk.
     Fsync,
+}
+
+/// How somebody is asked about what the policy asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfirmationConfig {
+    /// Whether there is anybody to be asked.
+    pub has_approvers: bool,
+    /// Whether who calls may approve the call.
+    pub self_approval: bool,
+    /// How long a call waits whose caller waits for it.
+    pub timeout: Duration,
+    /// How long a call waits whose caller does not.
+    pub async_timeout: Duration,
 }
 
 /// What becomes of calls while they cannot be recorded.

@@ -41,6 +41,7 @@ pub(super) struct File {
     pub(super) tools: ToolsFile,
     pub(super) metrics: MetricsFile,
     pub(super) ledger: LedgerFile,
+    pub(super) confirmation: ConfirmationFile,
     pub(super) access: AccessFile,
     pub(super) log: LogFile,
 }
@@ -98,6 +99,14 @@ pub(super) struct LedgerFile {
     pub(super) max_history_size: Option<Bounded<1, 100_000_000>>,
     pub(super) max_age_days: Option<Bounded<1, 36_500>>,
     pub(super) max_total_bytes: Option<Bounded<{ 16 * MIB }, { 1 << 50 }>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ConfirmationFile {
+    pub(super) timeout_secs: Option<Bounded<1, 604_800>>,
+    pub(super) async_timeout_secs: Option<Bounded<1, 31_536_000>>,
+    pub(super) self_approval: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]

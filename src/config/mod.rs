@@ -17,8 +17,8 @@ pub use access::Access;
 pub(crate) use access::principal;
 pub use error::ConfigError;
 pub use executor::{
-    Audit, CgroupChoice, Durability, ExecutorConfig, HistoryConfig, LedgerConfig, Limits,
-    SecretsConfig, SpoolConfig, Truncate,
+    Audit, CgroupChoice, ConfirmationConfig, Durability, ExecutorConfig, HistoryConfig,
+    LedgerConfig, Limits, SecretsConfig, SpoolConfig, Truncate,
 };
 pub use log::{LogConfig, LogFormat, log_filter};
 pub use places::{Places, default_socket, socket_from_environment};

@@ -8,8 +8,8 @@ use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
 use super::values::Bounded;
 use super::{
-    Access, CgroupChoice, ConfigError, Durability, ExecutorConfig, HistoryConfig, Limits,
-    LogConfig, SecretsConfig,
+    Access, CgroupChoice, ConfigError, ConfirmationConfig, Durability, ExecutorConfig,
+    HistoryConfig, Limits, LogConfig, SecretsConfig,
 };
 
 /// The shipped configuration, which is also the default.
@@ -200,6 +200,14 @@ impl File {
             stage_times: set(self.metrics.enabled, "enabled")?,
             ledger: None,
             audit: set(self.ledger.audit, "audit")?,
+            confirmation: ConfirmationConfig {
+                has_approvers: !self.access.approvers.is_empty(),
+                self_approval: set(self.confirmation.self_approval, "self_approval")?,
+                timeout: set(self.confirmation.timeout_secs, "timeout_secs")?.secs(),
+                async_timeout: set(self.confirmation.async_timeout_secs, "async_timeout_secs")?
+                    .secs(),
+            },
+            remembered_dir: None,
             history: HistoryConfig {
                 max_count: set(self.ledger.max_history_size, "max_history_size")?.get(),
                 max_age: self

@@ -230,8 +230,10 @@ async fn start(start: Start, state: &State) -> Result<(), DaemonError> {
         executor,
         killed,
         lost,
+        waiting,
     } = Executor::start(config)?;
     executor.set_policy(policy);
+    executor.resume(waiting);
     if killed > 0 {
         tracing::warn!(
             killed,

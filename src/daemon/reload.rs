@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::policy::PolicyFiles;
+use super::policy::{PolicyFiles, UnusablePolicy};
 use super::signals::{Signals, Wish};
 use super::state::StatePlaces;
 use super::telemetry::LogFilter;
@@ -13,6 +13,7 @@ use super::{POLICY_FILE, edge_settings, service, spool_config};
 use crate::api::Api;
 use crate::config::{ConfigError, ExecutorConfig, LedgerConfig, Settings, watch_files};
 use crate::domain::Degradation;
+use crate::pipeline::Event;
 
 /// How long the directory must be quiet before it is read: editors and package managers write
 /// several files in a row.
@@ -65,6 +66,7 @@ impl Configuration {
                 file: self.surroundings.places.ledger.clone(),
                 durability: settings.durability,
             }),
+            remembered_dir: self.surroundings.policy_files.remembered.clone(),
             instance: Some(instance.to_owned()),
             tools_file: Some(self.path.with_file_name("tools.toml")),
             ..settings.executor.clone()
@@ -127,6 +129,9 @@ impl Configuration {
                     "{}; the last valid configuration stays in force",
                     error.chain()
                 );
+                api.executor.announce(Event::ConfigurationRefused {
+                    detail: detail.clone(),
+                });
                 return vec![unusable("config_invalid", detail, &self.path)];
             }
         };
@@ -148,6 +153,7 @@ impl Configuration {
         self.surroundings.filter.set(&settings.log.level);
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         tracing::info!(path = %self.path.display(), "took up a changed configuration");
+        api.executor.announce(Event::ConfigurationReloaded);
         for key in restart {
             tracing::warn!("the change of `{key}` takes a restart of the daemon");
         }
@@ -156,20 +162,30 @@ impl Configuration {
 
     fn reload_policy(&self, api: &Api) -> Option<Degradation> {
         let files = &self.surroundings.policy_files;
-        match files.read(self.has_policy.load(Ordering::Relaxed)) {
-            Ok(policy) => {
+        let mut news = None;
+        let amended = api.executor.amend_policy(|before| {
+            let policy = files.read(self.has_policy.load(Ordering::Relaxed))?;
+            let rules = policy.rule_count();
+            news = (!before.reads_like(&policy)).then_some(Event::PolicyReloaded { rules });
+            // Whom its names stand for may have changed, too.
+            Ok::<_, UnusablePolicy>(policy.with_session_of(before))
+        });
+        match amended {
+            Ok(()) => {
                 self.has_policy
                     .store(files.path.exists(), Ordering::Relaxed);
-                let before = api.executor.policy();
-                if !before.reads_like(&policy) {
-                    tracing::info!(path = %files.path.display(), rules = policy.rule_count(), "took up a changed policy");
+                if let Some(news) = news {
+                    let rules = api.executor.policy().rule_count();
+                    tracing::info!(path = %files.path.display(), rules, "took up a changed policy");
+                    api.executor.announce(news);
                 }
-                // Whom its names stand for may have changed, too.
-                api.executor.set_policy(policy.with_session_of(&before));
                 None
             }
             Err(error) => {
                 let detail = format!("{}; the last valid policy stays in force", error.chain());
+                api.executor.announce(Event::PolicyRefused {
+                    detail: detail.clone(),
+                });
                 Some(unusable("policy_invalid", detail, error.path()))
             }
         }

@@ -1,6 +1,7 @@
 //! The words of the house: call, caller, tool definition, ending, outcome, output, error.
 //! Plain values without IO; every other room may name them and they name nobody.
 
+mod approval;
 mod call;
 mod caller;
 mod digest;
@@ -17,6 +18,7 @@ mod stage;
 mod summary;
 mod tool;
 
+pub use approval::Remember;
 pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall, TraceId};
 pub use caller::{Caller, Principal};
 pub use digest::{Digest, Hasher};

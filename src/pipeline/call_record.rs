@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::domain::{Background, Call, CallOptions, Secrets, TraceId};
+use crate::domain::{Background, Call, CallOptions, Caller, Secrets, TraceId};
 
 /// A call as it is shown and kept: secrets masked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct CallRecord {
     /// Whether what it leaves behind is kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_background: bool,
+    /// The supplementary groups of who called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caller_groups: Vec<u32>,
     /// Whether secrets were masked in it, so that it is not the call any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_masked: bool,
@@ -55,7 +58,16 @@ impl CallRecord {
             env,
             stdin,
             keeps_background: options.background == Background::Keep,
+            caller_groups: Vec::new(),
             is_masked: masking.is_masked,
+        }
+    }
+
+    /// The same, with who called.
+    pub(super) fn of(self, caller: &Caller) -> Self {
+        Self {
+            caller_groups: caller.groups.clone(),
+            ..self
         }
     }
 

@@ -104,6 +104,11 @@ pub enum Event {
     },
 }
 
+/// RFC 3339, UTC, with milliseconds.
+pub(super) fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
 impl Event {
     /// How an execution ended.
     pub(super) fn of_ending(finished: &Finished, summary: &str) -> Self {

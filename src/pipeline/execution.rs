@@ -1,8 +1,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use tokio::sync::SetOnce;
+use tokio::sync::{SetOnce, watch};
 
+use super::approvals::Asked;
 use super::entry::{Approved, Entry};
 use super::event::Event;
 use super::{CallRecord, Finished, Record};
@@ -37,6 +38,10 @@ pub struct Execution {
     /// Where it is kept for good, if anywhere.
     pub(super) entry: Option<Entry>,
     known: Mutex<Known>,
+    /// Whether it waits for an approval.
+    waiting: watch::Sender<bool>,
+    /// What was asked about it, if something was.
+    asked: SetOnce<Asked>,
     live: Arc<Live>,
     stages: Mutex<Vec<StageTimes>>,
     finished: SetOnce<Arc<Finished>>,
@@ -59,8 +64,6 @@ pub(super) struct Known {
     pub(super) call: Arc<CallRecord>,
     pub(super) ruling: Option<Ruling>,
     pub(super) approved: Option<Approved>,
-    /// Whether it waits for an approval.
-    pub(super) is_waiting: bool,
 }
 
 /// An execution being in a stage; dropping it is the stage's end.
@@ -118,6 +121,8 @@ impl Execution {
                 call,
                 ..Known::default()
             }),
+            waiting: watch::Sender::new(false),
+            asked: SetOnce::new(),
             live: Arc::new(live),
             stages: Mutex::new(Vec::with_capacity(6)),
             finished: SetOnce::new(),
@@ -165,7 +170,8 @@ impl Execution {
     /// Its input has got its defaults.
     pub(super) fn learn_call(&self, call: &Call) {
         let summary = self.known().call.summary.clone();
-        let call = Arc::new(CallRecord::new(call, &summary, &self.secrets));
+        let call = CallRecord::new(call, &summary, &self.secrets).of(&self.caller);
+        let call = Arc::new(call);
         if let Some(entry) = &self.entry {
             entry.set_call(&call);
         }
@@ -181,11 +187,30 @@ impl Execution {
         self.learn(|known| known.ruling = Some(ruling));
     }
 
-    /// Enters what is known by now in the ledger, without waiting for it.
-    pub(super) fn write(&self) {
-        if let Some(entry) = &self.entry {
-            drop(entry.write(self));
-        }
+    /// Somebody is asked whether it may run.
+    pub(super) fn ask(&self, approval: Asked) {
+        // Once at the most.
+        let _ = self.asked.set(approval);
+    }
+
+    /// What was asked about it, if something was.
+    pub fn asked(&self) -> Option<&Asked> {
+        self.asked.get()
+    }
+
+    /// Waits until somebody is asked about it; for good if nobody ever is.
+    pub async fn asking(&self) -> &Asked {
+        self.asked.wait().await
+    }
+
+    pub(super) fn set_waiting(&self, waits: bool) {
+        self.waiting.send_replace(waits);
+    }
+
+    /// Waits until it waits for an approval.
+    pub(super) async fn waits(&self) {
+        // It lives as long as this does.
+        let _ = self.waiting.subscribe().wait_for(|waits| *waits).await;
     }
 
     /// When its process was started, if one was.
@@ -202,7 +227,7 @@ impl Execution {
     pub fn status(&self) -> Status {
         match self.finished() {
             Some(finished) => finished.status,
-            None if self.lock_known().is_waiting => Status::Waiting,
+            None if *self.waiting.borrow() => Status::Waiting,
             None => Status::Running,
         }
     }

@@ -1,11 +1,13 @@
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
+use super::approvals::Waiters;
 use super::execution::Terms;
+use super::life::Origin;
 use super::records::Records;
 use super::{Begun, masking, stages};
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
@@ -13,7 +15,7 @@ use crate::domain::{
     Call, Caller, Degradation, ExecutorError, Judgement, KillMode, Stage, StopReason,
     ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
 };
-use crate::ledger::{Ledger, LedgerError, Opened, Recovered};
+use crate::ledger::{Ledger, LedgerError, Opened, Recovered, Waiting};
 use crate::policy::Policy;
 use crate::runner::{Live, Runner, Spool};
 use crate::tools::{Registry, Tool};
@@ -65,6 +67,12 @@ pub(super) struct Inner {
     pub(super) records: Records,
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) ledger: Option<Ledger>,
+    /// Those who wait for an approval.
+    pub(super) waiters: Waiters,
+    /// Held while the policy is changed.
+    pub(super) amending: Mutex<()>,
+    /// Whether what waits for an approval is left to the next daemon.
+    pub(super) parking: watch::Sender<bool>,
     /// How many executions run.
     pub(super) running: watch::Sender<usize>,
 }
@@ -77,6 +85,9 @@ pub struct Started {
     pub killed: usize,
     /// Executions whose end nobody saw.
     pub lost: usize,
+    /// Executions that wait for an approval, to be taken up by [`Executor::resume`] once the
+    /// policy is in force.
+    pub waiting: Vec<Waiting>,
 }
 
 /// Why an executor cannot be had.
@@ -140,6 +151,7 @@ impl Executor {
             executor,
             killed: leftovers.processes + leftovers.cgroups,
             lost: recovered.lost.len(),
+            waiting: recovered.waiting,
         })
     }
 
@@ -157,6 +169,9 @@ impl Executor {
             registry: Registry::built_in(),
             spool,
             ledger,
+            waiters: Waiters::default(),
+            amending: Mutex::new(()),
+            parking: watch::Sender::new(false),
             running: watch::Sender::new(0),
         };
         Self {
@@ -207,9 +222,9 @@ impl Executor {
         let call = Call::new(tool_name, input);
         let config = self.config();
         let caller = Caller::this_process();
-        let mut execution = self
-            .inner
-            .conceive(&call, caller, &config, Terms::default());
+        let mut execution =
+            self.inner
+                .conceive(&call, caller, &config, Origin::now(Terms::default()));
         // What is run for the program itself is its own affair.
         execution.entry = None;
         let _stop = StopOnDrop(Arc::clone(execution.live()));
@@ -226,11 +241,22 @@ impl Executor {
         })
     }
 
+    /// Takes up what waited for an approval when the last daemon ended. Must be called inside a
+    /// tokio runtime.
+    pub fn resume(&self, waiting: Vec<Waiting>) {
+        for waiting in waiting {
+            self.inner.resume(waiting, self.config());
+        }
+    }
+
     /// Begins a call and returns as soon as that is on record where it has to be. The execution
     /// goes on whatever becomes of the caller, until it ends or is stopped.
     pub async fn begin(&self, call: Call, caller: Caller, terms: Terms) -> Begun {
         let config = self.config();
-        let execution = Arc::new(self.inner.conceive(&call, caller, &config, terms));
+        let execution = self
+            .inner
+            .conceive(&call, caller, &config, Origin::now(terms));
+        let execution = Arc::new(execution);
         let (tell, begun) = oneshot::channel();
         let life = Arc::clone(&self.inner).live(execution, call, config, tell);
         tokio::spawn(life);
@@ -353,6 +379,7 @@ impl Executor {
     /// Waits for `grace` that everything ends by itself, then ends it, kept background processes
     /// last. No call should be begun meanwhile.
     pub async fn shut_down(&self, grace: Duration) {
+        self.inner.parking.send_replace(true);
         let mut running = self.watch_running();
         if tokio::time::timeout(grace, running.wait_for(|running| *running == 0))
             .await

@@ -1,6 +1,7 @@
 //! An execution's life: begun, recorded, taken through the stages, closed.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::sync::oneshot;
 
@@ -8,19 +9,36 @@ use super::entry::{Entry, Outputs};
 use super::event::Event;
 use super::execution::{Birth, Execution, Terms};
 use super::executor::Inner;
-use super::stages::{self, Rules};
-use super::{CallRecord, Finished, Record, log, masking};
+use super::{CallRecord, Finished, Record, log, masking, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
     Call, Caller, Degradation, Digest, ExecutionId, ExecutorError, Secrets, ToolOutput,
 };
-use crate::ledger::{Claim, Output, Place};
+use crate::ledger::{ApprovalStatus, Claim, OpenRecord, Output, Place, Waiting};
 use crate::runner::{Live, SpoolFile};
 use crate::tools::Context;
 
 /// The longest text of a finished answer that is kept with its record rather than in the spool, in
 /// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
 const TEXT_WITH_RECORD: usize = 4096;
+
+/// Where an execution comes from.
+pub(super) struct Origin {
+    pub(super) id: ExecutionId,
+    pub(super) created_at: SystemTime,
+    pub(super) terms: Terms,
+}
+
+impl Origin {
+    /// A call that has just come in.
+    pub(super) fn now(terms: Terms) -> Self {
+        Self {
+            id: ExecutionId::new(),
+            created_at: SystemTime::now(),
+            terms,
+        }
+    }
+}
 
 /// What came of the wish to begin an execution.
 #[derive(Debug)]
@@ -44,10 +62,14 @@ impl Inner {
         call: &Call,
         caller: Caller,
         config: &ExecutorConfig,
-        terms: Terms,
+        origin: Origin,
     ) -> Execution {
+        let Origin {
+            id,
+            created_at,
+            terms,
+        } = origin;
         let secrets = Arc::new(masking::secrets(call, config));
-        let id = ExecutionId::new();
         let live = Live::new(
             id,
             config.max_output_bytes,
@@ -59,11 +81,11 @@ impl Inner {
         let mut execution = Execution::new(Birth {
             id,
             tool: secrets.mask_text(&call.tool),
-            caller,
             live,
-            call: Arc::new(CallRecord::new(call, &summary, &secrets)),
+            call: Arc::new(CallRecord::new(call, &summary, &secrets).of(&caller)),
+            caller,
             secrets,
-            created_at: std::time::SystemTime::now(),
+            created_at,
         });
         execution.tool_use_id = call.tool_use_id.clone();
         execution.trace_id = call.options.trace_id.clone();
@@ -99,9 +121,96 @@ impl Inner {
         call: Call,
         config: Arc<ExecutorConfig>,
     ) {
-        let result = self.perform(execution, call, config).await;
-        self.close(execution, result).await;
+        tokio::select! {
+            biased;
+            result = self.perform(execution, call, config) => {
+                self.withdraw(execution).await;
+                self.close(execution, result).await;
+            }
+            // It stays on record as waiting, for the next daemon.
+            () = self.parked(execution) => {}
+        }
         self.running.send_modify(|running| *running -= 1);
+    }
+
+    /// Completes when the daemon ends while an execution waits for an approval and nobody waits
+    /// for the execution.
+    async fn parked(&self, execution: &Execution) {
+        if !execution.terms.asynchronous {
+            return std::future::pending().await;
+        }
+        // Both last as long as this does.
+        let _ = self.parking.subscribe().wait_for(|parking| *parking).await;
+        execution.waits().await;
+    }
+
+    /// An approval that was asked for and that nothing will be run under any more.
+    async fn withdraw(&self, execution: &Execution) {
+        let unused = execution
+            .asked()
+            .filter(|_| execution.known().approved.is_none());
+        if let Some(asked) = unused {
+            // Where it is decided already it stays so.
+            let _ = self.settle(asked.id, ApprovalStatus::Withdrawn).await;
+        }
+    }
+
+    /// Takes up an execution again that waited for its approval when the last daemon ended.
+    pub(super) fn resume(self: &Arc<Self>, waiting: Waiting, config: Arc<ExecutorConfig>) {
+        let Waiting { record, approval } = waiting;
+        let OpenRecord {
+            id,
+            tool,
+            caller_uid,
+            caller_gid,
+            call,
+            created_at,
+            replay_of,
+            trace_id,
+            tool_use_id,
+            ..
+        } = record.open;
+        let kept: CallRecord = serde_json::from_value(call).unwrap_or_default();
+        let call = kept.call(&tool, tool_use_id.as_deref());
+        let is_whole = call.is_some();
+        let mut call = call.unwrap_or_else(|| Call::new(tool, kept.input.clone()));
+        call.options.trace_id = trace_id;
+        let caller = Caller {
+            uid: caller_uid,
+            gid: caller_gid,
+            groups: kept.caller_groups.clone(),
+        };
+        let origin = Origin {
+            id,
+            created_at,
+            terms: Terms {
+                asynchronous: true,
+                idempotency: None,
+                replay_of,
+            },
+        };
+        let execution = Arc::new(self.conceive(&call, caller, &config, origin));
+        if let Some(entry) = &execution.entry {
+            entry.adopt();
+        }
+        execution.ask(Arc::new(approval));
+        self.records.open(Arc::clone(&execution));
+        self.running.send_modify(|running| *running += 1);
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            if is_whole {
+                return inner.go_on(&execution, call, config).await;
+            }
+            let lost = Err(ExecutorError::ApprovalStale {
+                tool_name: execution.tool.clone(),
+                input_summary: execution.known().call.summary.clone(),
+                changed: "the daemon was started anew, and secrets of a call are not kept"
+                    .to_owned(),
+            });
+            inner.withdraw(&execution).await;
+            inner.close(&execution, lost).await;
+            inner.running.send_modify(|running| *running -= 1);
+        });
     }
 
     /// Whether it may begin, and under a key whether it is the first.
@@ -165,11 +274,7 @@ impl Inner {
             live: Arc::clone(execution.live()),
             summary: summary.clone(),
         };
-        let rules = Rules {
-            registry: &self.registry,
-            policy: &self.policy(),
-        };
-        let mut result = stages::walk(call, rules, context, execution).await;
+        let mut result = stages::walk(call, self, context, execution).await;
         masking::mask(&mut result, secrets);
         log::execution(execution, &result, &summary);
         result

@@ -1,6 +1,7 @@
 //! A call's way from its name to its answer. Opens an execution, takes it through the stages,
 //! closes the record: whatever happens between, the record is closed and the log line written.
 
+mod approvals;
 mod call_record;
 mod entry;
 mod event;
@@ -8,6 +9,7 @@ mod execution;
 mod executor;
 mod finished;
 mod history;
+mod intent;
 mod life;
 mod log;
 mod masking;
@@ -15,6 +17,7 @@ mod record;
 mod records;
 mod stages;
 
+pub use approvals::{Answer, CannotDecide};
 pub use call_record::CallRecord;
 pub use event::Event;
 pub use execution::{Execution, Terms};
@@ -26,5 +29,6 @@ pub use record::Record;
 
 /// What history is asked with and answers with.
 pub use crate::ledger::{
-    Chain, EventFilter, Filter, Head, Idempotency, LedgerError, NumberedEvent, NumberedEvents,
+    Approval, ApprovalStatus, Approvals, Chain, EventFilter, Filter, Head, Idempotency,
+    LedgerError, NumberedEvent, NumberedEvents,
 };

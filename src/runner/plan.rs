@@ -111,7 +111,8 @@ impl Live {
         let _ = self.stop.set(reason);
     }
 
-    pub(super) async fn stop_requested(&self) -> StopReason {
+    /// Waits until somebody wants it to end.
+    pub async fn stop_requested(&self) -> StopReason {
         *self.stop.wait().await
     }
 

@@ -1,6 +1,14 @@
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use super::permission::Judged;
-use crate::domain::{Call, ExecutorError, Verdict};
-use crate::tools::Tool;
+use crate::domain::{ApprovalId, Call, ExecutorError, Judgement, Status, StopReason, Verdict};
+use crate::ledger::{Approval, ApprovalStatus, Ledger, LedgerError, Verdicted};
+use crate::pipeline::event::{Event, rfc3339};
+use crate::pipeline::executor::Inner;
+use crate::pipeline::intent::Intent;
+use crate::pipeline::{CallRecord, Execution};
+use crate::tools::{Context, Tool};
 
 /// A call that may run.
 pub(super) struct Confirmed<'a> {
@@ -8,23 +16,236 @@ pub(super) struct Confirmed<'a> {
     pub(super) tool: &'a Tool,
 }
 
-/// Lets through what the policy allows. What it asks about is refused: there is nobody to be asked
-/// (seed 004 goes on with a warning; here no answer is never a yes).
-pub(super) fn confirm<'a>(
+/// Lets through what the policy allows, and has somebody asked about what it asks about. Where
+/// there is nobody to be asked it is refused (seed 004 goes on with a warning; here no answer is
+/// never a yes).
+pub(super) async fn confirm<'a>(
     judged: Judged<'a>,
-    summary: &str,
+    inner: &Inner,
+    execution: &Execution,
+    context: &Context<'_>,
 ) -> Result<Confirmed<'a>, ExecutorError> {
     let Judged {
         call,
         tool,
         judgement,
     } = judged;
-    match judgement.verdict {
-        Verdict::Allow => Ok(Confirmed { call, tool }),
-        Verdict::Ask | Verdict::Deny => Err(ExecutorError::PermissionDenied {
-            tool_name: call.tool,
-            input_summary: summary.to_owned(),
-            judgement: Box::new(judgement),
-        }),
+    if judgement.verdict == Verdict::Allow {
+        return Ok(Confirmed { call, tool });
     }
+    let can_ask = judgement.verdict == Verdict::Ask && context.config.confirmation.has_approvers;
+    let Some(ledger) = inner.ledger.as_ref().filter(|_| can_ask) else {
+        return Err(ExecutorError::PermissionDenied {
+            tool_name: call.tool,
+            input_summary: context.summary.clone(),
+            judgement: Box::new(judgement),
+        });
+    };
+    let question = Question {
+        inner,
+        ledger,
+        execution,
+        context,
+    };
+    let intent = Intent::new(&call, &execution.caller, &context.config);
+    let approval = question.ask(&call, judgement, &intent).await?;
+    let approval = question.wait(approval).await?;
+    question.use_up(approval, &call, &intent).await?;
+    Ok(Confirmed { call, tool })
+}
+
+/// One question, and all that it takes to have it answered.
+struct Question<'a> {
+    inner: &'a Inner,
+    ledger: &'a Ledger,
+    execution: &'a Execution,
+    context: &'a Context<'a>,
+}
+
+impl Question<'_> {
+    /// Asks, unless that was done before the daemon was started anew.
+    async fn ask(
+        &self,
+        call: &Call,
+        judgement: Judgement,
+        intent: &Intent,
+    ) -> Result<Approval, ExecutorError> {
+        let execution = self.execution;
+        if let Some(asked) = execution.asked() {
+            return Ok(Approval::clone(asked));
+        }
+        let confirmation = &self.context.config.confirmation;
+        let patience = if execution.terms.asynchronous {
+            confirmation.async_timeout
+        } else {
+            confirmation.timeout
+        };
+        let now = SystemTime::now();
+        // As it is shown, secrets masked.
+        let shown = CallRecord::new(call, &self.context.summary, &execution.secrets);
+        let mut judgement = judgement;
+        judgement.mask(|text| execution.secrets.mask_text(text));
+        let approval = Approval {
+            id: ApprovalId::new(),
+            execution_id: execution.id,
+            tool: execution.tool.clone(),
+            input: shown.input,
+            working_dir: call
+                .options
+                .working_dir
+                .clone()
+                .or_else(|| self.context.config.working_dir.clone()),
+            env_names: shown.env.into_keys().collect(),
+            caller_uid: execution.caller.uid,
+            digest: intent.digest(),
+            created_at: now,
+            expires_at: now + patience,
+            status: ApprovalStatus::Pending,
+            decided: None,
+            remember: None,
+            remember_rules: judgement.remember_rules,
+        };
+        // The execution first: an approval is one of an execution that is on record.
+        if let Some(entry) = &execution.entry {
+            entry.set_status(Status::Waiting);
+            entry.note(Event::ConfirmationRequired {
+                approval_id: approval.id,
+                summary: self.context.summary.clone(),
+                expires_at: rfc3339(approval.expires_at),
+            });
+            drop(entry.write(execution));
+        }
+        let asked = self.ledger.ask_approval(approval.clone()).await;
+        asked.map_err(|error| self.unrecorded(&error))?;
+        execution.ask(Arc::new(approval.clone()));
+        Ok(approval)
+    }
+
+    /// Waits for the answer, a stop, or the end of patience, whichever is first on record.
+    async fn wait(&self, approval: Approval) -> Result<Approval, ExecutorError> {
+        if approval.status != ApprovalStatus::Pending {
+            // Given before the daemon was started anew.
+            return Ok(approval);
+        }
+        let id = approval.id;
+        let told = self.inner.waiters.enter(id);
+        let left = approval.expires_at.duration_since(SystemTime::now());
+        self.execution.set_waiting(true);
+        let ended = tokio::select! {
+            told = told => Ended::Told(told.ok()),
+            () = tokio::time::sleep(left.unwrap_or_default()) => Ended::Expired,
+            reason = self.context.live.stop_requested() => Ended::Stopped(reason),
+        };
+        self.execution.set_waiting(false);
+        self.inner.waiters.leave(id);
+        let settled = match ended {
+            Ended::Told(Some(approval)) => return self.read(approval),
+            Ended::Told(None) | Ended::Expired => {
+                self.inner.settle(id, ApprovalStatus::Expired).await
+            }
+            Ended::Stopped(reason) => {
+                let _ = self.inner.settle(id, ApprovalStatus::Withdrawn).await;
+                self.note_decided(id, "withdrawn", None);
+                return Err(ExecutorError::Cancelled {
+                    tool_name: self.execution.tool.clone(),
+                    input_summary: self.context.summary.clone(),
+                    reason,
+                    partial: None,
+                });
+            }
+        };
+        // Somebody may have answered in the last moment.
+        let settled = settled.map_err(|error| self.unrecorded(&error))?;
+        self.read(settled.unwrap_or(approval))
+    }
+
+    /// What an answer means.
+    fn read(&self, approval: Approval) -> Result<Approval, ExecutorError> {
+        let (tool_name, input_summary) =
+            (self.execution.tool.clone(), self.context.summary.clone());
+        let by = approval.decided.as_ref().and_then(|decided| decided.by);
+        match approval.status {
+            ApprovalStatus::Approved => {
+                self.note_decided(approval.id, "approved", by);
+                Ok(approval)
+            }
+            ApprovalStatus::Denied | ApprovalStatus::Withdrawn => {
+                self.note_decided(approval.id, approval.status.as_str(), by);
+                Err(ExecutorError::UserRejected {
+                    tool_name,
+                    input_summary,
+                    by,
+                    reason: approval.decided.and_then(|decided| decided.reason),
+                })
+            }
+            ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
+                if let Some(entry) = &self.execution.entry {
+                    entry.note(Event::ConfirmationExpired {
+                        approval_id: approval.id,
+                    });
+                }
+                let waited = approval.expires_at.duration_since(approval.created_at);
+                Err(ExecutorError::ApprovalExpired {
+                    tool_name,
+                    input_summary,
+                    waited: waited.unwrap_or_default(),
+                })
+            }
+        }
+    }
+
+    /// Uses the approval up, once, if what would run now is what it was given for.
+    async fn use_up(
+        &self,
+        approval: Approval,
+        call: &Call,
+        asked_about: &Intent,
+    ) -> Result<(), ExecutorError> {
+        let execution = self.execution;
+        if let Some(entry) = &execution.entry {
+            entry.set_status(Status::Running);
+        }
+        let intent = Intent::new(call, &execution.caller, &self.context.config);
+        let used = self.ledger.use_approval(approval.id, intent.digest()).await;
+        match used.map_err(|error| self.unrecorded(&error))? {
+            Verdicted::Done(approval) => {
+                let by = approval.decided.as_ref().and_then(|decided| decided.by);
+                execution.learn(|known| known.approved = by.map(|by| (approval.id, by)));
+                Ok(())
+            }
+            Verdicted::TooLate(_) | Verdicted::Unknown => Err(ExecutorError::ApprovalStale {
+                tool_name: execution.tool.clone(),
+                input_summary: self.context.summary.clone(),
+                changed: intent.difference(asked_about),
+            }),
+        }
+    }
+
+    fn note_decided(&self, approval_id: ApprovalId, decision: &str, by: Option<u32>) {
+        if let Some(entry) = &self.execution.entry {
+            entry.note(Event::ConfirmationDecided {
+                approval_id,
+                decision: decision.to_owned(),
+                by,
+            });
+        }
+    }
+
+    fn unrecorded(&self, error: &LedgerError) -> ExecutorError {
+        ExecutorError::AuditUnavailable {
+            tool_name: self.execution.tool.clone(),
+            input_summary: self.context.summary.clone(),
+            detail: error.to_string(),
+        }
+    }
+}
+
+/// How the wait ended.
+enum Ended {
+    /// Somebody answered.
+    Told(Option<Approval>),
+    /// Nobody did in time.
+    Expired,
+    /// Nobody waits for the answer any more.
+    Stopped(StopReason),
 }

@@ -13,14 +13,8 @@ pub(super) use permission::Subject;
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{Call, ExecutorError, Stage, ToolOutput};
 use crate::pipeline::Execution;
-use crate::policy::Policy;
+use crate::pipeline::executor::Inner;
 use crate::tools::{Context, Registry};
-
-/// What a call is held against.
-pub(super) struct Rules<'a> {
-    pub(super) registry: &'a Registry,
-    pub(super) policy: &'a Policy,
-}
 
 /// Takes a call through all stages.
 ///
@@ -28,14 +22,19 @@ pub(super) struct Rules<'a> {
 /// What the first stage that could not go on says; `execution` knows which it was.
 pub(super) async fn walk(
     call: Call,
-    Rules { registry, policy }: Rules<'_>,
+    inner: &Inner,
     context: Context<'_>,
     execution: &Execution,
 ) -> Result<ToolOutput, ExecutorError> {
     let config = &context.config;
     let found = {
         let _in = execution.enter(Stage::Discovery);
-        discovery::find(call, registry, &config.disabled_tools, &context.summary)?
+        discovery::find(
+            call,
+            &inner.registry,
+            &config.disabled_tools,
+            &context.summary,
+        )?
     };
     let valid = {
         let _in = execution.enter(Stage::Validation);
@@ -50,11 +49,11 @@ pub(super) async fn walk(
             caller: execution.caller.clone(),
             default_dir: config.working_dir.clone(),
         };
-        permission::judge(valid, subject, policy, execution).await?
+        permission::judge(valid, subject, &inner.policy(), execution).await?
     };
     let confirmed = {
         let _in = execution.enter(Stage::Confirmation);
-        confirmation::confirm(judged, &context.summary)?
+        confirmation::confirm(judged, inner, execution, &context).await?
     };
     let format = formatting::Format::new(confirmed.tool.name(), &context);
     let ran = {

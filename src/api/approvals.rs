@@ -1,0 +1,264 @@
+//! What waits for somebody's word, and the word.
+
+use axum::Extension;
+use axum::body::{Body, to_bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Api;
+use super::body::timestamp;
+use super::executions::{bad_query, is_admin, unreadable};
+use super::json::{json_response, to_json};
+use super::path::Name;
+use super::peer::Peer;
+use super::problem::{Code, Refusal};
+use crate::config::Access;
+use crate::domain::{ApprovalId, Remember};
+use crate::pipeline::{Answer, Approval, Approvals, CannotDecide};
+
+/// The longest decision, in bytes: a reason of some length.
+const MAX_BYTES: usize = 64 * 1024;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ApprovalsQuery {
+    /// Those that are decided, too, as far as their executions are kept.
+    #[param(nullable = false)]
+    all: Option<bool>,
+}
+
+/// Several approvals.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Approvals)]
+pub(super) struct ApprovalsBody {
+    /// Oldest first.
+    approvals: Vec<ApprovalBody>,
+}
+
+/// The question whether something may run, and its answer.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Approval)]
+pub(super) struct ApprovalBody {
+    /// Its name.
+    #[schema(format = "uuid")]
+    id: String,
+    /// The execution that waits for it.
+    #[schema(format = "uuid")]
+    execution_id: String,
+    /// The tool that would run.
+    tool: String,
+    /// What it is about, in a line.
+    summary: String,
+    /// Its input, defaults filled in and secrets masked.
+    input: Value,
+    /// The directory it would run in; null for the daemon's own.
+    #[schema(required)]
+    working_dir: Option<String>,
+    /// The variables the call sets.
+    env_names: Vec<String>,
+    /// Who asks.
+    #[schema(format = "int64")]
+    caller_uid: u32,
+    /// SHA-256 of all that would run: tool, input, directory, environment, scripts.
+    digest: String,
+    /// When it was asked.
+    #[schema(format = "date-time")]
+    created_at: String,
+    /// Until when an answer counts.
+    #[schema(format = "date-time")]
+    expires_at: String,
+    /// How it stands.
+    #[schema(example = "pending")]
+    status: &'static str,
+    /// The rules that remembering it would add; empty when it cannot be.
+    remember_rules: Vec<String>,
+    /// Who decided; null until somebody has.
+    #[schema(required, format = "int64")]
+    decided_by: Option<u32>,
+    /// When; null until then.
+    #[schema(required, format = "date-time")]
+    decided_at: Option<String>,
+    /// Why, in their words.
+    #[schema(required)]
+    reason: Option<String>,
+    /// How long it is remembered: `once`, `session` or `always`.
+    #[schema(required)]
+    remember: Option<String>,
+}
+
+/// An answer.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Decision)]
+pub(super) struct DecisionBody {
+    /// Whether it may run.
+    decision: DecisionWord,
+    /// Why; the caller is told of a refusal's.
+    reason: Option<String>,
+    /// For how long; `once` unless told.
+    #[serde(default)]
+    remember: Remember,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum DecisionWord {
+    Approve,
+    Deny,
+}
+
+impl ApprovalBody {
+    pub(super) fn new(approval: &Approval, summary: String) -> Self {
+        let decided = approval.decided.as_ref();
+        Self {
+            id: approval.id.to_string(),
+            execution_id: approval.execution_id.to_string(),
+            tool: approval.tool.clone(),
+            summary,
+            input: approval.input.clone(),
+            working_dir: approval
+                .working_dir
+                .as_ref()
+                .map(|dir| dir.display().to_string()),
+            env_names: approval.env_names.clone(),
+            caller_uid: approval.caller_uid,
+            digest: approval.digest.to_string(),
+            created_at: timestamp(approval.created_at),
+            expires_at: timestamp(approval.expires_at),
+            status: approval.status.as_str(),
+            remember_rules: approval.remember_rules.clone(),
+            decided_by: decided.and_then(|decided| decided.by),
+            decided_at: decided.map(|decided| timestamp(decided.at)),
+            reason: decided.and_then(|decided| decided.reason.clone()),
+            remember: approval.remember.clone(),
+        }
+    }
+}
+
+/// What waits for an approver, oldest first.
+///
+/// Approvers and admins see all of it, others what they have asked for themselves.
+#[utoipa::path(
+    get, path = "/approvals", tag = "approvals", operation_id = "listApprovals",
+    params(ApprovalsQuery),
+    responses((status = 200, description = "Those that wait.", body = ApprovalsBody))
+)]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    query: Result<Query<ApprovalsQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(ApprovalsQuery { all }) = query.map_err(bad_query)?;
+    let which = match all {
+        Some(true) => Approvals::All,
+        Some(false) | None => Approvals::Pending,
+    };
+    let found = api.executor.approvals(which).await.map_err(unreadable)?;
+    let theirs = found.iter().filter(|approval| sees(&api, &peer, approval));
+    let approvals = theirs.map(|approval| body(&api, approval)).collect();
+    Ok(json_response(
+        StatusCode::OK,
+        to_json(&ApprovalsBody { approvals }),
+    ))
+}
+
+/// One approval.
+#[utoipa::path(
+    get, path = "/approvals/{id}", tag = "approvals", operation_id = "showApproval",
+    params(("id" = String, Path, format = "uuid", description = "The approval's id.")),
+    responses((status = 200, description = "As it stands.", body = ApprovalBody))
+)]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Name(id): Name,
+) -> Result<Response, Refusal> {
+    let id = parse(&id)?;
+    let found = api.executor.approvals(Approvals::One(id)).await;
+    let found = found.map_err(unreadable)?.into_iter();
+    let mut theirs = found.filter(|approval| sees(&api, &peer, approval));
+    let approval = theirs.next().ok_or_else(|| unknown(&id.to_string()))?;
+    Ok(json_response(
+        StatusCode::OK,
+        to_json(&body(&api, &approval)),
+    ))
+}
+
+/// Approve or deny.
+///
+/// The first answer counts. What was approved runs at once, if it is still what was asked about.
+#[utoipa::path(
+    post, path = "/approvals/{id}", tag = "approvals", operation_id = "decideApproval",
+    params(("id" = String, Path, format = "uuid", description = "The approval's id.")),
+    request_body = DecisionBody,
+    responses((status = 200, description = "It is decided.", body = ApprovalBody))
+)]
+pub(super) async fn decide(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Name(id): Name,
+    request: Body,
+) -> Result<Response, Refusal> {
+    let id = parse(&id)?;
+    let bytes = to_bytes(request, MAX_BYTES).await.map_err(|error| {
+        let detail =
+            format!("the body cannot be read: {error}; a decision has at most {MAX_BYTES} bytes");
+        Refusal::new(Code::MalformedRequest, detail)
+    })?;
+    let decision: DecisionBody = serde_json::from_slice(&bytes).map_err(|error| {
+        let detail = format!(
+            "the body is no decision: {error}; expected one such as {{\"decision\": \"approve\"}}"
+        );
+        Refusal::new(Code::MalformedRequest, detail)
+    })?;
+    let answer = Answer {
+        approves: matches!(decision.decision, DecisionWord::Approve),
+        reason: decision.reason,
+        remember: decision.remember,
+    };
+    let decided = api.executor.decide(id, &peer.caller, answer).await;
+    let approval = decided.map_err(refusal)?;
+    Ok(json_response(
+        StatusCode::OK,
+        to_json(&body(&api, &approval)),
+    ))
+}
+
+fn body(api: &Api, approval: &Approval) -> ApprovalBody {
+    ApprovalBody::new(approval, api.executor.summary_of(approval))
+}
+
+fn sees(api: &Api, peer: &Peer, approval: &Approval) -> bool {
+    let approvers = &api.edge.settings().access.approvers;
+    approval.caller_uid == peer.caller.uid
+        || Access::lists(approvers, &peer.caller)
+        || is_admin(api, peer)
+}
+
+fn parse(id: &str) -> Result<ApprovalId, Refusal> {
+    id.parse().map_err(|_| unknown(id))
+}
+
+fn unknown(id: &str) -> Refusal {
+    Refusal::new(Code::NotFound, format!("there is no approval `{id}`"))
+}
+
+fn refusal(error: CannotDecide) -> Refusal {
+    let detail = error.to_string();
+    match error {
+        CannotDecide::Unknown(id) => unknown(&id.to_string()),
+        CannotDecide::Decided(_) => Refusal::new(Code::ApprovalDecided, detail),
+        CannotDecide::Own { .. } => Refusal::new(Code::AccessDenied, detail),
+        CannotDecide::NotRememberable | CannotDecide::RefusalRemembered => {
+            Refusal::new(Code::MalformedRequest, detail)
+        }
+        CannotDecide::NotRemembered(_) => Refusal::new(Code::Internal, detail),
+        CannotDecide::Ledger(error) => Refusal::new(Code::AuditUnavailable, error.to_string()),
+    }
+}

@@ -1,0 +1,254 @@
+//! What waits for somebody's word: asked, decided, remembered.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tokio::sync::oneshot;
+
+use super::executor::{Executor, Inner};
+use super::masking;
+use crate::config::write_remembered;
+use crate::domain::{ApprovalId, Call, Caller, Remember};
+use crate::ledger::{Approval, ApprovalStatus, Approvals, Decision, LedgerError, Verdicted};
+use crate::policy::{PolicyError, Remembered, Source};
+
+/// Those who wait, each for the decision on one approval.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(Mutex<HashMap<ApprovalId, oneshot::Sender<Approval>>>);
+
+impl Waiters {
+    pub(super) fn enter(&self, id: ApprovalId) -> oneshot::Receiver<Approval> {
+        let (tell, told) = oneshot::channel();
+        self.lock().insert(id, tell);
+        told
+    }
+
+    pub(super) fn leave(&self, id: ApprovalId) {
+        self.lock().remove(&id);
+    }
+
+    fn tell(&self, approval: &Approval) {
+        let waiter = self.lock().remove(&approval.id);
+        if let Some(waiter) = waiter {
+            // It may have given up meanwhile.
+            let _ = waiter.send(approval.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ApprovalId, oneshot::Sender<Approval>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer to the question whether something may run.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Whether it may.
+    pub approves: bool,
+    /// Why.
+    pub reason: Option<String>,
+    /// How long the answer is to be remembered.
+    pub remember: Remember,
+}
+
+/// Why an answer does not count.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotDecide {
+    /// Nobody asks that.
+    #[error("there is no approval `{0}`")]
+    Unknown(ApprovalId),
+    /// It has been answered, or nobody waits for it any more.
+    #[error("approval `{}` is {} already", .0.id, .0.status.as_str())]
+    Decided(Box<Approval>),
+    /// Nobody approves their own calls.
+    #[error(
+        "uid {uid} asked for this itself: another approver has to decide, or an operator sets `self_approval` in [confirmation] of executor.toml"
+    )]
+    Own {
+        /// Who asked.
+        uid: u32,
+    },
+    /// There is nothing that could be remembered.
+    #[error(
+        "`remember`: no rule would let exactly this pass again, so that it can only be approved once"
+    )]
+    NotRememberable,
+    /// A refusal is not remembered.
+    #[error(
+        "`remember`: a refusal is for this call: write a `deny` rule into policy.toml for more"
+    )]
+    RefusalRemembered,
+    /// It is decided and yet not remembered.
+    #[error("it is approved, but cannot be remembered: {0}")]
+    NotRemembered(String),
+    /// The ledger cannot be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl Inner {
+    /// Decides on an approval, for the execution itself: that nobody has in time, or that nobody
+    /// waits any more. How does it stand?
+    pub(super) async fn settle(
+        &self,
+        id: ApprovalId,
+        status: ApprovalStatus,
+    ) -> Result<Option<Approval>, LedgerError> {
+        let Some(ledger) = &self.ledger else {
+            return Ok(None);
+        };
+        let decision = Decision {
+            id,
+            status,
+            by: None,
+            reason: None,
+            remember: None,
+            at: SystemTime::now(),
+        };
+        Ok(match ledger.decide(decision).await? {
+            Verdicted::Done(approval) | Verdicted::TooLate(approval) => Some(*approval),
+            Verdicted::Unknown => None,
+        })
+    }
+}
+
+impl Executor {
+    /// Approvals, oldest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn approvals(&self, which: Approvals) -> Result<Vec<Approval>, LedgerError> {
+        match &self.inner.ledger {
+            Some(ledger) => ledger.approvals(which).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What an approval is about, in a line.
+    pub fn summary_of(&self, approval: &Approval) -> String {
+        let call = Call::new(approval.tool.clone(), approval.input.clone());
+        let secrets = masking::secrets(&call, &self.config());
+        self.inner.summary(&call, &secrets)
+    }
+
+    /// Answers the question whether something may run. Whether `by` may answer at all is for who
+    /// calls this to know.
+    ///
+    /// # Errors
+    /// See [`CannotDecide`].
+    pub async fn decide(
+        &self,
+        id: ApprovalId,
+        by: &Caller,
+        answer: Answer,
+    ) -> Result<Approval, CannotDecide> {
+        let Some(ledger) = &self.inner.ledger else {
+            return Err(CannotDecide::Unknown(id));
+        };
+        let mut found = ledger.approvals(Approvals::One(id)).await?;
+        let asked = found.pop().ok_or(CannotDecide::Unknown(id))?;
+        if asked.status != ApprovalStatus::Pending {
+            return Err(CannotDecide::Decided(Box::new(asked)));
+        }
+        if asked.caller_uid == by.uid && !self.config().confirmation.self_approval {
+            return Err(CannotDecide::Own { uid: by.uid });
+        }
+        match (answer.approves, answer.remember) {
+            (_, Remember::Once) => {}
+            (false, Remember::Session | Remember::Always) => {
+                return Err(CannotDecide::RefusalRemembered);
+            }
+            (true, Remember::Session | Remember::Always) if asked.remember_rules.is_empty() => {
+                return Err(CannotDecide::NotRememberable);
+            }
+            (true, Remember::Session | Remember::Always) => {}
+        }
+        let decision = Decision {
+            id,
+            status: if answer.approves {
+                ApprovalStatus::Approved
+            } else {
+                ApprovalStatus::Denied
+            },
+            by: Some(by.uid),
+            reason: answer.reason,
+            remember: Some(answer.remember.as_str().to_owned()),
+            at: SystemTime::now(),
+        };
+        let approval = match ledger.decide(decision).await? {
+            Verdicted::Done(approval) => *approval,
+            Verdicted::TooLate(approval) => return Err(CannotDecide::Decided(approval)),
+            Verdicted::Unknown => return Err(CannotDecide::Unknown(id)),
+        };
+        let remembered = self.remember(&approval, by, answer.remember);
+        self.inner.waiters.tell(&approval);
+        remembered.map(|()| approval)
+    }
+
+    /// Lets calls like this pass from now on. The decision stands whatever becomes of that.
+    fn remember(
+        &self,
+        approval: &Approval,
+        by: &Caller,
+        remember: Remember,
+    ) -> Result<(), CannotDecide> {
+        if remember == Remember::Once {
+            return Ok(());
+        }
+        let rules: Vec<Remembered> = approval
+            .remember_rules
+            .iter()
+            .map(|rule| Remembered {
+                rule: rule.clone(),
+                uid: approval.caller_uid,
+                approval: approval.id,
+                approved_by: by.uid,
+                at: SystemTime::now(),
+                source: None,
+            })
+            .collect();
+        let config = self.config();
+        let invalid = |error: PolicyError| error.to_string();
+        let amended = self.amend_policy(|policy| {
+            // First, so that no rule gets on disk that could not be read again.
+            let for_session = policy.with_remembered(&rules).map_err(invalid)?;
+            let dir = match (remember, &config.remembered_dir) {
+                (Remember::Always, Some(dir)) => dir,
+                (Remember::Always, None) => return Err("there is no state directory".to_owned()),
+                (Remember::Session | Remember::Once, _) => return Ok(for_session),
+            };
+            let text = Remembered::write(&rules);
+            let path = write_remembered(dir, approval.id, &text)
+                .map_err(|error| format!("cannot write to `{}`: {error}", dir.display()))?;
+            let source = Source {
+                path: &path,
+                text: &text,
+            };
+            let written = Remembered::read(source).map_err(invalid)?;
+            policy.with_remembered(&written).map_err(invalid)
+        });
+        amended.map_err(CannotDecide::NotRemembered)
+    }
+
+    /// Puts in force what `amend` makes of the policy. Nobody else changes it meanwhile.
+    ///
+    /// # Errors
+    /// What `amend` says; the policy is then what it was.
+    pub fn amend_policy<E>(
+        &self,
+        amend: impl FnOnce(&crate::policy::Policy) -> Result<crate::policy::Policy, E>,
+    ) -> Result<(), E> {
+        let _one_at_a_time = self
+            .inner
+            .amending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let amended = amend(&self.inner.policy())?;
+        self.set_policy(amended);
+        Ok(())
+    }
+}
+
+/// Who is asked, as seen by those who wait for it.
+pub(super) type Asked = Arc<Approval>;

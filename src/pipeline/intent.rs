@@ -1,0 +1,212 @@
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::config::ExecutorConfig;
+use crate::domain::{Background, Call, Caller, Digest};
+
+/// How many words of a call are looked at for files they name. A script has more only when it is
+/// made to hide one.
+const WORDS: usize = 4096;
+
+/// Exactly what would run, as far as it can be known beforehand: what an approval is given for.
+/// One that is made later is another if anything has changed meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Intent {
+    caller_uid: u32,
+    tool: String,
+    input: String,
+    stdin: Option<String>,
+    keeps_background: bool,
+    shell: PathBuf,
+    env: BTreeMap<String, String>,
+    working_dir: Option<PathBuf>,
+    directory: Option<Identity>,
+    files: BTreeMap<PathBuf, Identity>,
+}
+
+/// A file as it is now: another one of that name, or other content, has another (stat(2)).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    /// Of what it holds; a directory's change with every file in it.
+    content: Option<(u64, i64, i64, i64, i64)>,
+}
+
+impl Intent {
+    /// Looks at the disk: a system call for each word that could name a file.
+    pub(super) fn new(call: &Call, caller: &Caller, config: &ExecutorConfig) -> Self {
+        let options = &call.options;
+        let working_dir = options.working_dir.as_ref().or(config.working_dir.as_ref());
+        let mut env = config.env.clone();
+        env.extend(options.env.clone());
+        let input = call.input.to_string();
+        let mut texts = Vec::new();
+        collect_texts(&call.input, &mut texts);
+        texts.extend(options.stdin.as_deref());
+        Self {
+            caller_uid: caller.uid,
+            tool: call.tool.clone(),
+            stdin: options.stdin.clone(),
+            keeps_background: options.background == Background::Keep,
+            shell: config.shell.clone(),
+            env,
+            directory: working_dir
+                .and_then(|dir| std::fs::metadata(dir).ok())
+                .map(|metadata| Identity::new(&metadata, false)),
+            files: files(&texts, working_dir.map(PathBuf::as_path)),
+            working_dir: working_dir.cloned(),
+            input,
+        }
+    }
+
+    /// Of all of it.
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of(&serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// In what it differs from what was meant earlier.
+    pub(super) fn difference(&self, earlier: &Self) -> String {
+        let changed = |(path, identity): (&PathBuf, &Identity)| {
+            (self.files.get(path) != Some(identity)).then(|| path.clone())
+        };
+        let file = earlier.files.iter().find_map(changed);
+        let file = file.or_else(|| {
+            let mut new = self.files.keys();
+            new.find(|path| !earlier.files.contains_key(*path)).cloned()
+        });
+        if let Some(file) = file {
+            return format!("`{}` has changed since", file.display());
+        }
+        if self.directory != earlier.directory || self.working_dir != earlier.working_dir {
+            return "the directory it runs in has changed since".to_owned();
+        }
+        if self.env != earlier.env {
+            return "its environment has changed since".to_owned();
+        }
+        "what would run has changed since".to_owned()
+    }
+}
+
+impl Identity {
+    fn new(metadata: &Metadata, with_content: bool) -> Self {
+        let content = (
+            metadata.size(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+        );
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            content: with_content.then_some(content),
+        }
+    }
+}
+
+fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
+    match value {
+        serde_json::Value::String(text) => texts.push(text),
+        serde_json::Value::Array(items) => {
+            items.iter().for_each(|item| collect_texts(item, texts));
+        }
+        serde_json::Value::Object(members) => {
+            members.values().for_each(|item| collect_texts(item, texts));
+        }
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+    }
+}
+
+/// The scripts and programs that words of these texts name. What only holds data is none of them,
+/// lest a log that grows makes every approval stale; with an interpreter about, any file may be a
+/// script.
+fn files(texts: &[&str], dir: Option<&Path>) -> BTreeMap<PathBuf, Identity> {
+    let words = texts
+        .iter()
+        .flat_map(|text| text.split(|c: char| c.is_whitespace() || "\"'`;&|()<>{}$=,".contains(c)));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).take(WORDS).collect();
+    let interprets = words.iter().any(|word| is_interpreter(word));
+    let mut files = BTreeMap::new();
+    for word in words {
+        let path = match dir {
+            Some(dir) => dir.join(word),
+            None => PathBuf::from(word),
+        };
+        let Ok(metadata) = std::fs::metadata(&path) else {
+            continue;
+        };
+        let is_program = metadata.mode() & 0o111 != 0;
+        if metadata.is_file() && (interprets || is_program) {
+            files.insert(path, Identity::new(&metadata, true));
+        }
+    }
+    files
+}
+
+/// Whether a word is the name of something that runs the files it is given.
+fn is_interpreter(word: &str) -> bool {
+    const INTERPRETERS: [&str; 17] = [
+        ".", "source", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "python", "perl",
+        "ruby", "node", "php", "awk", "make", "env",
+    ];
+    let name = word.rsplit('/').next().unwrap_or(word);
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    word == "." || INTERPRETERS.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::ExecutionId;
+
+    fn scratch() -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("shelly-intent-{}", ExecutionId::new()));
+        fs::create_dir(&dir).expect("writable");
+        dir
+    }
+
+    #[test]
+    fn what_a_word_names_is_part_of_it() {
+        let dir = scratch();
+        let script = dir.join("deploy.sh");
+        fs::write(&script, "echo one\n").expect("writable");
+        fs::write(dir.join("log"), "1\n").expect("writable");
+        let config = ExecutorConfig {
+            working_dir: Some(dir.clone()),
+            ..ExecutorConfig::default()
+        };
+        let intent = |command: &str| {
+            let call = Call::new("bash", json!({"command": command}));
+            Intent::new(&call, &Caller::this_process(), &config)
+        };
+        for command in ["bash deploy.sh", ". ./deploy.sh", "python3.11 'deploy.sh'"] {
+            fs::write(&script, "echo one\n").expect("writable");
+            let before = intent(command);
+            assert_eq!(before.digest(), intent(command).digest(), "{command}");
+            // As long, and as old: the kernel's own time of change tells.
+            fs::write(&script, "echo two\n").expect("writable");
+            let after = intent(command);
+            assert_ne!(before.digest(), after.digest(), "{command}");
+            assert!(after.difference(&before).contains("deploy.sh"), "{command}");
+        }
+        let before = intent("./deploy.sh");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
+        assert_ne!(before, intent("./deploy.sh"));
+
+        let before = intent("tail log");
+        fs::write(dir.join("log"), "1\n2\n").expect("writable");
+        assert_eq!(before, intent("tail log"));
+        fs::remove_dir_all(&dir).expect("ours");
+        assert!(intent("tail log").difference(&before).contains("directory"));
+    }
+}
