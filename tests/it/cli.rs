@@ -1,5 +1,6 @@
 //! The real shellyctl against the real daemon.
 
+mod approvals;
 mod calls;
 mod events;
 mod history;

@@ -43,7 +43,7 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
                 Err(Failure::Client(error)) if may_pass(&error) => subscription.begin_again(),
                 done => done?,
             },
-            line = next_line(&mut desk.lines), if desk.asked => match line? {
+            line = next_line(&mut desk.lines) => match line? {
                 Some(line) => desk.answer(&line).await?,
                 None => return Ok(ExitCode::SUCCESS),
             },
@@ -186,6 +186,9 @@ impl<'a> Desk<'a> {
     }
 
     async fn answer(&mut self, line: &str) -> Result<(), Failure> {
+        if !self.asked {
+            return Ok(());
+        }
         let Some(said) = said(line) else {
             print::ask(QUESTION);
             return Ok(());
@@ -194,12 +197,19 @@ impl<'a> Desk<'a> {
         let (Some(first), Said::Decided(resolution)) = (self.queue.pop_front(), said) else {
             return Ok(());
         };
-        self.pending.remove(&first.id);
         match self.client.resolve(&first.id, &resolution).await {
-            Ok(approval) => print::text(&decided(&approval)),
-            // Decided by somebody else, or not for this user, or to be asked about again when the
-            // daemon is back.
-            Err(error) if may_pass(&error) || matches!(error, ClientError::Refused { .. }) => {
+            Ok(approval) => {
+                self.pending.remove(&first.id);
+                print::text(&decided(&approval))
+            }
+            // Not for this user, or decided by somebody else, which an event tells.
+            Err(error @ ClientError::Refused { .. }) => {
+                print::note(&error.to_string());
+                Ok(())
+            }
+            // It is asked about again when the daemon is back.
+            Err(error) if may_pass(&error) => {
+                self.pending.remove(&first.id);
                 print::note(&error.to_string());
                 Ok(())
             }

@@ -11,13 +11,13 @@ use super::{code, json, run, shellyctl, text};
 use crate::support::{Daemon, wait_for};
 
 /// shellyctl as it goes on printing lines.
-struct Telling {
+pub struct Telling {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Telling {
-    fn start(daemon: &Daemon, args: &[&str]) -> Self {
+    pub fn start(daemon: &Daemon, args: &[&str]) -> Self {
         let mut command = shellyctl(daemon.socket(), args);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("shellyctl starts");
@@ -33,7 +33,7 @@ impl Telling {
 
     /// The next line, which may take a while to come.
     #[track_caller]
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let line = self.lines.recv_timeout(Duration::from_secs(30));
         line.expect("a line")
     }
