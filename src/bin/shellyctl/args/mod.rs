@@ -154,8 +154,9 @@ pub enum Command {
 
     /// Let a call run that waits for approval
     ///
-    /// With --remember calls like it are not asked about again; the rules it is remembered as are
-    /// printed.
+    /// Those whom the daemon's configuration lists as approvers decide, but nobody about a call of
+    /// their own unless that is configured too. With --remember calls like it are not asked about
+    /// again; the rules it is remembered as are printed.
     Approve(ApproveArgs),
 
     /// Refuse a call that waits for approval
