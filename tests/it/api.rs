@@ -3,6 +3,7 @@
 
 mod access;
 mod answers;
+mod approvals;
 mod document;
 mod events;
 mod following;

@@ -18,14 +18,14 @@ const OTHER: u32 = 64_202;
 const GROUP: u32 = 64_210;
 
 #[derive(Clone, Copy)]
-struct Who<'a> {
+pub(super) struct Who<'a> {
     uid: u32,
     gid: u32,
     groups: &'a [u32],
 }
 
 /// A user whose primary group has the same number, and no others.
-fn user(uid: u32) -> Who<'static> {
+pub(super) fn user(uid: u32) -> Who<'static> {
     Who {
         uid,
         gid: uid,
@@ -46,7 +46,7 @@ fn start(toml: &str) -> Option<Daemon> {
 }
 
 /// Does something as somebody else.
-fn by<T: Send>(who: Who<'_>, work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn by<T: Send>(who: Who<'_>, work: impl FnOnce() -> T + Send) -> T {
     let become_them = move || {
         // SAFETY: the system calls as such change this thread only, and read `groups` while they
         // run; the C library's wrappers would change every thread.

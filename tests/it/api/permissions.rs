@@ -18,7 +18,11 @@ allow = ["bash(command:echo *)", "bash(command:true)"]
 /// A daemon with `policy` beside its configuration.
 fn start(policy: &str) -> Daemon {
     let dir = scratch();
-    fs::write(dir.join("executor.toml"), "[cgroup]\nmode = \"group\"\n").expect("written");
+    fs::write(
+        dir.join("executor.toml"),
+        "[cgroup]\nmode = \"group\"\n[access]\napprovers = []\n",
+    )
+    .expect("written");
     fs::write(dir.join("policy.toml"), policy).expect("written");
     Daemon::launch(dir, None, |_| {})
 }
@@ -175,7 +179,7 @@ fn a_shell_without_a_script_is_judged_by_what_it_is_given_to_read() {
 
 #[test]
 fn refusals_repeat_no_secrets() {
-    let toml = "[secrets]\nvariables = [\"KEY\"]\n[env]\nKEY = \"hunter2secret\"\n";
+    let toml = "[secrets]\nvariables = [\"KEY\"]\n[env]\nKEY = \"hunter2secret\"\n[access]\napprovers = []\n";
     let daemon = Daemon::start_with(Mode::Group, toml);
     fs::write(daemon.dir().join("policy.toml"), POLICY).expect("written");
     let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
@@ -317,7 +321,11 @@ fn a_changed_policy_is_taken_up_and_a_broken_one_is_not() {
 #[test]
 fn a_broken_policy_does_not_start() {
     let dir = scratch();
-    fs::write(dir.join("executor.toml"), "[cgroup]\nmode = \"group\"\n").expect("written");
+    fs::write(
+        dir.join("executor.toml"),
+        "[cgroup]\nmode = \"group\"\n[access]\napprovers = []\n",
+    )
+    .expect("written");
     fs::write(dir.join("policy.toml"), "\ndeny = [\"bash(\"]\n").expect("written");
     for arguments in [
         &[

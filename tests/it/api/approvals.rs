@@ -1,0 +1,503 @@
+//! What the policy asks about: asked, answered, remembered, and never run without.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::access::{by, user};
+use super::call;
+use crate::support::{Daemon, Reply, bash_call, scratch, skip, wait_for};
+
+/// Who approves where nobody may approve their own; the daemon's user calls.
+const APPROVER: u32 = 64_301;
+
+/// Asks about everything but what says so.
+const POLICY: &str = r#"
+default = "ask"
+deny = ["bash(command:rm *)"]
+allow = ["bash(command:echo *)"]
+"#;
+
+/// A daemon whose callers may approve for themselves.
+fn start() -> Daemon {
+    start_with("self_approval = true")
+}
+
+fn start_with(confirmation: &str) -> Daemon {
+    let dir = scratch();
+    let toml = format!(
+        "[cgroup]\nmode = \"group\"\n[confirmation]\n{confirmation}\n[access]\ncallers = [\"user:root\"]\napprovers = [\"user:root\", \"user:{APPROVER}\"]\n"
+    );
+    fs::write(dir.join("executor.toml"), toml).expect("written");
+    fs::write(dir.join("policy.toml"), POLICY).expect("written");
+    Daemon::launch(dir, None, |_| {})
+}
+
+fn approvals(daemon: &Daemon, query: &str) -> Vec<Value> {
+    let body = daemon.get(&format!("/approvals{query}")).json();
+    body["approvals"].as_array().expect("approvals").clone()
+}
+
+/// The one that waits.
+#[track_caller]
+fn pending(daemon: &Daemon) -> Value {
+    wait_for("something waits for approval", || {
+        approvals(daemon, "").into_iter().next()
+    })
+}
+
+fn answer(daemon: &Daemon, approval: &Value, body: &Value) -> Reply {
+    let path = format!("/approvals/{}", approval["id"].as_str().expect("an id"));
+    let body = body.to_string();
+    daemon
+        .connect()
+        .request("POST", &path, &[], body.as_bytes())
+}
+
+fn approve(daemon: &Daemon, approval: &Value) {
+    let reply = answer(daemon, approval, &json!({"decision": "approve"}));
+    assert_eq!(reply.status, 200, "{}", reply.content());
+}
+
+/// What comes of a call while `meanwhile` goes on.
+fn during<T>(daemon: &Daemon, body: &Value, meanwhile: impl FnOnce() -> T) -> (Reply, T) {
+    thread::scope(|scope| {
+        let calling = scope.spawn(|| daemon.post(body));
+        let done = meanwhile();
+        (calling.join().expect("answered"), done)
+    })
+}
+
+fn id(reply: &Reply) -> String {
+    let body = reply.json();
+    body["execution_id"].as_str().expect("an id").to_owned()
+}
+
+fn touch(path: &Path) -> String {
+    format!("touch {}", path.display())
+}
+
+#[test]
+fn what_is_approved_runs_and_says_who_approved() {
+    let daemon = start();
+    let marker = daemon.dir().join("marker");
+    let members = json!({"env": {"WORD": "moon", "PGPASSWORD": "x"}, "working_dir": "/usr", "timeout_secs": 0.5});
+    let body = bash_call(&format!("{}; pwd", touch(&marker)), &members);
+    let (reply, asked) = during(&daemon, &body, || {
+        let asked = pending(&daemon);
+        assert!(!marker.exists());
+        let id = asked["execution_id"].as_str().expect("an id");
+        let record = daemon.get(&format!("/executions/{id}")).json();
+        assert_eq!(
+            (&record["status"], &record["result"]),
+            (&json!("waiting"), &Value::Null)
+        );
+        assert_eq!(record["started_at"], Value::Null);
+        // Longer than its time limit, which does not run yet.
+        thread::sleep(std::time::Duration::from_millis(600));
+        let again = daemon.get(&format!(
+            "/approvals/{}",
+            asked["id"].as_str().expect("an id")
+        ));
+        assert_eq!(again.json(), asked);
+        approve(&daemon, &asked);
+        asked
+    });
+    assert_eq!((reply.status, reply.stdout().as_str()), (200, "/usr"));
+    assert!(marker.exists());
+    assert_eq!(asked["input"], body["input"]);
+    assert_eq!(
+        (&asked["working_dir"], &asked["caller_uid"]),
+        (&json!("/usr"), &json!(0))
+    );
+    assert_eq!(asked["env_names"], json!(["PGPASSWORD", "WORD"]));
+    let record = daemon.get(&format!("/executions/{}", id(&reply))).json();
+    assert_eq!(
+        record["approval"],
+        json!({"id": asked["id"], "approver_uid": 0})
+    );
+    assert_eq!(record["judgement"]["verdict"], "ask");
+    assert!(approvals(&daemon, "").is_empty());
+    assert_eq!(approvals(&daemon, "?all=true")[0]["status"], "used");
+    // Once is once.
+    let late = answer(&daemon, &asked, &json!({"decision": "deny"}));
+    assert_eq!(
+        (late.status, &late.json()["code"]),
+        (409, &json!("approval_decided"))
+    );
+}
+
+#[test]
+fn what_is_refused_does_not_run_and_says_why() {
+    let daemon = start();
+    let marker = daemon.dir().join("marker");
+    let (reply, ()) = during(&daemon, &call(&touch(&marker)), || {
+        let asked = pending(&daemon);
+        let decision = json!({"decision": "deny", "reason": "not on a Sunday"});
+        assert_eq!(answer(&daemon, &asked, &decision).status, 200);
+    });
+    let body = reply.json();
+    assert_eq!(
+        (reply.status, &body["code"], &body["stage"]),
+        (403, &json!("user_rejected"), &json!("confirmation"))
+    );
+    assert!(
+        reply.content().contains("not on a Sunday"),
+        "{}",
+        reply.content()
+    );
+    assert_eq!(daemon.ended(&id(&reply))["status"], "denied");
+    assert!(!marker.exists());
+}
+
+#[test]
+fn without_an_answer_it_does_not_run() {
+    let daemon = start_with("self_approval = true\ntimeout_secs = 1");
+    let marker = daemon.dir().join("marker");
+    let reply = daemon.post(&call(&touch(&marker)));
+    let body = reply.json();
+    assert_eq!(
+        (reply.status, &body["code"]),
+        (403, &json!("approval_expired"))
+    );
+    let expired = &approvals(&daemon, "?all=true")[0];
+    assert_eq!(expired["status"], "expired");
+    let late = answer(&daemon, expired, &json!({"decision": "approve"}));
+    assert_eq!(late.status, 409);
+    assert!(!marker.exists());
+}
+
+#[test]
+fn who_asked_may_not_approve() {
+    if !nix::unistd::geteuid().is_root() {
+        skip("approval by another user, which takes root to become one");
+        return;
+    }
+    let daemon = start_with("");
+    fs::set_permissions(
+        daemon.dir(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .expect("ours");
+    fs::set_permissions(
+        daemon.socket(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o666),
+    )
+    .expect("ours");
+    let (reply, ()) = during(&daemon, &call("id -u"), || {
+        let asked = pending(&daemon);
+        let own = answer(&daemon, &asked, &json!({"decision": "approve"}));
+        assert_eq!(
+            (own.status, &own.json()["code"]),
+            (403, &json!("access_denied"))
+        );
+        // Nor a stranger, who does not even see it.
+        let strange = by(user(APPROVER + 1), || daemon.get("/approvals"));
+        assert_eq!(strange.status, 403);
+        let strange = by(user(APPROVER + 1), || {
+            answer(&daemon, &asked, &json!({"decision": "approve"}))
+        });
+        assert_eq!(strange.status, 403);
+        by(user(APPROVER), || {
+            assert_eq!(approvals(&daemon, "").len(), 1);
+            approve(&daemon, &asked);
+        });
+    });
+    assert_eq!(reply.stdout(), "0");
+    let record = daemon.get(&format!("/executions/{}", id(&reply))).json();
+    assert_eq!(record["approval"]["approver_uid"], APPROVER);
+    // An approver is no caller.
+    let called = by(user(APPROVER), || daemon.bash("echo x"));
+    assert_eq!(called.status, 403);
+}
+
+#[test]
+fn a_cancelled_call_withdraws_its_question() {
+    let daemon = start();
+    let (reply, ()) = during(&daemon, &call("id"), || {
+        let asked = pending(&daemon);
+        let path = format!(
+            "/executions/{}",
+            asked["execution_id"].as_str().expect("an id")
+        );
+        let record = daemon.connect().request("DELETE", &path, &[], b"").json();
+        assert_eq!(record["status"], "cancelled");
+        assert_eq!(
+            answer(&daemon, &asked, &json!({"decision": "approve"})).status,
+            409
+        );
+    });
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (409, &json!("cancelled"))
+    );
+    assert_eq!(approvals(&daemon, "?all=true")[0]["status"], "withdrawn");
+
+    // So does a caller that hangs up.
+    let mut caller = daemon.connect();
+    caller.send("POST", "/execute", &[], call("id").to_string().as_bytes());
+    pending(&daemon);
+    drop(caller);
+    daemon.wait_until("nothing waits", || approvals(&daemon, "").is_empty());
+    assert_eq!(approvals(&daemon, "?all=true")[1]["status"], "withdrawn");
+}
+
+#[test]
+fn an_approval_is_for_what_was_shown() {
+    let daemon = start();
+    let dir = daemon.dir().join("work");
+    let script = dir.join("deploy");
+    let marker = daemon.dir().join("marker");
+    let prepare = || {
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).expect("ours");
+        fs::write(&script, "echo fine\n").expect("ours");
+    };
+    let members = json!({"working_dir": dir});
+    let evil = format!("touch {}\n", marker.display());
+    let changes: [(&str, &dyn Fn()); 3] = [
+        ("bash deploy", &|| fs::write(&script, &evil).expect("ours")),
+        ("bash ./deploy", &|| {
+            let other = dir.join("other");
+            fs::write(&other, &evil).expect("ours");
+            fs::rename(&other, &script).expect("ours");
+        }),
+        ("bash deploy; id", &|| {
+            // Another directory of that name, with the same in it.
+            fs::rename(&dir, daemon.dir().join("old")).expect("ours");
+            prepare();
+        }),
+    ];
+    for (command, change) in changes {
+        prepare();
+        let body = bash_call(command, &members);
+        let (reply, ()) = during(&daemon, &body, || {
+            let asked = pending(&daemon);
+            change();
+            approve(&daemon, &asked);
+        });
+        let body = reply.json();
+        assert_eq!(
+            (reply.status, &body["code"]),
+            (409, &json!("approval_stale")),
+            "{command}"
+        );
+        assert!(reply.content().contains("changed"), "{}", reply.content());
+        assert!(!marker.exists(), "{command}");
+    }
+    prepare();
+    let (reply, ()) = during(&daemon, &bash_call("bash deploy", &members), || {
+        approve(&daemon, &pending(&daemon));
+    });
+    assert_eq!(reply.stdout(), "fine");
+}
+
+#[test]
+fn nobody_waits_for_what_is_asynchronous_and_a_restart_does_not_end_it() {
+    let mut daemon = start();
+    let marker = daemon.dir().join("marker");
+    let members = json!({"stdin": "sun", "env": {"WORD": "moon"}});
+    let script = format!("cat >{}; echo $WORD >>{0}", marker.display());
+    let [approved, refused, late] = [(); 3].map(|()| daemon.begin(&script, &members));
+    let secret = daemon.begin(
+        &format!(
+            "touch {}; : ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+            marker.display()
+        ),
+        &json!({}),
+    );
+    daemon.wait_until("all wait", || approvals(&daemon, "").len() == 4);
+    let before = approvals(&daemon, "");
+    let of = |execution: &str| {
+        before
+            .iter()
+            .find(|approval| approval["execution_id"] == execution)
+            .expect("asked")
+            .clone()
+    };
+    // A synchronous one is lost with its caller.
+    let mut caller = daemon.connect();
+    caller.send("POST", "/execute", &[], call("id").to_string().as_bytes());
+    daemon.wait_until("that waits too", || approvals(&daemon, "").len() == 5);
+    let lost = approvals(&daemon, "")[4]["execution_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        daemon.signal(signal);
+        daemon.wait();
+        daemon = daemon.restart();
+        daemon.wait_until("all but the secret one wait again", || {
+            approvals(&daemon, "").len() == 3
+        });
+        for id in [&approved, &refused, &late] {
+            let record = daemon.get(&format!("/executions/{id}")).json();
+            assert_eq!(record["status"], "waiting", "{signal}");
+        }
+    }
+    assert_eq!(daemon.ended(&lost)["status"], "lost");
+    assert_eq!(daemon.ended(&secret)["result"]["code"], "approval_stale");
+    assert!(!marker.exists());
+    approve(&daemon, &of(&approved));
+    let record = daemon.ended(&approved);
+    assert_eq!(
+        (&record["status"], &record["approval"]["approver_uid"]),
+        (&json!("success"), &json!(0))
+    );
+    assert_eq!(fs::read_to_string(&marker).expect("written"), "sunmoon\n");
+    assert_eq!(
+        answer(&daemon, &of(&refused), &json!({"decision": "deny"})).status,
+        200
+    );
+    assert_eq!(daemon.ended(&refused)["status"], "denied");
+
+    // What the policy denies by now is denied, whatever is answered.
+    let waiting = of(&late);
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    fs::write(daemon.dir().join("policy.toml"), "default = \"deny\"\n").expect("ours");
+    let daemon = daemon.restart();
+    assert_eq!(daemon.ended(&late)["result"]["code"], "permission_denied");
+    assert_eq!(
+        answer(&daemon, &waiting, &json!({"decision": "approve"})).status,
+        409
+    );
+}
+
+#[test]
+fn an_answer_can_be_remembered() {
+    let mut daemon = start();
+    let asks = |daemon: &Daemon, command: &str| {
+        let body = call(command).to_string();
+        let explained =
+            daemon
+                .connect()
+                .request("POST", "/permissions/explain", &[], body.as_bytes());
+        explained.json()["verdict"] == "ask"
+    };
+    for (command, remember) in [("id -u", "session"), ("uname -s", "always")] {
+        let (reply, ()) = during(&daemon, &call(command), || {
+            let asked = pending(&daemon);
+            assert_eq!(
+                asked["remember_rules"],
+                json!([format!("bash(command:{command})")])
+            );
+            let decision = json!({"decision": "approve", "remember": remember});
+            let reply = answer(&daemon, &asked, &decision);
+            assert_eq!(
+                (reply.status, &reply.json()["remember"]),
+                (200, &json!(remember))
+            );
+        });
+        assert_eq!(reply.status, 200);
+        assert!(!asks(&daemon, command), "{command}");
+        assert!(asks(&daemon, &format!("{command}; id -g")), "{command}");
+        assert_eq!(daemon.bash(command).status, 200);
+    }
+    // A policy read anew keeps both, a daemon started anew what is for good.
+    let policy = daemon.dir().join("policy.toml");
+    fs::write(&policy, format!("{POLICY}# changed\n")).expect("ours");
+    daemon.wait_until("it is read", || {
+        daemon.log().contains("took up a changed policy")
+    });
+    assert!(!asks(&daemon, "id -u") && !asks(&daemon, "uname -s"));
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let daemon = daemon.restart();
+    assert!(asks(&daemon, "id -u") && !asks(&daemon, "uname -s"));
+    assert_eq!(
+        fs::read_to_string(&policy).expect("there"),
+        format!("{POLICY}# changed\n")
+    );
+
+    // What runs other programs cannot be remembered, nor can a refusal.
+    for (decision, command) in [
+        (
+            json!({"decision": "approve", "remember": "always"}),
+            "bash -c id",
+        ),
+        (json!({"decision": "deny", "remember": "session"}), "id"),
+    ] {
+        let (reply, ()) = during(&daemon, &call(command), || {
+            let asked = pending(&daemon);
+            let reply = answer(&daemon, &asked, &decision);
+            assert_eq!(reply.status, 400, "{}", reply.content());
+            assert_eq!(
+                answer(&daemon, &asked, &json!({"decision": "deny"})).status,
+                200
+            );
+        });
+        assert_eq!(reply.json()["code"], "user_rejected");
+    }
+}
+
+#[test]
+fn a_stream_says_that_it_waits() {
+    let daemon = start();
+    for (decision, last) in [("approve", "\"exit_code\":0"), ("deny", "user_rejected")] {
+        let mut caller = daemon.connect();
+        let headers = [("Accept", "text/event-stream")];
+        caller.send(
+            "POST",
+            "/execute",
+            &headers,
+            call("id").to_string().as_bytes(),
+        );
+        assert_eq!(caller.reply_head().status, 200);
+        let first = String::from_utf8(caller.chunk().expect("an event")).expect("text");
+        assert!(first.contains("event: confirmation_required\n"), "{first}");
+        let asked = pending(&daemon);
+        assert!(
+            first.contains(asked["id"].as_str().expect("an id")),
+            "{first}"
+        );
+        assert_eq!(
+            answer(&daemon, &asked, &json!({"decision": decision})).status,
+            200
+        );
+        let mut rest = String::new();
+        while let Some(chunk) = caller.chunk() {
+            rest.push_str(std::str::from_utf8(&chunk).expect("text"));
+        }
+        assert_eq!(
+            rest.contains("event: started\n"),
+            decision == "approve",
+            "{rest}"
+        );
+        assert!(rest.contains(last), "{rest}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_decides_nothing() {
+    let daemon = start();
+    let (reply, ()) = during(&daemon, &call("id"), || {
+        let asked = pending(&daemon);
+        for body in [
+            json!({}),
+            json!({"decision": "maybe"}),
+            json!({"decision": "approve", "colour": "red"}),
+            json!({"decision": "approve", "remember": "sometimes"}),
+            json!("approve"),
+        ] {
+            let reply = answer(&daemon, &asked, &body);
+            assert_eq!(
+                (reply.status, &reply.json()["code"]),
+                (400, &json!("malformed_request")),
+                "{body}"
+            );
+        }
+        let nobody = json!({"id": "0198c0de-0000-7000-8000-000000000000"});
+        assert_eq!(
+            answer(&daemon, &nobody, &json!({"decision": "approve"})).status,
+            404
+        );
+        assert_eq!(approvals(&daemon, "").len(), 1);
+        approve(&daemon, &asked);
+    });
+    assert_eq!(reply.status, 200);
+}
