@@ -20,8 +20,8 @@ use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::domain::StreamName;
-use crate::pipeline::Found;
-use crate::runner::Kept;
+use crate::pipeline::{Execution, Found};
+use crate::runner::{Ahead, Follower, Kept};
 
 /// How much of a file is read at once, in bytes.
 const PIECE: usize = 256 * 1024;
@@ -32,6 +32,10 @@ const PIECE: usize = 256 * 1024;
 pub(super) struct OutputQuery {
     /// Which of the two streams.
     stream: StreamName,
+    /// Whether to go on with what is still written until the execution has ended. `Range` is then
+    /// ignored.
+    #[param(nullable = false)]
+    follow: Option<bool>,
     /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
     #[param(minimum = 0, maximum = 60, nullable = false)]
     wait: Option<f64>,
@@ -83,8 +87,15 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let found = find(&api, &peer, &id).await?;
-    let Query(OutputQuery { stream: name, wait }) = query.map_err(bad_query)?;
+    let Query(OutputQuery {
+        stream: name,
+        follow,
+        wait,
+    }) = query.map_err(bad_query)?;
     hold(&found, wait).await?;
+    if let (Found::Live(execution), Some(true)) = (&found, follow) {
+        return Ok(octets(stream_live(Arc::clone(execution), name)));
+    }
     let kept = match &found {
         Found::Live(execution) => execution.kept(name),
         Found::Past(record) => api
@@ -158,13 +169,9 @@ fn respond(status: StatusCode, range: ByteRange, total: u64, source: Source) -> 
         }
         Source::File(file, offset) => stream_file(file, offset + range.first, length),
     };
-    let mut response = Response::new(body);
+    let mut response = octets(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     if status == StatusCode::PARTIAL_CONTENT {
@@ -172,6 +179,68 @@ fn respond(status: StatusCode, range: ByteRange, total: u64, source: Source) -> 
         headers.insert(header::CONTENT_RANGE, header_value(value));
     }
     response
+}
+
+fn octets(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let kind = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// Reads a stream as it grows, until the execution has ended.
+fn stream_live(execution: Arc<Execution>, name: StreamName) -> Body {
+    let tail = Tail {
+        follower: execution.stream(name).follow(0),
+        execution,
+        offset: 0,
+        file: None,
+    };
+    Body::from_stream(stream::try_unfold(tail, |mut tail| async move {
+        let piece = tail.next().await?;
+        Ok::<_, io::Error>(piece.map(|piece| (piece, tail)))
+    }))
+}
+
+/// Somebody who reads a stream while it is written.
+struct Tail {
+    execution: Arc<Execution>,
+    follower: Follower,
+    offset: u64,
+    file: Option<Arc<File>>,
+}
+
+impl Tail {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let ahead = tokio::select! {
+            biased;
+            ahead = self.follower.ahead(self.offset) => ahead,
+            // What never ran has written nothing.
+            _ = self.execution.wait() => Ahead::End,
+        };
+        let piece = match ahead {
+            Ahead::Memory(bytes) => Bytes::from(bytes),
+            Ahead::File(spooled) => {
+                let length = usize::try_from(spooled.len() - self.offset).unwrap_or(PIECE);
+                let (opened, offset) = (self.file.take(), self.offset);
+                let read = tokio::task::spawn_blocking(move || {
+                    let file = match opened {
+                        Some(file) => file,
+                        None => Arc::new(spooled.open()?),
+                    };
+                    let mut piece = vec![0; length.min(PIECE)];
+                    file.read_exact_at(&mut piece, offset)?;
+                    Ok::<_, io::Error>((file, piece))
+                });
+                let (file, piece) = read.await.map_err(io::Error::other)??;
+                self.file = Some(file);
+                Bytes::from(piece)
+            }
+            Ahead::End => return Ok(None),
+        };
+        self.offset += piece.len() as u64;
+        Ok(Some(piece))
+    }
 }
 
 /// Reads a file piece by piece, off the event loop, as fast as the client takes it.

@@ -62,6 +62,17 @@ pub struct Follower {
     cap: usize,
 }
 
+/// What of a stream comes after an offset.
+#[derive(Debug)]
+pub enum Ahead {
+    /// These bytes, and maybe more.
+    Memory(Vec<u8>),
+    /// What the file has.
+    File(Arc<SpoolFile>),
+    /// Nothing: it has ended, or is not kept any further.
+    End,
+}
+
 /// The first bytes: growing, or complete and shared with the answer.
 #[derive(Debug)]
 enum Head {
@@ -224,9 +235,7 @@ impl Capture {
         };
         inner.push_tail(&bytes[room..]);
         drop(inner);
-        if room > 0 {
-            self.changed.notify_waiters();
-        }
+        self.changed.notify_waiters();
     }
 
     /// Whether the bytes themselves are still of use, and not only how many they are.
@@ -319,6 +328,20 @@ impl Capture {
         }
     }
 
+    /// Waits for what of the stream, as it is kept, comes after `offset`. Cancel-safe.
+    async fn ahead(&self, offset: u64) -> Ahead {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let found = self.lock().ahead(offset);
+            match found {
+                Some(ahead) => return ahead,
+                None => changed.await,
+            }
+        }
+    }
+
     /// Follows the stream from its beginning while it grows, up to `cap` bytes.
     pub fn follow(self: &Arc<Self>, cap: usize) -> Follower {
         self.lock().followers += 1;
@@ -370,6 +393,14 @@ impl Follower {
     }
 }
 
+impl Follower {
+    /// Waits for what of the whole stream, as it is kept, comes after `offset`, whatever the cap.
+    /// Cancel-safe.
+    pub async fn ahead(&self, offset: u64) -> Ahead {
+        self.capture.ahead(offset).await
+    }
+}
+
 impl Drop for Follower {
     fn drop(&mut self) {
         let mut inner = self.capture.lock();
@@ -408,6 +439,29 @@ impl Head {
 }
 
 impl Inner {
+    /// What comes after `offset`; `None` while there is nothing yet.
+    fn ahead(&self, offset: u64) -> Option<Ahead> {
+        let is_over = matches!(self.head, Head::Sealed(_));
+        if let Some(file) = &self.file {
+            let has_more = !file.is_evicted() && file.len() > offset;
+            let stays = has_more || !(is_over || file.is_evicted() || !file.has_room());
+            return match (has_more, stays) {
+                (true, _) => Some(Ahead::File(Arc::clone(file))),
+                (false, true) => None,
+                (false, false) => Some(Ahead::End),
+            };
+        }
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        match self.head.bytes().get(from..) {
+            Some(bytes) if !bytes.is_empty() => {
+                let end = bytes.len().min(Follower::PIECE);
+                Some(Ahead::Memory(bytes[..end].to_vec()))
+            }
+            Some(_) | None if is_over => Some(Ahead::End),
+            Some(_) | None => None,
+        }
+    }
+
     fn take_held(&mut self) -> Held {
         let Head::Growing(Growing { bytes, done }) = &mut self.head else {
             return Held::default();

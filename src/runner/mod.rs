@@ -19,7 +19,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-pub use capture::{Capture, Captured, Follower, Release};
+pub use capture::{Ahead, Capture, Captured, Follower, Release};
 pub use environment::INSTANCE_VARIABLE;
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;

@@ -230,3 +230,36 @@ fn a_running_command_shows_what_there_is() {
     daemon.ended(&id);
     assert_eq!(range(&daemon, &id, "bytes=-3").body, b"on\n");
 }
+
+#[test]
+fn a_stream_is_followed_while_it_is_written_however_long_it_gets() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let (script, fifo) = blocked(&daemon, "go");
+        // In memory at first, then in the spool.
+        for bytes in [0, 3_000_000] {
+            let id = begin(
+                &daemon,
+                &format!("yes | head -c {bytes}; {script}; echo end"),
+            );
+            let mut reader = daemon.connect();
+            let path = format!("/executions/{id}/output?stream=stdout&follow=true");
+            reader.send("GET", &path, &[], b"");
+            assert_eq!(reader.reply_head().status, 200);
+            let mut read = Vec::new();
+            while read.len() < bytes + 6 {
+                read.extend(reader.chunk().expect("it has not ended"));
+            }
+            assert!(read.ends_with(b"begun\n"), "{mode:?}");
+            release(&fifo, "on");
+            while let Some(chunk) = reader.chunk() {
+                read.extend(chunk);
+            }
+            assert_eq!(read.len(), bytes + "begun\non\nend\n".len(), "{mode:?}");
+            assert_eq!(read, daemon.output(&id, "stdout"), "{mode:?}");
+            // What is over is given as it is.
+            let whole = daemon.get(&path);
+            assert_eq!(whole.body, read, "{mode:?}");
+        }
+    }
+}
