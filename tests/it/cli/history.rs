@@ -1,10 +1,13 @@
 //! What looks back: `history`, `show`, `output` and `replay`.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use super::terminal::Terminal;
-use super::{code, json, run, text};
-use crate::support::{Daemon, Mode};
+use super::{code, json, run, shellyctl, text};
+use crate::support::{Daemon, Fifo, Mode};
 
 const NOBODYS: &str = "0198c0de-0000-7000-8000-000000000000";
 
@@ -145,6 +148,32 @@ fn output_is_what_was_written_to_the_byte() {
     let output = run(&daemon, &["output", "--stderr", id]);
     assert_eq!(text(&output.stdout), "err\n");
     assert_eq!(code(&run(&daemon, &["output", NOBODYS])), 125);
+}
+
+#[test]
+fn output_can_be_followed_to_its_end() {
+    let daemon = Daemon::start();
+    let fifo = Fifo::new(daemon.dir().join("go"));
+    let script = format!(
+        "echo begin; read word < {}; echo $word",
+        fifo.path().display()
+    );
+    let id = daemon.begin(&script, &json!({}));
+    let gate = fifo.reached();
+    let mut command = shellyctl(daemon.socket(), &["output", "--follow", &id]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("shellyctl starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let mut begin = String::new();
+    stdout.read_line(&mut begin).expect("a line");
+    assert_eq!(begin, "begin\n");
+    gate.say("end");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("UTF-8");
+    assert_eq!(rest, "end\n");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]
