@@ -19,7 +19,7 @@ use program_page::{Files, Frame, program_page};
 #[path = "../src/bin/shelly-executord/args.rs"]
 mod daemon;
 
-#[path = "../src/bin/shellyctl/args.rs"]
+#[path = "../src/bin/shellyctl/args/mod.rs"]
 mod ctl;
 
 mod configuration_page;

@@ -3,7 +3,8 @@
 
 use std::ops::Deref;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -23,6 +24,14 @@ impl<T> Deref for Received<T> {
 
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+/// A document inside another keeps its letters too.
+impl<'de, T: for<'any> Deserialize<'any>> Deserialize<'de> for Received<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::parse(Box::<str>::from(raw).into()).map_err(D::Error::custom)
     }
 }
 
@@ -147,6 +156,26 @@ pub struct Record {
     pub ended_at: Option<String>,
     /// The status that a waiting caller got or would have got.
     pub http_status: Option<u16>,
+    /// What was asked for, in a line.
+    pub summary: Option<String>,
+    /// The tool's input, what is secret masked.
+    pub input: Option<Value>,
+    /// The directory that the call named.
+    pub working_dir: Option<String>,
+    /// The variables that the call set, without their values.
+    #[serde(default)]
+    pub env_names: Vec<String>,
+    /// What the policy said.
+    pub judgement: Option<RecordedJudgement>,
+    /// The approval it ran with.
+    pub approval: Option<GivenApproval>,
+    /// The execution that it repeats.
+    pub replay_of: Option<String>,
+    /// The trace it belongs to (W3C Trace Context).
+    pub trace_id: Option<String>,
+    /// The stages it has been in.
+    #[serde(default)]
+    pub stages: Vec<StageTimes>,
     result: Option<Box<RawValue>>,
 }
 
@@ -161,6 +190,40 @@ impl Record {
             (None, _) | (_, None) => Ok(None),
         }
     }
+}
+
+/// A stage that an execution is or was in.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct StageTimes {
+    /// Which.
+    pub name: String,
+    /// When it began, where that is kept.
+    pub started_at: Option<String>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+}
+
+/// What the policy said of an execution.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct RecordedJudgement {
+    /// `allow`, `ask` or `deny`.
+    pub verdict: String,
+    /// The rule that decided, if one did.
+    pub rule: Option<String>,
+    /// Where it stands, as `FILE:LINE`.
+    pub source: Option<String>,
+}
+
+/// The approval an execution ran with.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct GivenApproval {
+    /// Its id.
+    pub id: String,
+    /// Who decided.
+    pub approver_uid: Option<u32>,
 }
 
 /// One of a command's two output streams.

@@ -151,6 +151,7 @@ fn refusal_hint(code: &str) -> Option<&'static str> {
     match code {
         "unknown_tool" => Some("`shellyctl tools` lists the tools"),
         "unknown_execution" => Some("those of other users are for admins only"),
+        "approval_decided" => Some("`shellyctl approvals --all` shows what was decided"),
         "queue_full" | "rate_limited" => Some("try again in a moment"),
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),
         _ => None,

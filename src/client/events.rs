@@ -1,20 +1,18 @@
 //! The life of a streamed execution: typed events out of server-sent frames, ending with the
 //! result.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_util::Stream;
-use hyper::body::Body as _;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::answer::Answer;
-use super::documents::OutputStream;
+use super::approvals::Approval;
+use super::documents::{OutputStream, Received};
 use super::error::{ClientError, TransportError};
-use super::sse::{Frame, MAX_FRAME_BYTES, Parser};
-use super::transport::Body;
+use super::frames::{Broken, Frames};
+use super::sse::Frame;
 
 /// One event, with the daemon's count if it gave one.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +26,7 @@ pub struct Event {
 /// What happened in an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventKind {
-    /// The execution has its id; the first event.
+    /// The execution has its id, and goes ahead.
     Started {
         /// The id to cancel it by.
         execution_id: String,
@@ -45,7 +43,7 @@ pub enum EventKind {
     /// A person has to agree before the command runs.
     ConfirmationRequired {
         /// What they are asked.
-        details: Value,
+        approval: Box<Received<Approval>>,
     },
     /// The execution ended; the last event.
     Result(Box<Answer>),
@@ -64,19 +62,15 @@ pub enum EventKind {
 /// cancels the execution.
 #[derive(Debug)]
 pub struct EventStream {
-    body: Body,
-    parser: Parser,
-    decoded: VecDeque<Event>,
+    frames: Frames,
     execution_id: Option<String>,
     ended: bool,
 }
 
 impl EventStream {
-    pub(super) fn new(body: Body) -> Self {
+    pub(super) fn new(frames: Frames) -> Self {
         Self {
-            body,
-            parser: Parser::new(MAX_FRAME_BYTES),
-            decoded: VecDeque::new(),
+            frames,
             execution_id: None,
             ended: false,
         }
@@ -91,20 +85,20 @@ impl EventStream {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
-    fn take(&mut self, chunk: &[u8]) -> Result<(), ClientError> {
-        self.parser.push(chunk)?;
-        while let Some(frame) = self.parser.next_frame() {
-            let name = frame.event.clone();
-            let event = decode(frame).map_err(|source| ClientError::Malformed {
-                during: format!("the event `{name}`"),
-                source,
-            })?;
-            if let EventKind::Started { execution_id } = &event.kind {
-                self.execution_id = Some(execution_id.clone());
+    fn take(&mut self, frame: Frame) -> Result<Event, ClientError> {
+        let name = frame.event.clone();
+        let event = decode(frame).map_err(|source| ClientError::Malformed {
+            during: format!("the event `{name}`"),
+            source,
+        })?;
+        match &event.kind {
+            EventKind::Started { execution_id } => self.execution_id = Some(execution_id.clone()),
+            EventKind::ConfirmationRequired { approval } => {
+                self.execution_id = Some(approval.execution_id.clone());
             }
-            self.decoded.push_back(event);
+            EventKind::Output { .. } | EventKind::Result(_) | EventKind::Other { .. } => {}
         }
-        Ok(())
+        Ok(event)
     }
 
     fn cut_short(&self, source: Option<TransportError>) -> ClientError {
@@ -113,36 +107,28 @@ impl EventStream {
             source,
         }
     }
-
-    fn end_with(&mut self, error: ClientError) -> Poll<Option<Result<Event, ClientError>>> {
-        self.ended = true;
-        Poll::Ready(Some(Err(error)))
-    }
 }
 
 impl Stream for EventStream {
     type Item = Result<Event, ClientError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if self.ended {
-                return Poll::Ready(None);
-            }
-            if let Some(event) = self.decoded.pop_front() {
-                self.ended = matches!(event.kind, EventKind::Result(_));
-                return Poll::Ready(Some(Ok(event)));
-            }
-            let taken = match ready!(Pin::new(&mut self.body.incoming).poll_frame(context)) {
-                Some(Ok(frame)) => frame.into_data().map_or(Ok(()), |chunk| self.take(&chunk)),
-                // A killed daemon breaks the connection where a stopped one ends it; the loss is
-                // the same.
-                Some(Err(error)) => Err(self.cut_short(Some(error.into()))),
-                None => Err(self.cut_short(None)),
-            };
-            if let Err(error) = taken {
-                return self.end_with(error);
-            }
+        if self.ended {
+            return Poll::Ready(None);
         }
+        let taken = match ready!(self.frames.poll_frame(context)) {
+            Some(Ok(frame)) => self.take(frame),
+            // A killed daemon breaks the connection where a stopped one ends it; the loss is the
+            // same.
+            Some(Err(Broken::Connection(source))) => Err(self.cut_short(Some(source.into()))),
+            Some(Err(Broken::TooLarge(source))) => Err(source.into()),
+            None => Err(self.cut_short(None)),
+        };
+        self.ended = match &taken {
+            Ok(event) => matches!(event.kind, EventKind::Result(_)),
+            Err(_) => true,
+        };
+        Poll::Ready(Some(taken))
     }
 }
 
@@ -212,7 +198,7 @@ fn decode(frame: Frame) -> Result<Event, serde_json::Error> {
         "stdout" => output(OutputStream::Stdout)?,
         "stderr" => output(OutputStream::Stderr)?,
         "confirmation_required" => EventKind::ConfirmationRequired {
-            details: serde_json::from_str(&frame.data)?,
+            approval: Box::new(Received::parse(frame.data)?),
         },
         "result" => {
             let status = serde_json::from_str::<Ended>(&frame.data)?.http_status();
@@ -292,6 +278,17 @@ mod tests {
         );
         let timeout = r#"{"status": "timeout", "title": "Time limit", "code": "timeout"}"#;
         assert_eq!(result(timeout), (504, Some("timeout".into())));
+    }
+
+    #[test]
+    fn a_question_to_people_is_the_approval_they_are_asked_for() {
+        let data = r#"{"id": "7", "execution_id": "8", "status": "pending", "new": 1}"#;
+        match decoded("confirmation_required", data) {
+            Ok(EventKind::ConfirmationRequired { approval }) => {
+                assert_eq!((approval.id.as_str(), approval.json.as_str()), ("7", data));
+            }
+            other => panic!("not a question: {other:?}"),
+        }
     }
 
     #[test]

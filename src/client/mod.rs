@@ -4,10 +4,15 @@
 //! the stream of a call hangs up.
 
 mod answer;
+mod approvals;
+mod audit;
 mod call;
 mod documents;
 mod error;
 mod events;
+mod feed;
+mod frames;
+mod history;
 mod output;
 mod sse;
 mod transport;
@@ -18,19 +23,24 @@ use std::time::Duration;
 
 use hyper::header::{ACCEPT, HeaderName, HeaderValue, RANGE};
 use hyper::{Method, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use answer::{Answer, Kill, LeftBehind, Outcome, Problem, SchemaError, Signal, Usage};
+pub use approvals::{Approval, Approvals, Decision, Remember, Resolution};
+pub use audit::{AuditHead, AuditReport};
 pub use call::{Background, Call};
 pub use documents::{
-    Health, HealthProblem, Judgement, OutputStream, Received, Record, RuleSource, ToolDefinition,
-    ToolDetails,
+    GivenApproval, Health, HealthProblem, Judgement, OutputStream, Received, Record,
+    RecordedJudgement, RuleSource, StageTimes, ToolDefinition, ToolDetails,
 };
 pub use error::{ClientError, EventTooLarge, TransportError};
 pub use events::{Event, EventKind, EventStream};
+pub use feed::{Feed, FeedFilter, FeedItem, Happening};
+pub use history::{Executions, Forgotten, HistoryFilter, Summary};
 pub use output::Output;
 
+use frames::Frames;
 use transport::{Ask, Head, Transport};
 
 /// Where an installed daemon listens.
@@ -127,7 +137,7 @@ impl Client {
     /// [`ClientError::Refused`].
     pub async fn explain(&self, call: &Call) -> Result<Received<Judgement>, ClientError> {
         let ask = Ask::new(Method::POST, &["permissions", "explain"]);
-        self.read(ask.json(body(call)?)).await
+        self.read(ask.json(body(call, "the call")?)).await
     }
 
     /// Makes a call and waits for its end. Whatever the daemon says about the call is an
@@ -162,22 +172,7 @@ impl Client {
     /// # Errors
     /// As [`Client::tools`]; what is refused before the start is [`ClientError::Refused`].
     pub async fn stream(&self, call: &Call) -> Result<EventStream, ClientError> {
-        let ask = post(call)?.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let head = self
-            .transport
-            .send(ask)
-            .await?
-            .expect(&[StatusCode::OK])
-            .await?;
-        if head.media_type() != "text/event-stream" {
-            let found = format!("`{}` in place of `text/event-stream`", head.media_type());
-            return Err(ClientError::UnexpectedAnswer {
-                during: head.during,
-                status: 200,
-                found,
-            });
-        }
-        Ok(EventStream::new(head.into_body()))
+        Ok(EventStream::new(self.frames(post(call)?).await?))
     }
 
     /// The record of an execution. With `wait` it is held back until the end, or for that long (60
@@ -192,7 +187,7 @@ impl Client {
     ) -> Result<Received<Record>, ClientError> {
         let ask = Ask::new(Method::GET, &["executions", id]);
         self.read(match wait {
-            Some(wait) => ask.query(format_args!("wait={}", wait.as_secs_f64())),
+            Some(wait) => ask.param("wait", &wait.as_secs_f64().to_string()),
             None => ask,
         })
         .await
@@ -213,8 +208,8 @@ impl Client {
             what: "the range",
             source,
         };
-        let ask = Ask::new(Method::GET, &["executions", id, "output"])
-            .query(format_args!("stream={}", stream.name()));
+        let ask =
+            Ask::new(Method::GET, &["executions", id, "output"]).param("stream", stream.name());
         let ask = match output::range_header(range).map_err(|error| unsendable(error.into()))? {
             Some(range) => ask.header(RANGE, header_value("the range", &range)?),
             None => ask,
@@ -239,6 +234,22 @@ impl Client {
             .await
     }
 
+    /// Asks for a stream of events.
+    async fn frames(&self, ask: Ask) -> Result<Frames, ClientError> {
+        let ask = ask.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let sent = self.transport.send(ask).await?;
+        let head = sent.expect(&[StatusCode::OK]).await?;
+        if head.media_type() != "text/event-stream" {
+            let found = format!("`{}` in place of `text/event-stream`", head.media_type());
+            return Err(ClientError::UnexpectedAnswer {
+                during: head.during,
+                status: 200,
+                found,
+            });
+        }
+        Ok(Frames::new(head.into_body()))
+    }
+
     async fn read<T: for<'de> Deserialize<'de>>(
         &self,
         ask: Ask,
@@ -259,15 +270,15 @@ async fn parse<T: for<'de> Deserialize<'de>>(head: Head) -> Result<Received<T>, 
     Received::parse(head.text().await?).map_err(|source| ClientError::Malformed { during, source })
 }
 
-fn body(call: &Call) -> Result<Vec<u8>, ClientError> {
-    serde_json::to_vec(call).map_err(|source| ClientError::Unsendable {
-        what: "the call",
+fn body(document: &impl Serialize, what: &'static str) -> Result<Vec<u8>, ClientError> {
+    serde_json::to_vec(document).map_err(|source| ClientError::Unsendable {
+        what,
         source: source.into(),
     })
 }
 
 fn post(call: &Call) -> Result<Ask, ClientError> {
-    let mut ask = Ask::new(Method::POST, &["execute"]).json(body(call)?);
+    let mut ask = Ask::new(Method::POST, &["execute"]).json(body(call, "the call")?);
     if let Some(key) = &call.idempotency_key {
         ask = ask.header(IDEMPOTENCY_KEY, header_value("the idempotency key", key)?);
     }

@@ -37,7 +37,7 @@ impl Ask {
         let mut target = String::new();
         for segment in segments {
             target.push('/');
-            encode_segment(segment, &mut target);
+            encode(segment, &mut target);
         }
         Self {
             method,
@@ -47,11 +47,22 @@ impl Ask {
         }
     }
 
-    /// `query` goes in as it is.
-    pub(super) fn query(mut self, query: fmt::Arguments<'_>) -> Self {
-        self.target.push('?');
-        self.target.push_str(&query.to_string());
+    /// A member of the query; the value is encoded.
+    pub(super) fn param(mut self, name: &str, value: &str) -> Self {
+        let separator = if self.target.contains('?') { '&' } else { '?' };
+        self.target.push(separator);
+        self.target.push_str(name);
+        self.target.push('=');
+        encode(value, &mut self.target);
         self
+    }
+
+    /// The same where there is a value.
+    pub(super) fn maybe(self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.param(name, value),
+            None => self,
+        }
     }
 
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
@@ -287,9 +298,9 @@ fn io_cause(error: &legacy::Error) -> Option<&io::Error> {
     None
 }
 
-fn encode_segment(segment: &str, target: &mut String) {
+fn encode(text: &str, target: &mut String) {
     use fmt::Write;
-    for byte in segment.bytes() {
+    for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~' | b'.') {
             target.push(char::from(byte));
         } else {
@@ -317,8 +328,10 @@ mod tests {
 
     #[test]
     fn queries_follow_the_path() {
-        let ask = Ask::new(Method::GET, &["executions", "1"]).query(format_args!("wait={}", 5));
+        let ask = Ask::new(Method::GET, &["executions", "1"]).param("wait", "5");
         assert_eq!(ask.name(), "GET /executions/1?wait=5");
+        let ask = ask.maybe("text", Some("a&b=c d")).maybe("tool", None);
+        assert_eq!(ask.name(), "GET /executions/1?wait=5&text=a%26b%3Dc%20d");
     }
 
     #[tokio::test]

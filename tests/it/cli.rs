@@ -1,7 +1,12 @@
 //! The real shellyctl against the real daemon.
 
+mod approvals;
 mod calls;
+mod events;
+mod history;
 mod policy;
+mod terminal;
+mod top;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -29,6 +34,12 @@ fn code(output: &Output) -> i32 {
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+/// What shellyctl prints with `--json`.
+fn json(daemon: &Daemon, args: &[&str]) -> serde_json::Value {
+    let output = run(daemon, &[&["--json"], args].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {output:?}"))
 }
 
 #[test]

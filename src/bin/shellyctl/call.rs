@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use shelly_executor::client::{Call, Client, Outcome};
+use shelly_executor::client::{Call, Client, ClientError, EventStream, Outcome};
 
 use crate::args::CallArgs;
 use crate::failure::Failure;
@@ -18,7 +18,16 @@ pub const MAX_STDIN_BYTES: u64 = 1 << 30;
 /// Makes the call and prints what a model would get.
 pub async fn run(client: &Client, args: CallArgs, json: bool) -> Result<ExitCode, Failure> {
     let call = call(args)?;
-    let Some(answer) = follow::to_its_answer(client, &call, None).await? else {
+    ended(client, client.stream(&call), json).await
+}
+
+/// Waits for what `opening` starts, and prints what a model would get.
+pub async fn ended(
+    client: &Client,
+    opening: impl Future<Output = Result<EventStream, ClientError>>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let Some(answer) = follow::to_its_answer(client, opening, None).await? else {
         return Ok(ExitCode::from(ending::CANCELLED));
     };
     if json {

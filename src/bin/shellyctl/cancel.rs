@@ -18,7 +18,8 @@ pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-fn render(record: &Record) -> String {
+/// What became of it.
+pub fn render(record: &Record) -> String {
     let Record {
         execution_id,
         status,

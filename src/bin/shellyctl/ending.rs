@@ -61,7 +61,8 @@ fn notes(answer: &Answer) -> Vec<String> {
     notes
 }
 
-fn left_behind(process: &LeftBehind) -> String {
+/// A process that outlived its command, and what became of it.
+pub fn left_behind(process: &LeftBehind) -> String {
     let done = if process.killed {
         "killed"
     } else {

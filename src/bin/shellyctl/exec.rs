@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use shelly_executor::client::{Call, Client};
+use shelly_executor::client::{Answer, Call, Client, ClientError, EventStream};
 
 use crate::args::ExecArgs;
 use crate::call::stdin;
@@ -15,24 +15,31 @@ const READER_GONE: u8 = 141;
 
 /// Runs the command.
 pub async fn run(client: &Client, args: ExecArgs, json: bool) -> Result<ExitCode, Failure> {
-    match exec(client, args, json).await {
-        Ok(status) => Ok(ExitCode::from(status)),
+    let call = call(args)?;
+    ended(client, client.stream(&call), json).await
+}
+
+/// Follows what `opening` starts, and ends as it ended.
+pub async fn ended(
+    client: &Client,
+    opening: impl Future<Output = Result<EventStream, ClientError>>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let relay = (!json).then(|| Relay::new(client.clone()));
+    match follow::to_its_answer(client, opening, relay).await {
+        Ok(Some(answer)) => tell(&answer, json),
+        Ok(None) => Ok(ExitCode::from(ending::CANCELLED)),
         Err(failure) if failure.is_broken_pipe() => Ok(ExitCode::from(READER_GONE)),
         Err(failure) => Err(failure),
     }
 }
 
-async fn exec(client: &Client, args: ExecArgs, json: bool) -> Result<u8, Failure> {
-    let call = call(args)?;
-    let relay = (!json).then(|| Relay::new(client.clone()));
-    let Some(answer) = follow::to_its_answer(client, &call, relay).await? else {
-        return Ok(ending::CANCELLED);
-    };
+fn tell(answer: &Answer, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print::line(&answer.json)?;
     }
-    ending::tell(&answer);
-    Ok(ending::exit_status(&answer))
+    ending::tell(answer);
+    Ok(ExitCode::from(ending::exit_status(answer)))
 }
 
 fn call(args: ExecArgs) -> Result<Call, Failure> {

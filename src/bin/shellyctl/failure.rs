@@ -36,6 +36,21 @@ pub enum Failure {
         tool: String,
         source: serde_json::Error,
     },
+    /// The result in a record is none.
+    #[error("cannot read the result of execution `{id}`: {source}")]
+    Record {
+        id: String,
+        source: serde_json::Error,
+    },
+    /// What may be the beginning or end of an id is that of several.
+    #[error("`{given}` may mean any of {found}")]
+    Ambiguous { given: String, found: String },
+    /// A question has to be answered, and nobody is there to do it.
+    #[error("standard input is no terminal, so nobody can be asked")]
+    NotAsked,
+    /// There is no screen to show things on.
+    #[error("top needs a terminal")]
+    NoTerminal,
     /// A command cannot be put into a shell's words.
     #[error("cannot quote the command: {source}")]
     Unquotable { source: shlex::QuoteError },
@@ -86,11 +101,15 @@ impl Failure {
             Self::NotJson { .. } => {
                 Some("for instance: shellyctl call bash '{\"command\": \"df -h\"}'")
             }
+            Self::Ambiguous { .. } => Some("give more of the id, or all of it"),
+            Self::NotAsked => Some("--yes does it without asking"),
+            Self::NoTerminal => Some("`shellyctl history` and `shellyctl events -f` do without"),
             Self::Daemon { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("it is looked for beside shellyctl and in PATH")
             }
             Self::Stdout { .. }
             | Self::Stdin { .. }
+            | Self::Record { .. }
             | Self::Unquotable { .. }
             | Self::Cwd { .. }
             | Self::Daemon { .. }
@@ -102,11 +121,17 @@ impl Failure {
         match self {
             Self::Client(ClientError::Refused { answer }) => ending::exit_status(answer),
             Self::Stdout { .. } if self.is_broken_pipe() => 0,
-            Self::NotJson { .. } | Self::Unquotable { .. } | Self::Cwd { .. } => USAGE,
+            Self::NotJson { .. }
+            | Self::Unquotable { .. }
+            | Self::Cwd { .. }
+            | Self::Ambiguous { .. }
+            | Self::NotAsked
+            | Self::NoTerminal => USAGE,
             Self::Client(_)
             | Self::Silent { .. }
             | Self::Stdout { .. }
             | Self::Stdin { .. }
+            | Self::Record { .. }
             | Self::Daemon { .. }
             | Self::Setup { .. } => ending::FAILED,
         }

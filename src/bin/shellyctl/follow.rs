@@ -1,15 +1,15 @@
-//! A call from its start to its answer, for `exec` and `call`. Signals cancel it.
+//! A call from its start to its answer, for `exec`, `call` and `replay`. Signals cancel it.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use shelly_executor::client::{Answer, Call, Client, ClientError, EventKind};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use shelly_executor::client::{Answer, Approval, Client, ClientError, EventKind, EventStream};
 use tokio::sync::SetOnce;
 
 use crate::failure::Failure;
 use crate::print;
 use crate::relay::Relay;
+use crate::signals::Signals;
 
 /// How long the answer may take once the daemon has confirmed the cancelling. It is on its way by
 /// then; longer means that standard output is stuck.
@@ -22,16 +22,16 @@ const START_GRACE: Duration = Duration::from_secs(1);
 /// How long a command is quiet before its spool is looked at for output beyond the stream's cap.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Makes the call and passes its output on as it comes, if there is a relay. None when a signal
-/// ended the waiting before there was an answer.
+/// Makes the call that `opening` stands for and passes its output on as it comes, if there is a
+/// relay. None when a signal ended the waiting before there was an answer.
 pub async fn to_its_answer(
     client: &Client,
-    call: &Call,
+    opening: impl Future<Output = Result<EventStream, ClientError>>,
     relay: Option<Relay>,
 ) -> Result<Option<Answer>, Failure> {
     let mut signals = Signals::new()?;
     let id = SetOnce::new();
-    let mut following = pin!(follow(client, call, &id, relay));
+    let mut following = pin!(follow(opening, &id, relay));
     tokio::select! {
         answer = &mut following => answer.map(Some),
         () = signals.next() => tokio::select! {
@@ -43,12 +43,11 @@ pub async fn to_its_answer(
 
 /// The whole life of the execution: its answer in the end, its id in `id` as soon as it has one.
 async fn follow(
-    client: &Client,
-    call: &Call,
+    opening: impl Future<Output = Result<EventStream, ClientError>>,
     id: &SetOnce<String>,
     mut relay: Option<Relay>,
 ) -> Result<Answer, Failure> {
-    let mut stream = client.stream(call).await?;
+    let mut stream = opening.await?;
     loop {
         let next = tokio::time::timeout(QUIET, stream.next()).await;
         let event = match (next, &mut relay) {
@@ -72,7 +71,7 @@ async fn follow(
                 if let Some(relay) = &mut relay {
                     relay.started(&execution_id);
                 }
-                // The first one counts; the daemon sends no second.
+                // One that waited for approval has its id already.
                 let _ = id.set(execution_id);
             }
             EventKind::Output {
@@ -84,8 +83,9 @@ async fn follow(
                     relay.output(stream, &text, offset).await?;
                 }
             }
-            EventKind::ConfirmationRequired { details } => {
-                print::note(&format!("waiting for a confirmation: {details}"));
+            EventKind::ConfirmationRequired { approval } => {
+                tell_it_waits(&approval);
+                let _ = id.set(approval.execution_id.clone());
             }
             EventKind::Result(answer) => {
                 if let Some(relay) = relay {
@@ -96,6 +96,15 @@ async fn follow(
             EventKind::Other { .. } => {}
         }
     }
+}
+
+fn tell_it_waits(approval: &Approval) {
+    let Approval { id, summary, .. } = approval;
+    print::note(&format!("waiting for approval {id}: {summary}"));
+    print::hint(&format!(
+        "`shellyctl approve {}` lets it run, `shellyctl deny` does not",
+        print::one_line(id)
+    ));
 }
 
 /// Cancels, and goes on following meanwhile: the last output and the answer are still to come.
@@ -129,30 +138,4 @@ async fn cancel(
 fn hung_up() -> Option<Answer> {
     print::note("hung up before the answer came; the daemon cancels the execution");
     None
-}
-
-/// The signals that ask a program to stop.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let take = |kind| signal(kind).map_err(|source| Failure::Setup { source });
-        Ok(Self {
-            interrupt: take(SignalKind::interrupt())?,
-            terminate: take(SignalKind::terminate())?,
-            hangup: take(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
-        }
-    }
 }

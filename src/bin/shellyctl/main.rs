@@ -1,21 +1,33 @@
 //! shellyctl, the operator's command line: arguments → client → print. Each command has a file of
 //! its own; all of them end here, as an exit status or as a failure that is told on standard error.
 
+mod approvals;
 mod args;
+mod audit;
 mod call;
 mod cancel;
+mod clock;
 mod completions;
 mod config;
 mod ending;
+mod events;
 mod exec;
 mod failure;
 mod follow;
+mod history;
 mod options;
+mod output;
 mod policy;
 mod print;
 mod relay;
+mod replay;
+mod show;
+mod signals;
 mod status;
+mod subscription;
 mod tools;
+mod top;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -45,7 +57,17 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         | Command::Exec(_)
         | Command::Call(_)
         | Command::Policy(PolicyCommand::Explain(_))
-        | Command::Cancel { .. } => talk(args),
+        | Command::Cancel { .. }
+        | Command::History(_)
+        | Command::Show { .. }
+        | Command::Output(_)
+        | Command::Replay { .. }
+        | Command::Approvals(_)
+        | Command::Approve(_)
+        | Command::Deny(_)
+        | Command::Events(_)
+        | Command::Audit(_)
+        | Command::Top => talk(args),
     }
 }
 
@@ -72,6 +94,16 @@ async fn dispatch(args: Args) -> Result<ExitCode, Failure> {
         Command::Exec(exec) => exec::run(&client, exec, args.json).await,
         Command::Call(call) => call::run(&client, call, args.json).await,
         Command::Cancel { id } => cancel::run(&client, &id, args.json).await,
+        Command::History(history) => history::run(&client, history, args.json).await,
+        Command::Show { id } => show::run(&client, &id, args.json).await,
+        Command::Output(output) => output::run(&client, output).await,
+        Command::Replay { id } => replay::run(&client, &id, args.json).await,
+        Command::Approvals(approvals) => approvals::run(&client, approvals, args.json).await,
+        Command::Approve(approve) => approvals::approve(&client, approve, args.json).await,
+        Command::Deny(deny) => approvals::deny(&client, deny, args.json).await,
+        Command::Events(events) => events::run(&client, events, args.json).await,
+        Command::Audit(audit) => audit::run(&client, audit, args.json).await,
+        Command::Top => top::run(&client).await,
         Command::Policy(PolicyCommand::Explain(explain)) => {
             policy::explain(&client, explain, args.json).await
         }

@@ -6,7 +6,7 @@ use shelly_executor::client::{Call, Client, Judgement};
 
 use crate::args::ExplainArgs;
 use crate::failure::Failure;
-use crate::print::{self, Look, Page};
+use crate::print::{self, Fields, Look, Page};
 use crate::{exec, options};
 
 const WOULD_NOT_RUN: u8 = 1;
@@ -58,21 +58,13 @@ fn render(judgement: &Judgement, page: Page) -> String {
     );
     let source = judgement.source.as_ref();
     let source = source.map(|source| format!("{}:{}", source.file, source.line));
-    for (label, value) in [
-        ("Rule", judgement.rule.as_deref()),
-        ("Source", source.as_deref()),
-        ("Segment", judgement.segment.as_deref()),
-        ("Instead", judgement.suggest.as_deref()),
-        ("To change", Some(judgement.would_change.as_str())),
-    ] {
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            text += &format!("{label:>9}: {}\n", print::one_line(value));
-        }
-    }
-    for (at, rule) in judgement.remember_rules.iter().enumerate() {
-        let label = if at == 0 { "To allow" } else { "" };
-        let colon = if at == 0 { ':' } else { ' ' };
-        text += &format!("{label:>9}{colon} {}\n", print::one_line(rule));
-    }
+    let mut fields = Fields::default();
+    fields.add("Rule", judgement.rule.as_ref());
+    fields.add("Source", source);
+    fields.add("Segment", judgement.segment.as_ref());
+    fields.add("Instead", judgement.suggest.as_ref());
+    fields.add("To change", Some(&judgement.would_change));
+    fields.all("To allow", &judgement.remember_rules);
+    text += &fields.render();
     text
 }

@@ -10,6 +10,7 @@ pub enum Look {
     Heading,
     Good,
     Bad,
+    Selected,
 }
 
 impl Look {
@@ -18,6 +19,7 @@ impl Look {
             Self::Heading => "\x1b[1m",
             Self::Good => "\x1b[1;32m",
             Self::Bad => "\x1b[1;31m",
+            Self::Selected => "\x1b[7m",
         }
     }
 }
@@ -44,6 +46,15 @@ impl Page {
         }
     }
 
+    /// No colours, and no end to a line.
+    #[cfg(test)]
+    pub const fn plain() -> Self {
+        Self {
+            colour: false,
+            width: None,
+        }
+    }
+
     pub fn look(self, look: Look, text: &str) -> String {
         if self.colour {
             format!("{}{text}\x1b[0m", look.code())
@@ -52,28 +63,96 @@ impl Page {
         }
     }
 
-    /// Rows of two columns under their headings. Only the second is cut, and only on a terminal.
-    pub fn table(self, headings: [&str; 2], rows: &[[String; 2]]) -> String {
+    /// One line, as much of it as the terminal has room for.
+    pub fn cut(self, text: &str) -> String {
+        match self.width {
+            Some(width) => cut(text, width),
+            None => text.to_owned(),
+        }
+    }
+
+    /// One line, as many of the terminal's lines as it takes.
+    pub fn wrap(self, text: &str) -> Vec<String> {
+        let characters: Vec<char> = text.chars().collect();
+        let width = self.width.unwrap_or(usize::MAX).max(1);
+        let lines = characters.chunks(width).map(|line| line.iter().collect());
+        if text.is_empty() {
+            return vec![String::new()];
+        }
+        lines.collect()
+    }
+
+    /// Rows under their headings. Only the last column is cut, and only on a terminal.
+    pub fn table<const N: usize>(self, headings: [&str; N], rows: &[[String; N]]) -> String {
         const GAP: usize = 2;
-        let first = rows
-            .iter()
-            .map(|row| row[0].chars().count())
-            .chain([headings[0].len()])
-            .max();
-        let first = first.unwrap_or_default() + GAP;
-        let heading = format!("{:first$}{}", headings[0], headings[1]);
-        let mut text = self.look(Look::Heading, &heading) + "\n";
-        for [name, rest] in rows {
-            let rest = match self.width {
-                Some(width) => cut(rest, width.saturating_sub(first)),
-                None => rest.clone(),
+        let widths: [usize; N] = std::array::from_fn(|column| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            GAP + cells
+                .chain([headings[column].len()])
+                .max()
+                .unwrap_or_default()
+        });
+        let before: usize = widths[..N - 1].iter().sum();
+        let line = |cells: [&str; N]| {
+            let mut text = String::new();
+            for (cell, width) in cells[..N - 1].iter().zip(widths) {
+                text += &format!("{cell:width$}");
+            }
+            text += &match self.width {
+                // A screen too narrow for the other columns is no reason to leave out the last.
+                Some(width) => cut(cells[N - 1], width.saturating_sub(before).max(LEAST)),
+                None => cells[N - 1].to_owned(),
             };
-            text += format!("{name:first$}{rest}").trim_end();
-            text.push('\n');
+            text.trim_end().to_owned() + "\n"
+        };
+        let mut text = self.look(Look::Heading, line(headings).trim_end()) + "\n";
+        for row in rows {
+            text += &line(row.each_ref().map(String::as_str));
         }
         text
     }
 }
+
+/// What of a table's last column is shown on any screen.
+const LEAST: usize = 12;
+
+/// Lines of `label: value`, their colons below each other.
+#[derive(Debug, Default)]
+pub struct Fields {
+    rows: Vec<(&'static str, Vec<String>)>,
+}
+
+impl Fields {
+    /// One value; none, or an empty one, leaves the line out.
+    pub fn add(&mut self, label: &'static str, value: Option<impl AsRef<str>>) {
+        self.all(label, value);
+    }
+
+    /// Any number of values, a line each.
+    pub fn all(&mut self, label: &'static str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+        let lines = values.into_iter().map(|value| one_line(value.as_ref()));
+        let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
+        self.rows.push((label, lines));
+    }
+
+    /// The text, its labels right-aligned.
+    pub fn render(&self) -> String {
+        let shown = self.rows.iter().filter(|(_, lines)| !lines.is_empty());
+        let width = shown.clone().map(|(label, _)| label.len()).max();
+        let width = width.unwrap_or_default() + INDENT;
+        let mut text = String::new();
+        for (label, lines) in shown {
+            for (at, line) in lines.iter().enumerate() {
+                let (label, colon) = if at == 0 { (*label, ':') } else { ("", ' ') };
+                text += &format!("{label:>width$}{colon} {line}\n");
+            }
+        }
+        text
+    }
+}
+
+/// How far labels stand in from the left.
+const INDENT: usize = 2;
 
 /// At most `width` characters, the last of them an ellipsis where something is missing.
 fn cut(text: &str, width: usize) -> String {
@@ -86,24 +165,37 @@ fn cut(text: &str, width: usize) -> String {
 
 /// One line, without anything that would move a terminal's cursor.
 pub fn one_line(text: &str) -> String {
-    let plain = text.replace(|character: char| character.is_control(), " ");
+    let plain = text.replace(misleads, " ");
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Text as it is, but for control characters other than line ends and tabs.
 pub fn plain(text: &str) -> String {
     text.replace(
-        |character: char| character.is_control() && !matches!(character, '\n' | '\t'),
+        |character| misleads(character) && !matches!(character, '\n' | '\t'),
         " ",
     )
 }
 
+/// Whether a character moves the cursor, or makes the others stand elsewhere than they are: people
+/// decide by what they see.
+fn misleads(character: char) -> bool {
+    let turns_around = matches!(
+        character,
+        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || turns_around
+}
+
 /// Writes `text` to standard output.
 pub fn text(text: &str) -> Result<(), Failure> {
+    bytes(text.as_bytes())
+}
+
+/// Writes `bytes` to standard output as they are.
+pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    let written = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     written.map_err(|source| Failure::Stdout { source })
 }
 
@@ -118,6 +210,19 @@ pub fn note(message: &str) {
     let _ = writeln!(io::stderr(), "shellyctl: {}", one_line(message));
 }
 
+/// Asks something on standard error; the answer comes on the same line.
+pub fn ask(question: &str) {
+    let _ = write!(io::stderr(), "{question}");
+}
+
+/// A user by name and number, where the number has a name here.
+pub fn user(uid: u32) -> String {
+    match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => format!("{} ({uid})", user.name),
+        Ok(None) | Err(_) => uid.to_string(),
+    }
+}
+
 /// Tells on standard error what can be done.
 pub fn hint(message: &str) {
     let _ = writeln!(io::stderr(), "hint: {message}");
@@ -127,10 +232,7 @@ pub fn hint(message: &str) {
 mod tests {
     use super::*;
 
-    const PIPE: Page = Page {
-        colour: false,
-        width: None,
-    };
+    const PIPE: Page = Page::plain();
 
     #[test]
     fn tables_line_up_and_are_cut_on_a_terminal_only() {
@@ -144,13 +246,53 @@ mod tests {
             "NAME          DESCRIPTION\nbash          Run a command\na-longer-one\n"
         );
         let narrow = Page {
-            width: Some(20),
+            width: Some(26),
             ..PIPE
         };
         assert!(
             narrow
                 .table(["NAME", "DESCRIPTION"], &rows)
-                .contains("bash          Run a…\n")
+                .contains("bash          Run a comma…\n")
+        );
+    }
+
+    #[test]
+    fn only_the_last_column_gives_way() {
+        let rows = [[
+            "1".to_owned(),
+            "bash".to_owned(),
+            "a long, long summary".to_owned(),
+        ]];
+        let narrow = Page {
+            width: Some(24),
+            ..PIPE
+        };
+        assert_eq!(
+            narrow.table(["ID", "TOOL", "SUMMARY"], &rows),
+            "ID  TOOL  SUMMARY\n1   bash  a long, long…\n"
+        );
+    }
+
+    #[test]
+    fn what_is_wrapped_is_all_there() {
+        let narrow = Page {
+            width: Some(4),
+            ..PIPE
+        };
+        assert_eq!(narrow.wrap("rm -rf é"), ["rm -", "rf é"]);
+        assert_eq!(narrow.wrap(""), [""]);
+        assert_eq!(PIPE.wrap("rm -rf é"), ["rm -rf é"]);
+    }
+
+    #[test]
+    fn fields_line_up_and_absent_ones_are_left_out() {
+        let mut fields = Fields::default();
+        fields.add("Status", Some("success"));
+        fields.add("Replay of", None::<&str>);
+        fields.all("Rules", ["a\nb", "c"]);
+        assert_eq!(
+            fields.render(),
+            "  Status: success\n   Rules: a b\n          c\n"
         );
     }
 
@@ -168,5 +310,6 @@ mod tests {
     fn nothing_from_the_daemon_moves_the_cursor() {
         assert_eq!(one_line("a\x1b[2J\n b\t"), "a [2J b");
         assert_eq!(plain("a\x1b[2J\n\tb"), "a [2J\n\tb");
+        assert_eq!(plain("rm \u{202e}fdp.x"), "rm  fdp.x");
     }
 }

@@ -108,6 +108,12 @@ impl Question<'_> {
         // The execution first: an approval is one of an execution that is on record.
         if let Some(entry) = &execution.entry {
             entry.set_status(Status::Waiting);
+            drop(entry.write(execution));
+        }
+        let asked = self.ledger.ask_approval(approval.clone()).await;
+        asked.map_err(|error| self.unrecorded(&error))?;
+        // Only now: whoever hears of it asks for it at once.
+        if let Some(entry) = &execution.entry {
             entry.note(Event::ConfirmationRequired {
                 approval_id: approval.id,
                 summary: self.context.summary.clone(),
@@ -115,8 +121,6 @@ impl Question<'_> {
             });
             drop(entry.write(execution));
         }
-        let asked = self.ledger.ask_approval(approval.clone()).await;
-        asked.map_err(|error| self.unrecorded(&error))?;
         execution.ask(Arc::new(approval.clone()));
         Ok(approval)
     }

@@ -1,16 +1,25 @@
 //! The command line of shellyctl. Its doc comments are the text of `--help` and of the man page,
-//! and the generator of man pages and completions includes this file: it names no other module.
+//! and the generator of man pages and completions includes this module: it names no other.
+
+pub mod approvals;
+mod events;
+mod history;
+mod when;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
+pub use events::{AuditCommand, EventsArgs};
+pub use history::{HistoryArgs, OutputArgs};
+
 /// Operate the Shelly Executor daemon
 ///
 /// shellyctl talks to shelly-executord, the daemon that runs commands and tools for AI agents, over
 /// its Unix socket. It shows how the daemon is and which tools it offers, runs commands through it,
-/// and cancels what is running. Whoever the daemon's configuration allows to call it (as installed,
+/// cancels what is running, shows what has been, and answers what waits for a person's word. Whoever the daemon's configuration allows to call it (as installed,
 /// root and the members of the group shelly) can use it.
 ///
 /// On a terminal the output is meant for people; with --json it is the daemon's own JSON, for
@@ -44,14 +53,14 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Exit status:
   0    it worked
-  1    the daemon is degraded (status), the tool reported an error (call), or the call would not
-       simply run (policy explain)
+  1    the daemon is degraded (status), the tool reported an error (call), the call would not simply
+       run (policy explain), the audit trail is broken (audit verify)
   2    the command line is wrong
   3    the daemon cannot be reached (status)
   78   the configuration or the policy is not valid (config check, policy test)
-  124  the time limit ended it (exec, call)
+  124  the time limit ended it (exec, call, replay)
   125  the daemon refused, failed or cannot be reached
-  130  it was cancelled (exec, call)
+  130  it was cancelled (exec, call, replay)
 
 exec otherwise ends as the command did: with its exit code, or with 128 + n if signal n ended it.
 
@@ -110,6 +119,63 @@ pub enum Command {
         /// The execution's id
         id: String,
     },
+
+    /// List executions, the newest first
+    ///
+    /// Those that still run are among them. Members of the daemon's admins see everybody's, others
+    /// their own. --clear forgets them.
+    History(HistoryArgs),
+
+    /// Show everything about an execution
+    Show {
+        /// The execution's id
+        id: String,
+    },
+
+    /// Print what an execution wrote, byte for byte
+    ///
+    /// The daemon keeps more than the answer to a call has, but not without limit.
+    Output(OutputArgs),
+
+    /// Make the call of an execution once more
+    ///
+    /// It gets an execution and an id of its own, and is judged by the policy as it is now. What is
+    /// printed and the exit status are those of exec for the tool `bash`, and of call otherwise.
+    Replay {
+        /// The id of the execution to repeat
+        id: String,
+    },
+
+    /// List what waits for a person's word
+    ///
+    /// With --watch on a terminal each is asked about as it comes: approve it once, approve it
+    /// always, deny it, or skip it and leave it to others.
+    Approvals(ApprovalsArgs),
+
+    /// Let a call run that waits for approval
+    ///
+    /// Those whom the daemon's configuration lists as approvers decide, but nobody about a call of
+    /// their own unless that is configured too. With --remember calls like it are not asked about
+    /// again; the rules it is remembered as are printed.
+    Approve(ApproveArgs),
+
+    /// Refuse a call that waits for approval
+    Deny(DenyArgs),
+
+    /// Show what happens in the daemon, an event a line
+    ///
+    /// Without --follow: what has happened up to now, as far as the daemon keeps it.
+    Events(EventsArgs),
+
+    /// Watch what runs and what waits for approval, and act on it
+    ///
+    /// A screen that changes as things do. The arrow keys, or j and k, select a line; c cancels it,
+    /// a lets it run and d refuses it where it waits for approval, and q quits.
+    Top,
+
+    /// Check or export the audit trail
+    #[command(subcommand)]
+    Audit(AuditCommand),
 
     /// Ask what the daemon's policy permits
     #[command(subcommand)]

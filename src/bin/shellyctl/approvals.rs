@@ -1,0 +1,245 @@
+//! `shellyctl approvals`, `approve` and `deny`: what waits for a person's word, and giving it.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+use shelly_executor::client::{Approval, Client, Decision, Received, Remember, Resolution};
+
+use crate::args::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs, HowLong};
+use crate::failure::Failure;
+use crate::print::{self, Fields, Look, Page};
+use crate::{clock, show, watch};
+
+/// Lists approvals.
+pub async fn run(client: &Client, args: ApprovalsArgs, json: bool) -> Result<ExitCode, Failure> {
+    if args.watch {
+        return watch::run(client, json).await;
+    }
+    let list = if args.all {
+        client.all_approvals().await?
+    } else {
+        client.approvals().await?
+    };
+    if json {
+        print::line(&list.json)?;
+    } else {
+        print::text(&render(&list.approvals, Page::stdout()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets a call run.
+pub async fn approve(client: &Client, args: ApproveArgs, json: bool) -> Result<ExitCode, Failure> {
+    let mut resolution = Resolution::new(Decision::Approve);
+    resolution.reason = args.reason;
+    resolution.remember = args.remember.map(|how_long| match how_long {
+        HowLong::Once => Remember::Once,
+        HowLong::Session => Remember::Session,
+        HowLong::Always => Remember::Always,
+    });
+    resolve(client, &args.id, &resolution, json).await
+}
+
+/// Refuses a call.
+pub async fn deny(client: &Client, args: DenyArgs, json: bool) -> Result<ExitCode, Failure> {
+    let mut resolution = Resolution::new(Decision::Deny);
+    resolution.reason = args.reason;
+    resolve(client, &args.id, &resolution, json).await
+}
+
+async fn resolve(
+    client: &Client,
+    given: &str,
+    resolution: &Resolution,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let id = pending(client, given).await?;
+    let approval = client.resolve(&id, resolution).await?;
+    if json {
+        print::line(&approval.json)?;
+    } else {
+        print::text(&decided(&approval))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The id that is meant: a whole one, or the beginning or end of a single pending one.
+async fn pending(client: &Client, given: &str) -> Result<String, Failure> {
+    if given.len() >= WHOLE_ID {
+        return Ok(given.to_owned());
+    }
+    let list = client.approvals().await?;
+    pick(
+        given,
+        list.approvals.iter().map(|approval| approval.id.as_str()),
+    )
+}
+
+/// How long a UUID is.
+const WHOLE_ID: usize = 36;
+
+/// One that nobody has is left to the daemon, which knows why.
+fn pick<'a>(given: &str, ids: impl Iterator<Item = &'a str>) -> Result<String, Failure> {
+    let meant = |id: &&str| !given.is_empty() && (id.starts_with(given) || id.ends_with(given));
+    let found: Vec<&str> = ids.filter(meant).collect();
+    match found.as_slice() {
+        [id] => Ok((*id).to_owned()),
+        [] => Ok(given.to_owned()),
+        several if several.contains(&given) => Ok(given.to_owned()),
+        several => Err(Failure::Ambiguous {
+            given: given.to_owned(),
+            found: several.join(", "),
+        }),
+    }
+}
+
+/// What became of an approval, and what is remembered of it.
+pub fn decided(approval: &Approval) -> String {
+    let Approval {
+        id, tool, summary, ..
+    } = approval;
+    let word = match approval.status.as_str() {
+        "used" => "approved",
+        other => other,
+    };
+    let by = approval
+        .decided_by
+        .map(|uid| format!(" by {}", print::user(uid)));
+    let by = by.unwrap_or_default();
+    let mut text = print::one_line(&format!("{word}{by}: {id} {tool}: {summary}")) + "\n";
+    let remembered = approval
+        .remember
+        .as_deref()
+        .filter(|how_long| *how_long != "once");
+    if let (Some(how_long), "approved") = (remembered, word) {
+        for rule in &approval.remember_rules {
+            text += &format!(
+                "remembered {}: {}\n",
+                print::one_line(how_long),
+                print::one_line(rule)
+            );
+        }
+    }
+    text
+}
+
+fn render(approvals: &[Received<Approval>], page: Page) -> String {
+    let row = |approval: &Received<Approval>| {
+        let expires = approval
+            .expires_at
+            .as_deref()
+            .filter(|_| approval.is_pending());
+        [
+            print::one_line(&approval.id),
+            print::one_line(&approval.status),
+            expires.map(clock::left).unwrap_or_default(),
+            approval.caller_uid.map(print::user).unwrap_or_default(),
+            print::one_line(&approval.tool),
+            print::one_line(&approval.summary),
+        ]
+    };
+    let rows: Vec<[String; 6]> = approvals.iter().map(row).collect();
+    page.table(["ID", "STATUS", "LEFT", "CALLER", "TOOL", "SUMMARY"], &rows)
+}
+
+/// Everything a person needs to know to decide.
+pub fn card(approval: &Approval, page: Page) -> String {
+    let heading = print::one_line(&format!("approval {} for {}", approval.id, approval.tool));
+    let mut fields = Fields::default();
+    fields.add("Caller", approval.caller_uid.map(print::user));
+    fields.add("Execution", Some(&approval.execution_id));
+    fields.add("Directory", approval.working_dir.as_ref());
+    fields.add("Variables", Some(approval.env_names.join(" ")));
+    fields.add("Policy", approval.judgement.as_ref().map(show::judgement));
+    fields.all("Always", &approval.remember_rules);
+    fields.add("Expires", approval.expires_at.as_deref().map(clock::full));
+    format!(
+        "{} {heading}\n{}{}\n",
+        page.look(Look::Heading, "●"),
+        fields.render(),
+        input(&approval.input)
+    )
+}
+
+/// The input with its texts as they read, for people decide by it.
+fn input(input: &Value) -> String {
+    let members = input.as_object().into_iter().flatten();
+    let mut text = String::new();
+    for (name, value) in members {
+        let value = value
+            .as_str()
+            .map_or_else(|| format!("{value:#}"), str::to_owned);
+        text += &format!("\n{}:\n", print::one_line(name));
+        for line in print::plain(&value).lines() {
+            text += &format!("    {line}\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn approval(more: &str) -> Approval {
+        let json = format!(
+            r#"{{"id": "7", "execution_id": "8", "tool": "bash", "summary": "git push", "caller_uid": 4294967{more}}}"#
+        );
+        serde_json::from_str(&json).expect("an approval")
+    }
+
+    #[test]
+    fn the_beginning_or_the_end_of_an_id_will_do_if_it_is_the_only_one() {
+        let ids = ["0199aa-01", "0199ab-02", "0199aa-03", "02"];
+        let pick = |given| pick(given, ids.iter().copied());
+        for (given, meant) in [
+            ("0199ab", "0199ab-02"),
+            ("-02", "0199ab-02"),
+            ("03", "0199aa-03"),
+            ("0199aa-01", "0199aa-01"),
+            ("0188", "0188"),
+            ("", ""),
+            ("02", "02"),
+        ] {
+            assert_eq!(pick(given).expect("one"), meant, "{given}");
+        }
+        let several = pick("0199aa").expect_err("two").to_string();
+        assert!(several.contains("0199aa-01, 0199aa-03"), "{several}");
+    }
+
+    #[test]
+    fn what_is_remembered_is_told_with_its_rules() {
+        let rules = r#", "remember_rules": ["bash(command:git push)"], "decided_by": 4294968"#;
+        let always = approval(&format!(
+            r#"{rules}, "status": "approved", "remember": "always""#
+        ));
+        assert_eq!(
+            decided(&always),
+            "approved by 4294968: 7 bash: git push\nremembered always: bash(command:git push)\n"
+        );
+        for once in [
+            r#", "status": "used", "remember": "once""#,
+            r#", "status": "approved""#,
+        ] {
+            let once = approval(&format!("{rules}{once}"));
+            assert_eq!(decided(&once), "approved by 4294968: 7 bash: git push\n");
+        }
+        let denied = approval(&format!(
+            r#"{rules}, "status": "denied", "remember": "always""#
+        ));
+        assert_eq!(decided(&denied), "denied by 4294968: 7 bash: git push\n");
+    }
+
+    #[test]
+    fn a_card_has_the_script_as_it_reads() {
+        let approval = approval(
+            r#", "status": "pending", "input": {"command": "cd /srv\ngit\u001b push", "n": 1}, "remember_rules": ["a", "b"],
+            "expires_at": "soon", "judgement": {"verdict": "ask", "rule": null, "source": null}"#,
+        );
+        assert_eq!(
+            card(&approval, Page::plain()),
+            "● approval 7 for bash\n     Caller: 4294967\n  Execution: 8\n     Policy: ask by default\n     Always: a\n             b\n    \
+             Expires: soon\n\ncommand:\n    cd /srv\n    git  push\n\nn:\n    1\n\n"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! The arguments of what is told of the daemon's work: the feed of events and the audit trail.
+
+use clap::Subcommand;
+
+/// The types an event can have.
+const TYPES: [&str; 13] = [
+    "executionStarted",
+    "stageStarted",
+    "stageCompleted",
+    "executionCompleted",
+    "executionFailed",
+    "executionAborted",
+    "confirmationRequired",
+    "confirmationDecided",
+    "confirmationExpired",
+    "configurationReloaded",
+    "configurationRefused",
+    "policyReloaded",
+    "policyRefused",
+];
+
+/// Which events to show.
+#[derive(Debug, clap::Args)]
+pub struct EventsArgs {
+    /// Show what happens from now on, until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+
+    /// Only those of the execution with this id
+    #[arg(long, value_name = "ID")]
+    pub execution: Option<String>,
+
+    /// Only those of this tool
+    #[arg(long)]
+    pub tool: Option<String>,
+
+    /// Only those of these types; several with commas between
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = TYPES)]
+    pub types: Vec<String>,
+
+    /// Only those after the event with this number, with --follow those from before now too
+    #[arg(long, value_name = "N")]
+    pub after: Option<u64>,
+}
+
+/// The commands of `shellyctl audit`.
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Check that nobody has changed the audit trail
+    ///
+    /// Every record has the hash of the one before it. Prints the last record's number and hash:
+    /// kept elsewhere and given as --head later, it also shows whether the end was cut away and
+    /// written anew. The exit status is 0 when the trail is intact and 1 when it is not.
+    Verify {
+        /// A record that the trail must have, as an earlier check printed it
+        #[arg(long, value_name = "NUMBER:HASH", value_parser = head)]
+        head: Option<String>,
+    },
+
+    /// Print the audit trail as lines of JSON
+    Export {
+        /// Only what comes after the record with this number
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        after: u64,
+    },
+}
+
+fn head(text: &str) -> Result<String, String> {
+    let holds = text.split_once(':').is_some_and(|(number, hash)| {
+        number.parse::<u64>().is_ok()
+            && !hash.is_empty()
+            && hash.chars().all(|c| c.is_ascii_hexdigit())
+    });
+    if holds {
+        Ok(text.to_owned())
+    } else {
+        Err("not a number, a colon and a hash in hexadecimal".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_a_number_and_a_hash() {
+        assert!(head("12:00ffA9").is_ok());
+        for wrong in ["", "12", "12:", ":ff", "x:ff", "12:xy", "12:ff:ff"] {
+            assert!(head(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The arguments of what looks at executions that have been.
+
+use std::time::SystemTime;
+
+use super::when::when;
+
+/// The statuses an execution can have.
+const STATUSES: [&str; 10] = [
+    "queued",
+    "waiting",
+    "running",
+    "success",
+    "error",
+    "timeout",
+    "cancelled",
+    "denied",
+    "failed",
+    "lost",
+];
+
+/// Which executions to list, or to forget them.
+#[derive(Debug, clap::Args)]
+pub struct HistoryArgs {
+    /// Only those that came in at this time or later
+    ///
+    /// A time is RFC 3339 (2026-11-22T09:00:00Z), a local date with or without a time of day, or a
+    /// span back from now such as `1h` or `30min ago`.
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    pub since: Option<SystemTime>,
+
+    /// Only those that came in before this time
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    pub until: Option<SystemTime>,
+
+    /// Only those of this tool
+    #[arg(long)]
+    pub tool: Option<String>,
+
+    /// Only those of this status
+    #[arg(long, value_parser = STATUSES)]
+    pub status: Option<String>,
+
+    /// Only those of the user with this uid
+    #[arg(long, value_name = "UID")]
+    pub caller: Option<u32>,
+
+    /// Only ended ones with all of these words in call or answer; `word*` is what begins so
+    #[arg(long, value_name = "WORDS")]
+    pub grep: Option<String>,
+
+    /// How many to show at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub lines: u32,
+
+    /// Forget all executions that have ended, in place of listing any; the audit trail stays
+    #[arg(long, conflicts_with_all = ["since", "until", "tool", "status", "caller", "grep", "lines"])]
+    pub clear: bool,
+
+    /// Do not ask whether --clear is meant
+    #[arg(long, requires = "clear")]
+    pub yes: bool,
+}
+
+/// Which output to print.
+#[derive(Debug, clap::Args)]
+pub struct OutputArgs {
+    /// The execution's id
+    pub id: String,
+
+    /// Print its standard error in place of its standard output
+    #[arg(long)]
+    pub stderr: bool,
+
+    /// Go on with what it writes, until it ends
+    #[arg(short, long)]
+    pub follow: bool,
+}

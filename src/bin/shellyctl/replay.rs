@@ -1,0 +1,22 @@
+//! `shellyctl replay`: the call of an execution once more.
+
+use std::process::ExitCode;
+
+use shelly_executor::client::Client;
+
+use crate::failure::Failure;
+use crate::{call, exec};
+
+/// Only what bash runs has streams to pass on and an exit status of its own.
+const RUNS_COMMANDS: &str = "bash";
+
+/// Makes the call, and goes on as `exec` or `call` does.
+pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Failure> {
+    let record = client.execution(id, None).await?;
+    let opening = client.replay(id);
+    if record.tool.as_deref() == Some(RUNS_COMMANDS) {
+        exec::ended(client, opening, json).await
+    } else {
+        call::ended(client, opening, json).await
+    }
+}

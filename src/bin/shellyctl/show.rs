@@ -1,0 +1,236 @@
+//! `shellyctl show`: everything about one execution.
+
+use std::process::ExitCode;
+
+use shelly_executor::client::{
+    Answer, Client, Kill, Outcome, Record, RecordedJudgement, StageTimes,
+};
+
+use crate::failure::Failure;
+use crate::print::{self, Fields, Look, Page};
+use crate::{clock, ending};
+
+/// Prints the record.
+pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Failure> {
+    let record = client.execution(id, None).await?;
+    if json {
+        print::line(&record.json)?;
+    } else {
+        let answer = record.answer().map_err(|source| Failure::Record {
+            id: id.to_owned(),
+            source,
+        })?;
+        print::text(&render(&record, answer.as_ref(), Page::stdout()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How a status stands out.
+pub fn look(status: &str) -> Look {
+    match status {
+        "success" | "approved" | "used" => Look::Good,
+        "queued" | "waiting" | "running" | "pending" => Look::Heading,
+        _ => Look::Bad,
+    }
+}
+
+fn render(record: &Record, answer: Option<&Answer>, page: Page) -> String {
+    let look = look(&record.status);
+    let tool = record.tool.as_deref().unwrap_or("?");
+    let summary = record.summary.as_deref().unwrap_or_default();
+    let heading = print::one_line(&format!("{} {tool}: {summary}", record.execution_id));
+    let mut text = format!("{} {heading}\n", page.look(look, "●"));
+    text += &format!("  {}\n", page.look(look, &status(record, answer)));
+    text += &call(record).render();
+    if let Some(answer) = answer {
+        text += &outcome(&answer.outcome).render();
+    }
+    if let Some(input) = record.input.as_ref().filter(|input| !input.is_null()) {
+        let input = print::plain(&format!("{input:#}"));
+        text += &format!("\n{}\n{input}\n", page.look(Look::Heading, "Input"));
+    }
+    if let Some(content) = answer.map(|answer| answer.outcome.content.trim_end()) {
+        let content = print::plain(content);
+        text += &format!("\n{}\n{content}\n", page.look(Look::Heading, "Result"));
+    }
+    text
+}
+
+/// The status, and how it came about.
+fn status(record: &Record, answer: Option<&Answer>) -> String {
+    let status = &record.status;
+    print::one_line(&match answer {
+        Some(Answer {
+            problem: Some(problem),
+            ..
+        }) => {
+            let detail = problem.detail.as_ref().unwrap_or(&problem.title);
+            format!("{status}, {detail} ({})", problem.code)
+        }
+        Some(Answer { outcome, .. }) => match (outcome.exit_code, &outcome.signal) {
+            (Some(code), _) => format!("{status}, exit code {code}"),
+            (None, Some(signal)) if outcome.oom_killed => {
+                format!("{status}, {}, out of memory", signal.name)
+            }
+            (None, Some(signal)) => format!("{status}, {}", signal.name),
+            (None, None) => status.clone(),
+        },
+        None => status.clone(),
+    })
+}
+
+/// What was asked for and what was said to that.
+fn call(record: &Record) -> Fields {
+    let time = |time: &Option<String>| time.as_deref().map(clock::full);
+    let mut fields = Fields::default();
+    fields.add("Called", time(&record.created_at));
+    fields.add("By", record.caller_uid.map(print::user));
+    fields.add("Started", time(&record.started_at));
+    fields.add("Ended", time(&record.ended_at));
+    fields.add("Directory", record.working_dir.as_ref());
+    fields.add("Variables", Some(record.env_names.join(" ")));
+    fields.add("Policy", record.judgement.as_ref().map(judgement));
+    fields.add(
+        "Approval",
+        record.approval.as_ref().map(|approval| {
+            let by = approval.approver_uid.map(print::user).unwrap_or_default();
+            format!("{} by {by}", approval.id)
+        }),
+    );
+    fields.add("Replay of", record.replay_of.as_ref());
+    fields.add("Trace", record.trace_id.as_ref());
+    let stages: Vec<String> = record.stages.iter().map(stage).collect();
+    fields.add("Stages", Some(stages.join(", ")));
+    fields
+}
+
+/// `ask bash(command:rm *) [policy.toml:3]`.
+pub fn judgement(judgement: &RecordedJudgement) -> String {
+    let RecordedJudgement { verdict, .. } = judgement;
+    let rule = judgement.rule.as_deref().unwrap_or("by default");
+    let source = judgement.source.as_ref();
+    let source = source.map(|source| format!(" [{source}]"));
+    format!("{verdict} {rule}{}", source.unwrap_or_default())
+}
+
+fn stage(stage: &StageTimes) -> String {
+    let took = clock::between(stage.started_at.as_deref(), stage.ended_at.as_deref());
+    let took = took.map(|took| format!(" {took}"));
+    format!("{}{}", stage.name, took.unwrap_or_default())
+}
+
+/// What the command did and what it took.
+fn outcome(outcome: &Outcome) -> Fields {
+    let mut fields = Fields::default();
+    fields.add("Took", outcome.duration_ms.map(clock::span));
+    if let (Some(stdout), Some(stderr)) = (outcome.stdout_bytes, outcome.stderr_bytes) {
+        let cut = if outcome.truncated {
+            "; cut below, `shellyctl output` has more"
+        } else {
+            ""
+        };
+        let output = format!("{stdout} bytes to stdout, {stderr} to stderr{cut}");
+        fields.add("Output", Some(output));
+    }
+    if let Some(usage) = &outcome.usage {
+        fields.add("CPU", usage.cpu_ms.map(clock::span));
+        let peak = usage.memory_peak_bytes;
+        fields.add("Memory", peak.map(|bytes| format!("{bytes} bytes at most")));
+    }
+    fields.add("Killed", outcome.kill.as_ref().map(kill));
+    fields.all("Left", outcome.background.iter().map(ending::left_behind));
+    fields.add("Caller's id", outcome.tool_use_id.as_ref());
+    fields
+}
+
+fn kill(kill: &Kill) -> String {
+    let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    format!(
+        "{} processes by {}, reason {}, {} survivors",
+        count(kill.signalled),
+        kill.by,
+        kill.reason,
+        count(kill.survivors)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(json: &str) -> String {
+        let record: Record = serde_json::from_str(json).expect("a record");
+        let answer = record.answer().expect("an answer");
+        render(&record, answer.as_ref(), Page::plain())
+    }
+
+    #[test]
+    fn a_running_one_shows_what_is_known() {
+        let text = shown(
+            r#"{"execution_id": "1", "status": "running", "tool": "bash", "summary": "df -h",
+            "caller_uid": 4294967, "created_at": "soon", "http_status": null, "result": null,
+            "input": {"command": "df -h"}, "judgement": {"verdict": "allow", "rule": null, "source": null}}"#,
+        );
+        assert_eq!(
+            text,
+            "● 1 bash: df -h\n  running\n  Called: soon\n      By: 4294967\n  Policy: allow by default\n\n\
+             Input\n{\n  \"command\": \"df -h\"\n}\n"
+        );
+    }
+
+    #[test]
+    fn an_ended_one_shows_everything() {
+        let text = shown(
+            r#"{"execution_id": "2", "status": "timeout", "tool": "bash", "summary": "sleep 9", "caller_uid": 4294967,
+            "created_at": "a", "started_at": "b", "ended_at": "c", "working_dir": "/srv", "env_names": ["A", "B"],
+            "judgement": {"verdict": "ask", "rule": "bash(command:sleep *)", "source": "policy.toml:3"},
+            "approval": {"id": "7", "approver_uid": 4294968}, "replay_of": "1", "trace_id": "ff",
+            "stages": [{"name": "execution", "started_at": "2026-11-22T09:01:02.000Z", "ended_at": "2026-11-22T09:01:02.250Z"}],
+            "http_status": 504, "result": {"title": "t", "detail": "the time limit of 1s ended it", "code": "timeout",
+                "content": "[timeout]\n1s\u001b[2J", "duration_ms": 1003, "stdout_bytes": 0, "stderr_bytes": 2, "truncated": true,
+                "background": [{"pid": 9, "command": "x", "killed": true}], "usage": {"cpu_ms": 4, "memory_peak_bytes": 5},
+                "kill": {"by": "group", "reason": "timeout", "signalled": 2, "survivors": null}, "tool_use_id": "toolu_1"}}"#,
+        );
+        for part in [
+            "  timeout, the time limit of 1s ended it (timeout)\n",
+            "Directory: /srv\n",
+            "Variables: A B\n",
+            "Policy: ask bash(command:sleep *) [policy.toml:3]\n",
+            "Approval: 7 by 4294968\n",
+            "Replay of: 1\n",
+            "Trace: ff\n",
+            "Stages: execution 250ms\n",
+            "Took: 1.0s\n",
+            "Output: 0 bytes to stdout, 2 to stderr; cut below",
+            "CPU: 4ms\n",
+            "Memory: 5 bytes at most\n",
+            "Killed: 2 processes by group, reason timeout, ? survivors\n",
+            "Left: killed a process",
+            "Caller's id: toolu_1\n",
+            "\nResult\n[timeout]\n1s [2J\n",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_status_says_how_the_process_ended() {
+        for (result, said) in [
+            (r#"{"exit_code": 3}"#, "error, exit code 3"),
+            (
+                r#"{"signal": {"number": 9, "name": "SIGKILL"}}"#,
+                "error, SIGKILL",
+            ),
+            (
+                r#"{"signal": {"number": 9, "name": "SIGKILL"}, "oom_killed": true}"#,
+                "error, SIGKILL, out of memory",
+            ),
+            (r#"{"content": "x"}"#, "error"),
+        ] {
+            let json = format!(
+                r#"{{"execution_id": "1", "status": "error", "http_status": 200, "result": {result}}}"#
+            );
+            assert!(shown(&json).contains(&format!("  {said}\n")), "{said}");
+        }
+    }
+}

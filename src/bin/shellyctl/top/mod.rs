@@ -1,0 +1,176 @@
+//! `shellyctl top`: what runs and what waits for approval, as it changes, with keys to act on it.
+
+mod model;
+mod screen;
+mod view;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use shelly_executor::client::{
+    Client, ClientError, FeedFilter, FeedItem, HistoryFilter, Resolution,
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::failure::Failure;
+use crate::print::Page;
+use crate::signals::Signals;
+use crate::subscription::{Subscription, Told, may_pass};
+use crate::{approvals, cancel};
+use model::{Model, Next};
+use screen::{Key, Screen};
+
+/// The statuses of what is under way.
+const UNDER_WAY: [&str; 3] = ["queued", "waiting", "running"];
+
+/// How many of each status are listed: no screen shows more.
+const MOST: u32 = 1000;
+
+/// How often ages are drawn anew where nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Shows what goes on until somebody has seen enough.
+pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::new()?;
+    let resized = signal(SignalKind::window_change());
+    let mut resized = resized.map_err(|source| Failure::Setup { source })?;
+    // Listening comes first, so that nothing can slip in between.
+    let mut subscription = Subscription::open(client, FeedFilter::default(), None).await?;
+    let mut top = Top::new(client);
+    top.reload().await?;
+    let mut tick = tokio::time::interval(TICK);
+    let (said, mut hear) = mpsc::unbounded_channel();
+    let mut screen = Screen::take()?;
+    loop {
+        top.draw()?;
+        tokio::select! {
+            () = signals.next() => break,
+            _ = resized.recv() => {}
+            _ = tick.tick() => {}
+            Some(message) = hear.recv() => top.message = message,
+            told = subscription.next() => match top.told(told?).await {
+                // All is asked for when the daemon is back.
+                Err(error) if may_pass(&error) => subscription.begin_again(),
+                done => done?,
+            },
+            keys = screen.keys() => {
+                let Some(keys) = keys? else { break };
+                if keys.contains(&Key::Quit) {
+                    break;
+                }
+                keys.into_iter().for_each(|key| top.key(key, &said));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Top {
+    client: Client,
+    model: Model,
+    message: String,
+}
+
+impl Top {
+    fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            model: Model::default(),
+            message: String::new(),
+        }
+    }
+
+    fn draw(&mut self) -> Result<(), Failure> {
+        self.model.hold();
+        let height = Screen::height();
+        Screen::draw(&view::lines(
+            &self.model,
+            &self.message,
+            Page::stdout(),
+            height,
+        ))
+    }
+
+    /// Asks for everything, since events do not tell it.
+    async fn reload(&mut self) -> Result<(), ClientError> {
+        let mut executions = Vec::new();
+        for status in UNDER_WAY {
+            let filter = HistoryFilter {
+                status: Some(status.to_owned()),
+                limit: Some(MOST),
+                ..HistoryFilter::default()
+            };
+            let list = self.client.executions(&filter).await?.value.executions;
+            executions.extend(list.into_iter().map(|item| item.value));
+        }
+        let pending = match self.client.approvals().await {
+            Ok(list) => list.value.approvals,
+            // Who may not approve can still look at what runs.
+            Err(ClientError::Refused { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let pending = pending.into_iter().map(|item| item.value).collect();
+        self.model.reset(executions, pending);
+        Ok(())
+    }
+
+    async fn told(&mut self, told: Told) -> Result<(), ClientError> {
+        if let Some(message) = told.message() {
+            self.message = message;
+        }
+        match told {
+            Told::Item(FeedItem::Happened(happening)) => {
+                if let Next::Approval(id) = self.model.take(&happening) {
+                    match self.client.approval(&id).await {
+                        Ok(approval) => self.model.asked(approval.value),
+                        Err(ClientError::Refused { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Told::Item(FeedItem::Missed { .. }) | Told::Again => self.reload().await?,
+            Told::Lost => {}
+        }
+        Ok(())
+    }
+
+    /// Does what a key asks for. What came of it is heard later: cancelling takes as long as the
+    /// processes need to die.
+    fn key(&mut self, key: Key, said: &mpsc::UnboundedSender<String>) {
+        let Some(row) = self.model.selected() else {
+            return;
+        };
+        let (client, said) = (self.client.clone(), said.clone());
+        match (key, &row.approval) {
+            (Key::Up, _) => self.model.step(-1),
+            (Key::Down, _) => self.model.step(1),
+            (Key::Cancel, _) => {
+                let id = row.execution_id.clone();
+                tokio::spawn(async move {
+                    let record = client.cancel(&id).await;
+                    say(&said, record.map(|record| cancel::render(&record)));
+                });
+            }
+            (Key::Decide(decision), Some(approval)) => {
+                let id = approval.id.clone();
+                tokio::spawn(async move {
+                    let approval = client.resolve(&id, &Resolution::new(decision)).await;
+                    say(
+                        &said,
+                        approval.map(|approval| approvals::decided(&approval)),
+                    );
+                });
+            }
+            (Key::Decide(_), None) => {
+                "it does not wait for approval".clone_into(&mut self.message);
+            }
+            (Key::Quit, _) => {}
+        }
+    }
+}
+
+/// Nobody hears it once the screen is gone.
+fn say(said: &mpsc::UnboundedSender<String>, outcome: Result<String, ClientError>) {
+    let _ = said.send(outcome.unwrap_or_else(|error| error.to_string()));
+}

@@ -1,0 +1,169 @@
+//! How `top` looks, as lines that fit a screen.
+
+use super::model::{Model, Row};
+use crate::print::{self, Look, Page};
+use crate::{approvals, clock};
+
+const KEYS: &str = "↑ ↓ select   c cancel   a approve   d deny   q quit";
+
+/// The lines of a whole screen.
+pub fn lines(model: &Model, message: &str, page: Page, height: usize) -> Vec<String> {
+    let asking = model
+        .rows
+        .iter()
+        .filter(|row| row.approval.is_some())
+        .count();
+    let heading = format!(
+        "{} under way, {asking} waiting for approval",
+        model.rows.len()
+    );
+    let mut lines = vec![page.look(Look::Heading, &heading), String::new()];
+    // Heading, message and keys, an empty line after the first and before the others.
+    let room = height.saturating_sub(5);
+    let card = model
+        .selected()
+        .map(|row| details(row, page))
+        .unwrap_or_default();
+    // The table comes first, but leaves half of the room to the card.
+    let table = table(
+        model,
+        page,
+        room.saturating_sub(card.len().min(room / 2)).max(2),
+    );
+    let rest = room.saturating_sub(table.len());
+    lines.extend(table);
+    lines.extend(fitting(card, rest));
+    lines.resize(height.saturating_sub(3).max(lines.len()), String::new());
+    lines.extend([
+        String::new(),
+        page.cut(&print::one_line(message)),
+        page.cut(KEYS),
+    ]);
+    lines
+}
+
+/// As much of the table as has room, the selected row among it.
+fn table(model: &Model, page: Page, room: usize) -> Vec<String> {
+    if model.rows.is_empty() {
+        return vec!["nothing runs".to_owned()];
+    }
+    let place = model.place();
+    let shown = room.saturating_sub(1).max(1);
+    let first = (place + 1).saturating_sub(shown);
+    let rows: Vec<[String; 5]> = model
+        .rows
+        .iter()
+        .skip(first)
+        .take(shown)
+        .map(cells)
+        .collect();
+    let text = page.table(["STAGE", "AGE", "CALLER", "TOOL", "SUMMARY"], &rows);
+    let mark = |(at, line): (usize, &str)| match at == place - first + 1 {
+        true => page.look(Look::Selected, &page.cut(line)),
+        false => line.to_owned(),
+    };
+    text.lines().enumerate().map(mark).collect()
+}
+
+fn cells(row: &Row) -> [String; 5] {
+    let stage = match &row.approval {
+        Some(_) => "asks",
+        None => &row.stage,
+    };
+    [
+        print::one_line(stage),
+        clock::since(&row.since),
+        print::one_line(&row.caller),
+        print::one_line(&row.tool),
+        print::one_line(&row.summary),
+    ]
+}
+
+/// What there is to know of the selected row.
+fn details(row: &Row, page: Page) -> Vec<String> {
+    let text = match &row.approval {
+        Some(approval) => approvals::card(approval, page),
+        None => format!("execution {}", print::one_line(&row.execution_id)),
+    };
+    // Nobody is to approve the half of a line.
+    let lines = text.trim_end().lines().flat_map(|line| page.wrap(line));
+    std::iter::once(String::new()).chain(lines).collect()
+}
+
+/// Whoever approves what is not all there to be seen must at least know it.
+fn fitting(mut lines: Vec<String>, room: usize) -> Vec<String> {
+    if lines.len() > room {
+        lines.truncate(room.saturating_sub(1));
+        lines.push("… there is more: see `shellyctl approvals --watch`".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(count: usize) -> Model {
+        let summaries = (0..count).map(|at| {
+            let json = format!(
+                r#"{{"execution_id": "e{at}", "status": "running", "tool": "bash", "summary": "sleep {at}", "created_at": "{at:02}"}}"#
+            );
+            serde_json::from_str(&json).expect("a summary")
+        });
+        let mut model = Model::default();
+        model.reset(summaries.collect(), Vec::new());
+        model
+    }
+
+    fn screen(model: &Model, height: usize) -> Vec<String> {
+        lines(model, "hello", Page::plain(), height)
+    }
+
+    #[test]
+    fn a_screen_is_filled_and_not_exceeded() {
+        for count in [0, 1, 30] {
+            for height in [10, 24, 50] {
+                let lines = screen(&model(count), height);
+                assert_eq!(lines.len(), height, "{count} rows\n{}", lines.join("\n"));
+                assert_eq!(lines[height - 2..], ["hello", KEYS]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_selected_row_is_always_there() {
+        let mut model = model(30);
+        for place in 0..30 {
+            let lines = screen(&model, 12).join("\n");
+            assert!(
+                lines.contains(&format!("sleep {place}\n")),
+                "{place}:\n{lines}"
+            );
+            assert!(
+                lines.contains(&format!("execution e{place}\n")),
+                "{place}:\n{lines}"
+            );
+            model.step(1);
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_approved_is_shown_or_said_to_be_longer() {
+        let mut model = model(1);
+        let script = "echo\\n".repeat(40) + "last";
+        let approval = format!(
+            r#"{{"id": "x", "execution_id": "e0", "status": "pending", "input": {{"command": "{script}"}}}}"#
+        );
+        model.asked(serde_json::from_str(&approval).expect("an approval"));
+        let small = screen(&model, 24).join("\n");
+        assert!(
+            small.contains("\n… there is more") && small.contains("asks"),
+            "{small}"
+        );
+        let large = screen(&model, 120).join("\n");
+        assert!(
+            large.contains("    last\n") && !large.contains('…'),
+            "{large}"
+        );
+    }
+}

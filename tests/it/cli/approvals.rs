@@ -1,0 +1,278 @@
+//! What waits for a person's word: `approvals`, `approve`, `deny`, and those who wait.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::events::Telling;
+use super::terminal::Terminal;
+use super::{code, json, run, shellyctl, text};
+use crate::support::{Daemon, scratch, wait_until};
+
+/// A daemon that asks about everything, and lets whoever asked decide.
+fn start() -> Daemon {
+    start_with("[confirmation]\nself_approval = true\n")
+}
+
+fn start_with(toml: &str) -> Daemon {
+    let dir = scratch();
+    let toml = format!("[cgroup]\nmode = \"group\"\n{toml}");
+    fs::write(dir.join("executor.toml"), toml).expect("written");
+    fs::write(dir.join("policy.toml"), "default = \"ask\"\n").expect("written");
+    Daemon::launch(dir, None, |_| {})
+}
+
+/// `shellyctl exec` that waits for approval.
+struct Waiting {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    approval: String,
+}
+
+impl Waiting {
+    fn start(daemon: &Daemon, command: &str) -> Self {
+        let mut exec = shellyctl(daemon.socket(), &["exec", command]);
+        exec.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = exec.spawn().expect("shellyctl starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let (mut note, mut hint) = (String::new(), String::new());
+        stderr.read_line(&mut note).expect("a line");
+        stderr.read_line(&mut hint).expect("a line");
+        let rest = note.strip_prefix("shellyctl: waiting for approval ");
+        let (approval, summary) = rest.and_then(|rest| rest.split_once(": ")).expect(&note);
+        assert_eq!(summary.trim_end(), command);
+        assert!(
+            hint.contains(&format!("shellyctl approve {approval}")),
+            "{hint}"
+        );
+        Self {
+            child,
+            approval: approval.to_owned(),
+            stderr,
+        }
+    }
+
+    /// The exit code, what it printed, and what else it told.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        let mut stdout = self.child.stdout.take().expect("piped");
+        stdout.read_to_string(&mut out).expect("UTF-8");
+        self.stderr.read_to_string(&mut err).expect("UTF-8");
+        (self.child.wait().expect("it ends").code(), out, err)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How many are pending.
+fn pending(daemon: &Daemon) -> usize {
+    let list = json(daemon, &["approvals"]);
+    list["approvals"].as_array().expect("a list").len()
+}
+
+#[test]
+fn what_is_approved_runs_and_what_is_denied_does_not() {
+    let daemon = start();
+    let waiting = Waiting::start(&daemon, "echo hello; exit 3");
+    let table = run(&daemon, &["approvals"]);
+    let row = text(&table.stdout).lines().nth(1).expect("a row");
+    assert!(
+        row.starts_with(&waiting.approval) && row.ends_with(" echo hello; exit 3"),
+        "{table:?}"
+    );
+    let approved = run(&daemon, &["approve", &waiting.approval, "--reason", "fine"]);
+    assert_eq!(code(&approved), 0, "{approved:?}");
+    let said = text(&approved.stdout);
+    assert!(
+        said.starts_with("approved by ") && said.contains(&waiting.approval),
+        "{said}"
+    );
+    let again = run(&daemon, &["deny", &waiting.approval]);
+    assert_eq!(code(&again), 125, "{again:?}");
+    assert!(
+        text(&again.stderr).contains("approval_decided"),
+        "{again:?}"
+    );
+    let (code_of, out, _) = waiting.end();
+    assert_eq!((code_of, out.as_str()), (Some(3), "hello\n"));
+
+    let waiting = Waiting::start(&daemon, "echo never");
+    let denied = run(
+        &daemon,
+        &["deny", &waiting.approval, "--reason", "not today"],
+    );
+    assert!(text(&denied.stdout).starts_with("denied by "), "{denied:?}");
+    let (code_of, out, err) = waiting.end();
+    assert_eq!((code_of, out.as_str()), (Some(125), ""));
+    assert!(
+        err.contains("user_rejected") && err.contains("not today"),
+        "{err}"
+    );
+    assert_eq!(pending(&daemon), 0);
+    let all = run(&daemon, &["approvals", "--all"]);
+    assert!(text(&all.stdout).contains(" denied "), "{all:?}");
+}
+
+#[test]
+fn a_piece_of_an_id_will_do_where_it_is_nobody_elses() {
+    let daemon = start();
+    let (one, other) = (
+        Waiting::start(&daemon, "echo 1"),
+        Waiting::start(&daemon, "echo 2"),
+    );
+    let both = run(&daemon, &["approve", &one.approval[..2]]);
+    assert_eq!(code(&both), 2, "{both:?}");
+    let told = text(&both.stderr);
+    assert!(
+        told.contains(&one.approval) && told.contains(&other.approval),
+        "{told}"
+    );
+    let end = |id: &str| id[id.len() - 12..].to_owned();
+    let approved = run(&daemon, &["approve", &end(&other.approval)]);
+    assert_eq!(code(&approved), 0, "{approved:?}");
+    assert_eq!(other.end().1, "2\n");
+    // The only one that is left begins with it.
+    let approved = run(&daemon, &["approve", &one.approval[..2]]);
+    assert_eq!(code(&approved), 0, "{approved:?}");
+    assert_eq!(one.end().1, "1\n");
+    assert_eq!(code(&run(&daemon, &["approve", "nosuch"])), 125);
+}
+
+#[test]
+fn what_is_remembered_is_not_asked_about_again() {
+    let daemon = start();
+    let waiting = Waiting::start(&daemon, "echo hello");
+    let always = ["approve", &waiting.approval, "--remember", "always"];
+    let approved = run(&daemon, &always);
+    let said = text(&approved.stdout);
+    assert!(
+        said.contains("\nremembered always: bash(command:echo hello)\n"),
+        "{said}"
+    );
+    assert_eq!(waiting.end().0, Some(0));
+    let again = run(&daemon, &["exec", "echo hello"]);
+    assert_eq!(
+        (code(&again), text(&again.stdout), again.stderr),
+        (0, "hello\n", vec![])
+    );
+}
+
+#[test]
+fn who_asked_does_not_decide_unless_that_is_configured() {
+    let daemon = start_with("");
+    let waiting = Waiting::start(&daemon, "echo hello");
+    let refused = run(&daemon, &["approve", &waiting.approval]);
+    assert_eq!(code(&refused), 125, "{refused:?}");
+    let told = text(&refused.stderr);
+    assert!(told.contains("self_approval"), "{told}");
+    let mut watch = Terminal::start(&daemon, &["approvals", "--watch"]);
+    watch.expect("[s]kip? ");
+    watch.press("a\n");
+    watch.expect("self_approval");
+    watch.press("\u{4}");
+    assert_eq!(watch.end().0, Some(0));
+    assert_eq!(pending(&daemon), 1);
+}
+
+#[test]
+fn who_waits_can_be_interrupted() {
+    let daemon = start();
+    let waiting = Waiting::start(&daemon, "echo hello");
+    let pid = i32::try_from(waiting.child.id()).expect("a pid");
+    kill(Pid::from_raw(pid), Signal::SIGINT).expect("it is there");
+    assert_eq!(waiting.end().0, Some(130));
+    wait_until("nobody is asked any more", || pending(&daemon) == 0);
+}
+
+#[test]
+fn a_person_is_asked_about_each_as_it_comes() {
+    let daemon = start();
+    let first = Waiting::start(&daemon, "echo first");
+    let mut watch = Terminal::start(&daemon, &["approvals", "--watch"]);
+    watch.expect(&first.approval);
+    watch.expect("    echo first\r\n");
+    watch.expect("[s]kip? ");
+    watch.press("what?\n");
+    watch.expect("[s]kip? ");
+    watch.press("a\n");
+    watch.expect("approved by ");
+    assert_eq!(first.end().1, "first\n");
+
+    let second = Waiting::start(&daemon, "echo second");
+    watch.expect("    echo second\r\n");
+    watch.expect("[s]kip? ");
+    watch.press("d\n");
+    watch.expect("denied by ");
+    assert_eq!(second.end().0, Some(125));
+
+    // What somebody else decides is told, and the question goes away.
+    let third = Waiting::start(&daemon, "echo third");
+    watch.expect("    echo third\r\n");
+    watch.expect("[s]kip? ");
+    run(&daemon, &["approve", &third.approval]);
+    watch.expect("approved by ");
+    assert_eq!(third.end().0, Some(0));
+
+    let skipped = Waiting::start(&daemon, "echo fourth");
+    watch.expect("    echo fourth\r\n");
+    watch.expect("[s]kip? ");
+    watch.press("s\n");
+    let fifth = Waiting::start(&daemon, "echo fifth");
+    watch.expect("    echo fifth\r\n");
+    watch.expect("[s]kip? ");
+    assert_eq!(pending(&daemon), 2);
+    watch.press("A\n");
+    watch.expect("remembered always: ");
+    assert_eq!(fifth.end().1, "fifth\n");
+    run(&daemon, &["deny", &skipped.approval]);
+    watch.expect("denied by ");
+    watch.press("\u{4}");
+    assert_eq!(watch.end().0, Some(0));
+}
+
+#[test]
+fn programs_are_told_of_each_change() {
+    let daemon = start();
+    let waiting = Waiting::start(&daemon, "echo hello");
+    let telling = Telling::start(&daemon, &["approvals", "--watch", "--json"]);
+    let line = || serde_json::from_str::<Value>(&telling.line()).expect("JSON");
+    let asked = line();
+    assert_eq!(
+        (&asked["id"], &asked["status"]),
+        (&waiting.approval.as_str().into(), &"pending".into())
+    );
+    run(&daemon, &["deny", &waiting.approval]);
+    let denied = line();
+    assert_eq!(
+        (&denied["id"], &denied["status"]),
+        (&asked["id"], &"denied".into())
+    );
+}
+
+#[test]
+fn top_decides_too() {
+    let daemon = start();
+    let mut top = Terminal::start(&daemon, &["top"]);
+    top.expect("nothing runs");
+    let first = Waiting::start(&daemon, "echo first");
+    top.expect("    echo first");
+    top.press("a");
+    top.expect("approved by ");
+    assert_eq!(first.end().1, "first\n");
+    let second = Waiting::start(&daemon, "echo second");
+    top.expect("    echo second");
+    top.press("d");
+    top.expect("denied by ");
+    assert_eq!(second.end().0, Some(125));
+    top.press("q");
+    assert_eq!(top.end().0, Some(0));
+}

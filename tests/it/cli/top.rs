@@ -1,0 +1,74 @@
+//! `shellyctl top`, by its keys.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use super::terminal::Terminal;
+use super::{code, run, text};
+use crate::support::{Daemon, Fifo, wait_until};
+
+/// What gives the terminal back: the cursor, and the screen that was there.
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+#[test]
+fn top_shows_what_runs_and_cancels_it() {
+    let daemon = Daemon::start();
+    let first = Fifo::new(daemon.dir().join("first"));
+    let script = |fifo: &Fifo| format!("read _ < {}", fifo.path().display());
+    let id = daemon.begin(&script(&first), &json!({}));
+    let _held = first.reached();
+    let mut top = Terminal::start(&daemon, &["top"]);
+    top.expect("1 under way, 0 waiting");
+    top.expect(&id);
+    assert!(!top.is_sane());
+    // What begins while it looks comes in by itself; so does what ends.
+    let second = Fifo::new(daemon.dir().join("second"));
+    daemon.begin(&script(&second), &json!({}));
+    top.expect("2 under way");
+    second.reached().say("go");
+    top.expect("1 under way");
+    top.press("a");
+    top.expect("it does not wait for approval");
+    top.press("c");
+    top.expect(&format!("{id} is cancelled"));
+    top.expect("nothing runs");
+    assert_eq!(daemon.ended(&id)["status"], "cancelled");
+    top.press("q");
+    wait_until("the terminal is given back", || top.is_sane());
+    let (code, seen) = top.end();
+    assert_eq!(code, Some(0));
+    assert!(seen.ends_with(LEAVE), "{seen:?}");
+}
+
+#[test]
+fn top_gives_the_terminal_back_on_every_way_out() {
+    let mut daemon = Daemon::start();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let mut top = Terminal::start(&daemon, &["top"]);
+        top.expect("nothing runs");
+        let pid = i32::try_from(top.child.id()).expect("a pid");
+        kill(Pid::from_raw(pid), signal).expect("it is there");
+        wait_until("the terminal is given back", || top.is_sane());
+        let (code, seen) = top.end();
+        assert_eq!(code, Some(0), "{signal}");
+        assert!(seen.ends_with(LEAVE), "{signal}: {seen:?}");
+    }
+    let mut top = Terminal::start(&daemon, &["top"]);
+    top.expect("nothing runs");
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    top.expect("lost the daemon");
+    let _daemon = daemon.restart();
+    top.expect("the daemon is back");
+    top.press("q");
+    assert_eq!(top.end().0, Some(0));
+}
+
+#[test]
+fn top_wants_a_terminal() {
+    let daemon = Daemon::start();
+    let output = run(&daemon, &["top"]);
+    assert_eq!((code(&output), output.stdout.len()), (2, 0));
+    assert!(text(&output.stderr).contains("hint: "), "{output:?}");
+}
