@@ -304,6 +304,15 @@ impl ExecutorError {
         }
     }
 
+    /// In what the input breaks its schema, if that is what kept it.
+    pub fn violations(&self) -> &[Violation] {
+        if let Self::InvalidInput { violations, .. } = self {
+            violations
+        } else {
+            &[]
+        }
+    }
+
     /// What the policy said, if that is what kept it.
     pub fn judgement(&self) -> Option<&Judgement> {
         if let Self::PermissionDenied { judgement, .. } = self {

@@ -108,10 +108,7 @@ impl Failure {
             kind: FailureKind::of(error),
             detail: error.chain(),
             stage,
-            violations: match error {
-                ExecutorError::InvalidInput { violations, .. } => violations.clone(),
-                _ => Vec::new(),
-            },
+            violations: error.violations().to_vec(),
             judgement: error.judgement().cloned().map(Box::new),
         }
     }

@@ -136,14 +136,14 @@ impl Question<'_> {
         let left = approval.expires_at.duration_since(SystemTime::now());
         self.execution.set_waiting(true);
         let ended = tokio::select! {
-            told = told => Ended::Told(told.ok()),
+            told = told => Ended::Told(told.ok().map(Box::new)),
             () = tokio::time::sleep(left.unwrap_or_default()) => Ended::Expired,
             reason = self.context.live.stop_requested() => Ended::Stopped(reason),
         };
         self.execution.set_waiting(false);
         self.inner.waiters.leave(id);
         let settled = match ended {
-            Ended::Told(Some(approval)) => return self.read(approval),
+            Ended::Told(Some(approval)) => return self.read(*approval),
             Ended::Told(None) | Ended::Expired => {
                 self.inner.settle(id, ApprovalStatus::Expired).await
             }
@@ -247,7 +247,7 @@ impl Question<'_> {
 /// How the wait ended.
 enum Ended {
     /// Somebody answered.
-    Told(Option<Approval>),
+    Told(Option<Box<Approval>>),
     /// Nobody did in time.
     Expired,
     /// Nobody waits for the answer any more.

@@ -131,7 +131,7 @@ fn closing(n: u64, id: ExecutionId, ended_at: SystemTime) -> CloseRecord {
         ending: json!({"exit_code": 0, "signal": null, "oom_killed": false, "duration_ms": 3, "background": []}).into(),
         problem: None,
         usage: Some(json!({"cpu_ms": 1, "memory_peak_bytes": null}).into()),
-        stages: stages(),
+        stages: stages().into(),
         started_at: Some(ended_at),
         ended_at,
         approved: None,
