@@ -24,6 +24,7 @@ use super::history::malformed;
 use super::json::to_json;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use crate::config::Access;
 use crate::domain::ExecutionId;
 use crate::pipeline::{EventFilter, NumberedEvent, NumberedEvents};
 
@@ -94,7 +95,8 @@ pub(super) struct Missed {
 
 /// Follow what happens.
 ///
-/// A caller hears of its own uid's executions, an admin of everything. With `Last-Event-ID` (or
+/// A caller hears of its own uid's executions, an approver of every question, an admin of
+/// everything. With `Last-Event-ID` (or
 /// `after`) what came after that is told first; without, only what happens from now on.
 #[utoipa::path(
     get, path = "/events", tag = "events", operation_id = "followEvents",
@@ -123,6 +125,7 @@ pub(super) async fn follow(
         execution_id: id.transpose()?,
         tool: query.tool,
         caller_uid: (!is_admin(&api, &peer)).then_some(peer.caller.uid),
+        of_everybody: of_everybody(&api, &peer),
         kinds: kinds
             .split(',')
             .map(|kind| kind.trim().to_owned())
@@ -152,6 +155,21 @@ pub(super) async fn follow(
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response())
+}
+
+/// What somebody hears of that is about others: an approver is asked by everybody.
+fn of_everybody(api: &Api, peer: &Peer) -> Vec<String> {
+    const QUESTIONS: [&str; 3] = [
+        "confirmationRequired",
+        "confirmationDecided",
+        "confirmationExpired",
+    ];
+    let approvers = &api.edge.settings().access.approvers;
+    if Access::lists(approvers, &peer.caller) {
+        QUESTIONS.map(str::to_owned).to_vec()
+    } else {
+        Vec::new()
+    }
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {

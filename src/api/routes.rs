@@ -55,7 +55,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route { path: "/approvals",              method: Method::GET,    audience: Audience::Involved,  handler: || get(approvals::list) },
     Route { path: "/approvals/{id}",         method: Method::GET,    audience: Audience::Involved,  handler: || get(approvals::show) },
     Route { path: "/approvals/{id}",         method: Method::POST,   audience: Audience::Approvers, handler: || post(approvals::decide) },
-    Route { path: "/events",                 method: Method::GET,    audience: Audience::Callers,   handler: || get(events::follow) },
+    Route { path: "/events",                 method: Method::GET,    audience: Audience::Involved,  handler: || get(events::follow) },
     Route { path: "/audit",                  method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::export) },
     Route { path: "/audit/verify",           method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::verify) },
     Route { path: "/health",                 method: Method::GET,    audience: Audience::Connected, handler: || get(health::show) },

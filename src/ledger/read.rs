@@ -328,7 +328,7 @@ pub(super) fn events(
         signed(begin),
         id,
         filter.tool,
-        filter.caller_uid,
+        filter.caller_uid.filter(|_| filter.of_everybody.is_empty()),
         signed(limit as u64)
     ];
     let rows = find.query_map(bound, numbered)?;

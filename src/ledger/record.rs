@@ -220,12 +220,12 @@ impl NumberedEvents {
             caller_uid,
             events,
         } = &self.events;
-        let is_theirs = filter
+        let is_asked = filter
             .execution_id
             .is_none_or(|id| *execution_id == Some(id))
-            && (filter.tool.is_none() || filter.tool == *tool)
-            && filter.caller_uid.is_none_or(|uid| *caller_uid == Some(uid));
-        if !is_theirs {
+            && (filter.tool.is_none() || filter.tool == *tool);
+        let is_own = filter.caller_uid.is_none_or(|uid| *caller_uid == Some(uid));
+        if !is_asked || (!is_own && filter.of_everybody.is_empty()) {
             return Vec::new();
         }
         let single = |(number, event): (u64, &Event)| {
@@ -234,7 +234,8 @@ impl NumberedEvents {
                 return None;
             };
             let is_wanted = filter.kinds.is_empty() || filter.kinds.contains(&kind);
-            is_wanted.then(|| NumberedEvent {
+            let is_theirs = is_own || filter.of_everybody.contains(&kind);
+            (is_wanted && is_theirs).then(|| NumberedEvent {
                 number,
                 execution_id: *execution_id,
                 tool: tool.clone(),
@@ -280,6 +281,8 @@ pub struct EventFilter {
     pub tool: Option<String>,
     /// Of this user's executions only.
     pub caller_uid: Option<u32>,
+    /// And of these types of everybody's.
+    pub of_everybody: Vec<String>,
     /// Of these types only; empty for all.
     pub kinds: Vec<String>,
 }

@@ -202,6 +202,11 @@ fn who_asked_may_not_approve() {
         });
         assert_eq!(strange.status, 403);
         by(user(APPROVER), || {
+            // Of others an approver hears the questions, and nothing else.
+            let events = daemon.get("/events?follow=false");
+            let events = String::from_utf8(events.body).expect("text");
+            assert!(events.contains("event: confirmationRequired\n"), "{events}");
+            assert!(!events.contains("event: executionStarted\n"), "{events}");
             assert_eq!(approvals(&daemon, "").len(), 1);
             approve(&daemon, &asked);
         });
