@@ -198,6 +198,7 @@ impl Inner {
             entry.adopt();
         }
         execution.ask(Arc::new(approval));
+        execution.set_waiting(true);
         self.records.open(Arc::clone(&execution));
         self.running.send_modify(|running| *running += 1);
         let inner = Arc::clone(self);

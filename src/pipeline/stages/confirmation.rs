@@ -30,6 +30,8 @@ pub(super) async fn confirm<'a>(
         tool,
         judgement,
     } = judged;
+    // One that was taken up again has waited until now.
+    execution.set_waiting(false);
     if judgement.verdict == Verdict::Allow {
         return Ok(Confirmed { call, tool });
     }

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{begin, blocked, call, release};
-use crate::support::{Daemon, Mode, Reply};
+use crate::support::{Daemon, Mode, Reply, scratch, skip};
 
 const KEY: &str = "Idempotency-Key";
 
@@ -397,4 +400,87 @@ fn many_callers_with_one_key_run_one_command() {
     });
     assert_eq!(keyed(&daemon, "one", &body).status, 200);
     assert_eq!(fs::read_to_string(&count).expect("written"), "x\n");
+}
+
+/// A file system of its own for the state directory, so small that it can be filled.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where nothing can be mounted.
+    fn mount(dir: &Path) -> Option<Self> {
+        fs::create_dir(dir).expect("ours");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m,mode=0700", "none"])
+            .arg(dir)
+            .output();
+        if mounted.is_ok_and(|mounted| mounted.status.success()) {
+            return Some(Self(dir.to_owned()));
+        }
+        skip("a disk that is full, which takes root to mount one");
+        None
+    }
+
+    fn fill(&self) {
+        let mut file = fs::File::create(self.0.join("fill")).expect("room");
+        for length in [64 * 1024, 1] {
+            while file.write_all(&vec![b'x'; length]).is_ok() {}
+        }
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.0.join("fill")).expect("ours");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // The daemon may still be using it.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
+    for audit in ["required", "best_effort"] {
+        let dir = scratch();
+        let Some(disk) = SmallDisk::mount(&dir.join("state")) else {
+            return;
+        };
+        let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
+        fs::write(dir.join("executor.toml"), toml).expect("ours");
+        let daemon = Daemon::launch(dir, None, |_| {});
+        assert_eq!(daemon.bash("echo before").status, 200);
+        disk.fill();
+        let marker = daemon.dir().join("marker");
+        // There may be room for a line or two in what the ledger has already.
+        let body = call(&format!(
+            "touch {}; : {}",
+            marker.display(),
+            "x".repeat(20_000)
+        ));
+        let full = daemon.post(&body);
+        if audit == "required" {
+            assert_eq!(
+                (full.status, &full.json()["code"]),
+                (503, &json!("audit_unavailable"))
+            );
+            assert!(!marker.exists());
+        } else {
+            assert_eq!(full.status, 200, "{}", full.content());
+            assert!(marker.exists());
+        }
+        let health = daemon.get("/health").json();
+        assert_eq!(
+            (&health["status"], &health["problems"][0]["code"]),
+            (&json!("degraded"), &json!("ledger_full"))
+        );
+        disk.free();
+        daemon.wait_until("all is well", || {
+            daemon.get("/health").json()["status"] == "ok"
+        });
+        assert_eq!(daemon.bash("echo after").status, 200);
+        let known = summaries(&list(&daemon, ""));
+        assert_eq!(known.len(), 3, "{audit}: {known:?}");
+        assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
+    }
 }
