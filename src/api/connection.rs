@@ -56,7 +56,6 @@ pub async fn serve(
     let own_place = Arc::new(Semaphore::new(1));
     let refusals = Arc::new(Semaphore::new(limits.max_refusals));
     let (closing, closed) = watch::channel(false);
-    let open = Arc::new(());
     tokio::pin!(shutdown);
     loop {
         let stream = tokio::select! {
@@ -72,7 +71,8 @@ pub async fn serve(
         };
         let place = if is_own(&stream) { &own_place } else { &places };
         if let Ok(place) = Arc::clone(place).try_acquire_owned() {
-            let (router, closed, open) = (router.clone(), closed.clone(), Arc::clone(&open));
+            // One goes when the connection is asked to close, the other when it has.
+            let (router, closed, open) = (router.clone(), closed.clone(), closed.clone());
             tokio::spawn(async move {
                 if let Err(error) = connection(stream, router, closed).await {
                     tracing::debug!(%error, "a connection ended early");

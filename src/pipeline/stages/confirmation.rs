@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use super::permission::Judged;
 use crate::domain::{ApprovalId, Call, ExecutorError, Judgement, Status, StopReason, Verdict};
-use crate::ledger::{Approval, ApprovalStatus, Ledger, LedgerError, Verdicted};
+use crate::ledger::{Approval, ApprovalStatus, Approvals, Ledger, LedgerError, Verdicted};
 use crate::pipeline::event::{Event, rfc3339};
 use crate::pipeline::executor::Inner;
 use crate::pipeline::intent::Intent;
@@ -129,12 +129,15 @@ impl Question<'_> {
 
     /// Waits for the answer, a stop, or the end of patience, whichever is first on record.
     async fn wait(&self, approval: Approval) -> Result<Approval, ExecutorError> {
-        if approval.status != ApprovalStatus::Pending {
-            // Given before the daemon was started anew.
-            return Ok(approval);
-        }
         let id = approval.id;
         let told = self.inner.waiters.enter(id);
+        // It may have been given before anybody was here to be told.
+        let now = self.ledger.approvals(Approvals::One(id)).await;
+        let now = now.map_err(|error| self.unrecorded(&error))?.pop();
+        if let Some(decided) = now.filter(|now| now.status != ApprovalStatus::Pending) {
+            self.inner.waiters.leave(id);
+            return self.read(decided);
+        }
         let left = approval.expires_at.duration_since(SystemTime::now());
         self.execution.set_waiting(true);
         let ended = tokio::select! {
