@@ -142,6 +142,8 @@ pub(super) struct RecordBody {
     /// Who called it.
     #[schema(format = "int64")]
     caller_uid: u32,
+    /// The hooks that changed its input, in the order in which they did.
+    changed_by: Vec<String>,
     /// What the policy said; null until it has.
     #[schema(required)]
     judgement: Option<Ruling>,
@@ -347,6 +349,7 @@ pub(super) fn record(record: &Record) -> RecordBody {
             .map(|dir| dir.display().to_string()),
         env_names: record.call.env.keys().cloned().collect(),
         caller_uid: record.caller_uid,
+        changed_by: record.call.changed_by.clone(),
         judgement: record.ruling.clone(),
         approval: record.approved.map(|(id, approver_uid)| ApprovedBody {
             id: id.to_string(),

@@ -112,7 +112,7 @@ impl Code {
             FailureKind::UnknownTool => Self::UnknownTool,
             FailureKind::ToolDisabled => Self::ToolDisabled,
             FailureKind::InvalidInput => Self::InvalidInput,
-            FailureKind::PermissionDenied => Self::PermissionDenied,
+            FailureKind::PermissionDenied | FailureKind::HookDenied => Self::PermissionDenied,
             FailureKind::UserRejected => Self::UserRejected,
             FailureKind::ApprovalExpired => Self::ApprovalExpired,
             FailureKind::ApprovalStale => Self::ApprovalStale,

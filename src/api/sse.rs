@@ -63,7 +63,7 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
             }
         }
         // It may take a while until it is decided whether it starts.
-        _ = execution.asking() => {}
+        () = execution.asking() => {}
         () = peer.hung_up() => {
             watch.give_up();
             let finished = execution.wait().await;
@@ -72,8 +72,8 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
     }
     let asked = execution.asked().map(|approval| {
         json(&ApprovalBody::new(
-            approval,
-            api.executor.summary_of(approval),
+            &approval,
+            api.executor.summary_of(&approval),
         ))
     });
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);

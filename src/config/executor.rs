@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 
+use super::Hook;
+
 /// How an [`Executor`](crate::Executor) runs things. The defaults are the library's; the daemon's
 /// come from `config/executor.toml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +60,8 @@ pub struct ExecutorConfig {
     pub confirmation: ConfirmationConfig,
     /// Where approvals are kept that are remembered for good; `None` remembers none so.
     pub remembered_dir: Option<PathBuf>,
+    /// What the operator's own programs are asked on a call's way. Default nothing.
+    pub hooks: Vec<Hook>,
     /// How much of what was executed is remembered. Default a thousand (seed 004's
     /// `maxHistorySize`).
     pub history: HistoryConfig,
@@ -94,6 +98,7 @@ impl Default for ExecutorConfig {
                 async_timeout: Duration::from_secs(24 * 60 * 60),
             },
             remembered_dir: None,
+            hooks: Vec::new(),
             history: HistoryConfig {
                 max_count: 1000,
                 max_age: None,

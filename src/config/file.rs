@@ -7,6 +7,7 @@ use regex::bytes::Regex;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::hooks::Hooks;
 use super::values::Bounded;
 use super::{Audit, Durability, LogFormat, Truncate};
 use crate::domain::CallOptions;
@@ -42,6 +43,7 @@ pub(super) struct File {
     pub(super) metrics: MetricsFile,
     pub(super) ledger: LedgerFile,
     pub(super) confirmation: ConfirmationFile,
+    pub(super) hooks: Hooks,
     pub(super) access: AccessFile,
     pub(super) log: LogFile,
 }

@@ -5,6 +5,7 @@ mod access;
 mod error;
 mod executor;
 mod file;
+mod hooks;
 mod log;
 mod places;
 mod remembered;
@@ -20,6 +21,7 @@ pub use executor::{
     Audit, CgroupChoice, ConfirmationConfig, Durability, ExecutorConfig, HistoryConfig,
     LedgerConfig, Limits, SecretsConfig, SpoolConfig, Truncate,
 };
+pub use hooks::{Hook, OnFailure};
 pub use log::{LogConfig, LogFormat, log_filter};
 pub use places::{Places, default_socket, socket_from_environment};
 pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};

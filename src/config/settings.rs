@@ -83,6 +83,15 @@ impl Settings {
         if nix::unistd::access(shell, AccessFlags::X_OK).is_err() {
             doubts.push(format!("`shell`: cannot execute `{}`", shell.display()));
         }
+        for hook in &self.executor.hooks {
+            if nix::unistd::access(&hook.program, AccessFlags::X_OK).is_err() {
+                doubts.push(format!(
+                    "the hook `{}`: cannot execute `{}`",
+                    hook.name,
+                    hook.program.display()
+                ));
+            }
+        }
         if let Some(dir) = &self.executor.working_dir
             && !dir.is_dir()
         {
@@ -208,6 +217,7 @@ impl File {
                     .secs(),
             },
             remembered_dir: None,
+            hooks: self.hooks.0,
             history: HistoryConfig {
                 max_count: set(self.ledger.max_history_size, "max_history_size")?.get(),
                 max_age: self
@@ -321,9 +331,10 @@ mod tests {
             .filter(|line| !line.contains("path ="))
             .map(|line| match line.strip_prefix("# ") {
                 Some(rest)
-                    if rest
-                        .split_once(" = ")
-                        .is_some_and(|(k, _)| !k.contains(' ')) =>
+                    if rest.starts_with("[[")
+                        || rest
+                            .split_once(" = ")
+                            .is_some_and(|(k, _)| !k.contains(' ')) =>
                 {
                     rest
                 }
@@ -333,6 +344,7 @@ mod tests {
             .collect();
         let settings = Settings::parse(Path::new("e.toml"), &uncommented).expect("valid");
         assert_eq!(settings.executor.limits.pids_max, Some(4096));
+        assert_eq!(settings.executor.hooks.len(), 1);
     }
 
     #[test]

@@ -57,6 +57,19 @@ pub enum ExecutorError {
         judgement: Box<Judgement>,
     },
 
+    /// A hook of the operator's does not let it pass, or failed and lets nothing pass then.
+    #[error("`{tool_name}` was refused by the hook `{hook}`{}", because(reason.as_deref()))]
+    HookDenied {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// The hook, by its name in the configuration.
+        hook: String,
+        /// Why, in its words, or how it failed.
+        reason: Option<String>,
+    },
+
     /// Somebody was asked for approval and said no.
     #[error("`{tool_name}` was refused{}{}", said_by(*by), because(reason.as_deref()))]
     UserRejected {
@@ -183,6 +196,7 @@ impl ExecutorError {
             Self::UnknownTool { tool_name, .. }
             | Self::ToolDisabled { tool_name, .. }
             | Self::PermissionDenied { tool_name, .. }
+            | Self::HookDenied { tool_name, .. }
             | Self::UserRejected { tool_name, .. }
             | Self::ApprovalExpired { tool_name, .. }
             | Self::ApprovalStale { tool_name, .. }
@@ -202,6 +216,7 @@ impl ExecutorError {
             Self::UnknownTool { input_summary, .. }
             | Self::ToolDisabled { input_summary, .. }
             | Self::PermissionDenied { input_summary, .. }
+            | Self::HookDenied { input_summary, .. }
             | Self::UserRejected { input_summary, .. }
             | Self::ApprovalExpired { input_summary, .. }
             | Self::ApprovalStale { input_summary, .. }
@@ -225,6 +240,7 @@ impl ExecutorError {
             Self::UnknownTool { .. }
             | Self::ToolDisabled { .. }
             | Self::PermissionDenied { .. }
+            | Self::HookDenied { .. }
             | Self::UserRejected { .. }
             | Self::ApprovalExpired { .. }
             | Self::ApprovalStale { .. }
@@ -246,6 +262,7 @@ impl ExecutorError {
             | Self::ToolDisabled { .. }
             | Self::InvalidInput { .. }
             | Self::PermissionDenied { .. }
+            | Self::HookDenied { .. }
             | Self::UserRejected { .. }
             | Self::ApprovalExpired { .. }
             | Self::ApprovalStale { .. }
@@ -265,6 +282,7 @@ impl ExecutorError {
             Self::UnknownTool { .. }
             | Self::ToolDisabled { .. }
             | Self::PermissionDenied { .. }
+            | Self::HookDenied { .. }
             | Self::UserRejected { .. }
             | Self::ApprovalExpired { .. }
             | Self::ApprovalStale { .. }
@@ -293,9 +311,14 @@ impl ExecutorError {
             Self::UserRejected {
                 reason: Some(reason),
                 ..
+            }
+            | Self::HookDenied {
+                reason: Some(reason),
+                ..
             } => over(reason),
             Self::ToolDisabled { .. }
             | Self::UserRejected { reason: None, .. }
+            | Self::HookDenied { reason: None, .. }
             | Self::ApprovalExpired { .. }
             | Self::AuditUnavailable { .. }
             | Self::Timeout { .. }

@@ -32,6 +32,8 @@ pub enum FailureKind {
     InvalidInput,
     /// [`ExecutorError::PermissionDenied`].
     PermissionDenied,
+    /// [`ExecutorError::HookDenied`].
+    HookDenied,
     /// [`ExecutorError::UserRejected`].
     UserRejected,
     /// [`ExecutorError::ApprovalExpired`].
@@ -63,6 +65,7 @@ impl FailureKind {
             Self::Timeout => Status::Timeout,
             Self::Cancelled | Self::ShutDown => Status::Cancelled,
             Self::PermissionDenied
+            | Self::HookDenied
             | Self::UserRejected
             | Self::ApprovalExpired
             | Self::ApprovalStale => Status::Denied,
@@ -83,6 +86,7 @@ impl FailureKind {
             ExecutorError::ToolDisabled { .. } => Self::ToolDisabled,
             ExecutorError::InvalidInput { .. } => Self::InvalidInput,
             ExecutorError::PermissionDenied { .. } => Self::PermissionDenied,
+            ExecutorError::HookDenied { .. } => Self::HookDenied,
             ExecutorError::UserRejected { .. } => Self::UserRejected,
             ExecutorError::ApprovalExpired { .. } => Self::ApprovalExpired,
             ExecutorError::ApprovalStale { .. } => Self::ApprovalStale,

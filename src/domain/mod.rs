@@ -33,6 +33,6 @@ pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
 pub(crate) use output::Digests;
 pub use output::{Degradation, Display, RunReport, Status, ToolOutput, Verbatim};
 pub use secrets::{CONTEXT, Secrets};
-pub use stage::{Stage, StageTimes};
+pub use stage::{Point, Stage, StageTimes, When};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use tool::{RiskLevel, ToolDefinition, ToolDetails};

@@ -35,6 +35,44 @@ impl Stage {
     }
 }
 
+/// On which side of a stage. Ordered as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// Before it has begun.
+    Before,
+    /// When it has let the call through.
+    After,
+}
+
+/// A place between what the stages do. Ordered as a call comes by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// The stage it belongs to.
+    pub stage: Stage,
+    /// On which side.
+    pub when: When,
+}
+
+impl Point {
+    /// Before a stage.
+    pub const fn before(stage: Stage) -> Self {
+        let when = When::Before;
+        Self { stage, when }
+    }
+
+    /// After a stage.
+    pub const fn after(stage: Stage) -> Self {
+        let when = When::After;
+        Self { stage, when }
+    }
+
+    /// Whether nothing has been run there yet, so that a call can still be refused or changed.
+    pub fn precedes_the_run(self) -> bool {
+        self <= Self::before(Stage::Execution)
+    }
+}
+
 /// When an execution was in a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTimes {

@@ -32,6 +32,9 @@ pub struct CallRecord {
     /// The supplementary groups of who called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caller_groups: Vec<u32>,
+    /// The hooks that changed its input, in the order in which they did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_by: Vec<String>,
     /// Whether secrets were masked in it, so that it is not the call any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_masked: bool,
@@ -59,6 +62,7 @@ impl CallRecord {
             stdin,
             keeps_background: options.background == Background::Keep,
             caller_groups: Vec::new(),
+            changed_by: Vec::new(),
             is_masked: masking.is_masked,
         }
     }

@@ -5,8 +5,8 @@ use super::event::Event;
 use super::{CallRecord, Execution, Finished};
 use crate::domain::{ApprovalId, Digests, Ruling, Status, StreamName};
 use crate::ledger::{
-    self, Change, CloseRecord, Events, Idempotency, Json, Ledger, OpenRecord, Output, Place,
-    Receipt,
+    self, AuditEntry, Change, CloseRecord, Events, Idempotency, Json, Ledger, OpenRecord, Output,
+    Place, Receipt,
 };
 use crate::runner::Kept;
 
@@ -100,6 +100,11 @@ impl Entry {
     /// Has what was entered written now, whoever else may have something to write.
     pub(super) fn hurry(&self) {
         self.ledger.nudge();
+    }
+
+    /// Enters something about it into the audit trail.
+    pub(super) fn audit(&self, entry: AuditEntry) -> Receipt<()> {
+        self.ledger.audit(entry)
     }
 
     /// Enters its end.

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::Finished;
-use crate::domain::{ApprovalId, FailureKind, Stage, Status};
+use crate::domain::{ApprovalId, FailureKind, Stage, Status, When};
 use crate::ledger;
 
 /// What happens, for those who listen. The names are those of seed 004; a type goes over the wire
@@ -31,6 +31,21 @@ pub enum Event {
         stage: Stage,
         /// How long it was in it, in milliseconds and fractions.
         duration_ms: f64,
+    },
+    /// A hook was asked about it, or told of it.
+    HookCompleted {
+        /// Its name.
+        hook: String,
+        /// The stage it stands beside.
+        stage: Stage,
+        /// On which side.
+        when: When,
+        /// What it said: `allow`, `deny` or `change`; else `failed` or `stopped`.
+        decision: &'static str,
+        /// How long it took, in milliseconds and fractions.
+        duration_ms: f64,
+        /// Why, or how it failed; empty where there is nothing to say.
+        detail: String,
     },
     /// It ran to its end by itself.
     ExecutionCompleted {
@@ -103,6 +118,11 @@ pub enum Event {
     },
 }
 
+/// To the microsecond.
+pub(super) fn fractional_millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
 /// RFC 3339, UTC, with milliseconds.
 pub(super) fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
@@ -136,6 +156,7 @@ impl Event {
             | FailureKind::ToolDisabled
             | FailureKind::InvalidInput
             | FailureKind::PermissionDenied
+            | FailureKind::HookDenied
             | FailureKind::UserRejected
             | FailureKind::ApprovalExpired
             | FailureKind::ApprovalStale
@@ -155,7 +176,7 @@ impl Event {
     pub(super) fn of_stage(stage: Stage, duration: Duration) -> Self {
         Self::StageCompleted {
             stage,
-            duration_ms: (duration.as_secs_f64() * 1e6).round() / 1e3,
+            duration_ms: fractional_millis(duration),
         }
     }
 

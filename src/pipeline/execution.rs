@@ -41,7 +41,7 @@ pub struct Execution {
     /// Whether it waits for an approval.
     waiting: watch::Sender<bool>,
     /// What was asked about it, if something was.
-    asked: SetOnce<Asked>,
+    asked: watch::Sender<Option<Asked>>,
     live: Arc<Live>,
     stages: Mutex<Vec<StageTimes>>,
     finished: SetOnce<Arc<Finished>>,
@@ -122,7 +122,7 @@ impl Execution {
                 ..Known::default()
             }),
             waiting: watch::Sender::new(false),
-            asked: SetOnce::new(),
+            asked: watch::Sender::new(None),
             live: Arc::new(live),
             stages: Mutex::new(Vec::with_capacity(6)),
             finished: SetOnce::new(),
@@ -169,8 +169,29 @@ impl Execution {
 
     /// Its input has got its defaults.
     pub(super) fn learn_call(&self, call: &Call) {
-        let summary = self.known().call.summary.clone();
-        let call = CallRecord::new(call, &summary, &self.secrets).of(&self.caller);
+        let known = self.known().call;
+        self.set_call(call, &known.summary, known.changed_by.clone());
+    }
+
+    /// A hook has changed its input: it goes from the first stage on as if it had come with that,
+    /// and what was said of the other counts for nothing.
+    pub(super) fn begin_anew(&self, call: &Call, summary: &str, hook: &str) {
+        let mut changed_by = self.known().call.changed_by.clone();
+        changed_by.push(hook.to_owned());
+        self.set_call(call, summary, changed_by);
+        let mut known = self.lock_known();
+        known.ruling = None;
+        // One that is used up; what still waits for its answer is found to be stale.
+        if known.approved.take().is_some() {
+            self.asked.send_replace(None);
+        }
+    }
+
+    fn set_call(&self, call: &Call, summary: &str, changed_by: Vec<String>) {
+        let call = CallRecord {
+            changed_by,
+            ..CallRecord::new(call, summary, &self.secrets).of(&self.caller)
+        };
         let call = Arc::new(call);
         if let Some(entry) = &self.entry {
             entry.set_call(&call);
@@ -189,22 +210,23 @@ impl Execution {
 
     /// Somebody is asked whether it may run.
     pub(super) fn ask(&self, approval: Asked) {
-        // Once at the most.
-        let _ = self.asked.set(approval);
+        self.asked.send_replace(Some(approval));
     }
 
     /// What was asked about it, if something was.
-    pub fn asked(&self) -> Option<&Asked> {
-        self.asked.get()
+    pub fn asked(&self) -> Option<Asked> {
+        self.asked.borrow().clone()
     }
 
     /// Waits until somebody is asked about it; for good if nobody ever is.
-    pub async fn asking(&self) -> &Asked {
-        self.asked.wait().await
+    pub async fn asking(&self) {
+        // It lives as long as this does.
+        let _ = self.asked.subscribe().wait_for(Option::is_some).await;
     }
 
-    pub(super) fn set_waiting(&self, waits: bool) {
-        self.waiting.send_replace(waits);
+    /// Returns what it was before.
+    pub(super) fn set_waiting(&self, waits: bool) -> bool {
+        self.waiting.send_replace(waits)
     }
 
     /// Waits until it waits for an approval.

@@ -199,6 +199,12 @@ impl Inner {
         }
         execution.ask(Arc::new(approval));
         execution.set_waiting(true);
+        execution.learn(|known| {
+            known.call = Arc::new(CallRecord {
+                changed_by: kept.changed_by,
+                ..CallRecord::clone(&known.call)
+            });
+        });
         self.records.open(Arc::clone(&execution));
         self.running.send_modify(|running| *running += 1);
         let inner = Arc::clone(self);
@@ -271,15 +277,7 @@ impl Inner {
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
         let secrets = &execution.secrets;
-        let summary = execution.known().call.summary.clone();
-        let context = Context {
-            id: execution.id,
-            config,
-            runner: &self.runner,
-            live: Arc::clone(execution.live()),
-            summary: summary.clone(),
-        };
-        let mut walk = std::pin::pin!(stages::walk(call, self, context, execution));
+        let mut walk = std::pin::pin!(stages::walk(call, self, &config, execution));
         let mut result = tokio::select! {
             biased;
             result = &mut walk => result,
@@ -291,8 +289,23 @@ impl Inner {
             }
         };
         masking::mask(&mut result, secrets);
-        log::execution(execution, &result, &summary);
+        log::execution(execution, &result, &execution.known().call.summary);
         result
+    }
+
+    /// What a tool has to work with.
+    pub(super) fn context(
+        &self,
+        execution: &Execution,
+        config: &Arc<ExecutorConfig>,
+    ) -> Context<'_> {
+        Context {
+            id: execution.id,
+            config: Arc::clone(config),
+            runner: &self.runner,
+            live: Arc::clone(execution.live()),
+            summary: execution.known().call.summary.clone(),
+        }
     }
 
     /// A call's input in a line, without secrets.

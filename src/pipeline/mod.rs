@@ -9,6 +9,7 @@ mod execution;
 mod executor;
 mod finished;
 mod history;
+mod hooks;
 mod intent;
 mod life;
 mod log;

@@ -8,6 +8,8 @@ mod document;
 mod events;
 mod following;
 mod history;
+mod hooks;
+mod hooks_change;
 mod hostile;
 mod limits;
 mod output;

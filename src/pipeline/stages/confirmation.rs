@@ -2,10 +2,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::permission::Judged;
-use crate::domain::{ApprovalId, Call, ExecutorError, Judgement, Status, StopReason, Verdict};
+use crate::domain::{
+    ApprovalId, Call, ExecutorError, Judgement, Point, Stage, Status, StopReason, Verdict,
+};
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Ledger, LedgerError, Verdicted};
 use crate::pipeline::event::{Event, rfc3339};
 use crate::pipeline::executor::Inner;
+use crate::pipeline::hooks::Hooks;
 use crate::pipeline::intent::Intent;
 use crate::pipeline::{CallRecord, Execution};
 use crate::tools::{Context, Tool};
@@ -14,6 +17,8 @@ use crate::tools::{Context, Tool};
 pub(super) struct Confirmed<'a> {
     pub(super) call: Call,
     pub(super) tool: &'a Tool,
+    /// What an approval was given for, if it took one.
+    intent: Option<Intent>,
 }
 
 /// Lets through what the policy allows, and has somebody asked about what it asks about. Where
@@ -33,7 +38,11 @@ pub(super) async fn confirm<'a>(
     // One that was taken up again has waited until now.
     execution.set_waiting(false);
     if judgement.verdict == Verdict::Allow {
-        return Ok(Confirmed { call, tool });
+        return Ok(Confirmed {
+            call,
+            tool,
+            intent: None,
+        });
     }
     let can_ask = judgement.verdict == Verdict::Ask && context.config.confirmation.has_approvers;
     let Some(ledger) = inner.ledger.as_ref().filter(|_| can_ask) else {
@@ -53,7 +62,33 @@ pub(super) async fn confirm<'a>(
     let approval = question.ask(&call, judgement, &intent).await?;
     let approval = question.wait(approval).await?;
     question.use_up(approval, &call, &intent).await?;
-    Ok(Confirmed { call, tool })
+    Ok(Confirmed {
+        call,
+        tool,
+        intent: Some(intent),
+    })
+}
+
+/// Whether what was approved is still what would run, where hooks have taken their time since.
+pub(super) fn still_holds(
+    confirmed: &Confirmed<'_>,
+    hooks: &Hooks<'_>,
+    context: &Context<'_>,
+) -> Result<(), ExecutorError> {
+    let approved = confirmed.intent.as_ref();
+    let Some(approved) = approved.filter(|_| hooks.any_from(Point::after(Stage::Confirmation)))
+    else {
+        return Ok(());
+    };
+    let now = Intent::new(&confirmed.call, &hooks.execution.caller, hooks.config);
+    if now == *approved {
+        return Ok(());
+    }
+    Err(ExecutorError::ApprovalStale {
+        tool_name: hooks.execution.tool.clone(),
+        input_summary: context.summary.clone(),
+        changed: now.difference(approved),
+    })
 }
 
 /// One question, and all that it takes to have it answered.
@@ -74,7 +109,7 @@ impl Question<'_> {
     ) -> Result<Approval, ExecutorError> {
         let execution = self.execution;
         if let Some(asked) = execution.asked() {
-            return Ok(Approval::clone(asked));
+            return Ok(Approval::clone(&asked));
         }
         let confirmation = &self.context.config.confirmation;
         let patience = if execution.terms.asynchronous {

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use super::execution::Ran;
 use crate::config::ExecutorConfig;
 use crate::domain::{
     Digests, Display, Ending, ExecutorError, Exit, RunReport, StopReason, ToolOutput, summarize,
 };
+use crate::pipeline::hooks::ResultSeen;
 use crate::runner::{Captured, Outcome};
 use crate::tools::{Closing, Content, Context, Streams, content};
 
@@ -29,7 +29,7 @@ impl Format {
 
     /// Splits what the model reads from what a person is shown. Whatever ended by itself is an
     /// output (seed 000), what was stopped an error that carries one.
-    pub(super) fn apply(self, Ran(outcome): Ran) -> Result<ToolOutput, ExecutorError> {
+    pub(super) fn apply(self, outcome: Outcome) -> Result<ToolOutput, ExecutorError> {
         let (ending, closing) = (outcome.ending, closing(outcome.ending));
         let streams = Streams {
             stdout: &outcome.stdout,
@@ -103,14 +103,34 @@ impl Format {
         Display {
             title: format!("{}: {}", self.tool_name, self.summary),
             summary: said.as_deref().map(summarize).unwrap_or_default(),
-            duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
-            exit: match closing {
-                Closing::ExitCode(code) => code.to_string(),
-                Closing::Signal(signal) => signal.name(),
-                Closing::Timeout(_) => "timeout".to_owned(),
-                Closing::Cancelled => "cancelled".to_owned(),
-            },
+            duration_ms: duration_ms(outcome),
+            exit: exit(closing),
         }
+    }
+}
+
+/// What a hook is told of an outcome before it is formatted.
+pub(super) fn seen(outcome: &Outcome) -> ResultSeen {
+    ResultSeen {
+        exit: exit(closing(outcome.ending)),
+        duration_ms: duration_ms(outcome),
+        stdout_bytes: outcome.stdout.total,
+        stderr_bytes: outcome.stderr.total,
+        display: None,
+    }
+}
+
+fn duration_ms(outcome: &Outcome) -> u64 {
+    u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How it ended, in a word.
+fn exit(closing: Closing) -> String {
+    match closing {
+        Closing::ExitCode(code) => code.to_string(),
+        Closing::Signal(signal) => signal.name(),
+        Closing::Timeout(_) => "timeout".to_owned(),
+        Closing::Cancelled => "cancelled".to_owned(),
     }
 }
 

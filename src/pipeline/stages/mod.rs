@@ -1,5 +1,6 @@
 //! The stages of a call, one file each, in the order of seed 004. Each takes what only the one
-//! before it can make, so that none is skipped or taken twice.
+//! before it can make, so that none is skipped or taken twice. A call that a hook changes is another
+//! call: it begins with the first.
 
 mod confirmation;
 mod discovery;
@@ -8,61 +9,124 @@ mod formatting;
 mod permission;
 mod validation;
 
+use std::sync::Arc;
+
 pub(super) use permission::Subject;
 
 use crate::config::{Audit, ExecutorConfig};
-use crate::domain::{Call, ExecutorError, Stage, ToolOutput};
+use crate::domain::{Call, ExecutorError, Point, Stage, ToolOutput};
 use crate::pipeline::Execution;
 use crate::pipeline::executor::Inner;
+use crate::pipeline::hooks::{Detour, Hooks, ResultSeen};
 use crate::tools::{Context, Registry};
+use confirmation::Confirmed;
+use execution::Ran;
 
-/// Takes a call through all stages.
+/// Takes a call through all stages, from the first on again when a hook changes it.
 ///
 /// # Errors
 /// What the first stage that could not go on says; `execution` knows which it was.
 pub(super) async fn walk(
-    call: Call,
+    mut call: Call,
     inner: &Inner,
-    context: Context<'_>,
+    config: &Arc<ExecutorConfig>,
     execution: &Execution,
 ) -> Result<ToolOutput, ExecutorError> {
-    let config = &context.config;
+    let hooks = Hooks {
+        inner,
+        execution,
+        config,
+    };
+    loop {
+        // Made anew with the call, which it has the summary of.
+        let context = inner.context(execution, config);
+        call = match pass(call, &hooks, context).await {
+            Ok(output) => return Ok(output),
+            Err(Detour::Refused(error)) => return Err(error),
+            // Each hook changes a call once at the most, so that there is an end to it.
+            Err(Detour::Changed(changed)) => changed,
+        };
+    }
+}
+
+/// Takes a call through all stages, or as far as something keeps it from going on as it is. The
+/// hooks before and after a stage belong to it.
+async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<ToolOutput, Detour> {
+    let (inner, execution, config) = (hooks.inner, hooks.execution, hooks.config);
     let found = {
         let _in = execution.enter(Stage::Discovery);
-        discovery::find(
+        hooks.before(Stage::Discovery, &call).await?;
+        let found = discovery::find(
             call,
             &inner.registry,
             &config.disabled_tools,
             &context.summary,
-        )?
+        )?;
+        hooks.after(Stage::Discovery, &found.call).await?;
+        found
     };
     let valid = {
         let _in = execution.enter(Stage::Validation);
-        validation::validate(found, &context.summary)?
+        hooks.before(Stage::Validation, &found.call).await?;
+        let valid = validation::validate(found, &context.summary)?;
+        if valid.is_filled {
+            execution.learn_call(&valid.call);
+        }
+        hooks.after(Stage::Validation, &valid.call).await?;
+        valid
     };
-    if valid.is_filled {
-        execution.learn_call(&valid.call);
-    }
     let judged = {
         let _in = execution.enter(Stage::Permission);
+        hooks.before(Stage::Permission, &valid.call).await?;
         let subject = Subject {
             caller: execution.caller.clone(),
             default_dir: config.working_dir.clone(),
         };
-        permission::judge(valid, subject, &inner.policy(), execution).await?
+        let judged = permission::judge(valid, subject, &inner.policy(), execution).await?;
+        hooks.after(Stage::Permission, &judged.call).await?;
+        judged
     };
     let confirmed = {
         let _in = execution.enter(Stage::Confirmation);
-        confirmation::confirm(judged, inner, execution, &context).await?
+        hooks.before(Stage::Confirmation, &judged.call).await?;
+        let confirmed = confirmation::confirm(judged, inner, execution, &context).await?;
+        hooks.after(Stage::Confirmation, &confirmed.call).await?;
+        confirmed
     };
+    carry_out(confirmed, hooks, context).await
+}
+
+/// The stages from the run on, behind which nothing is refused by anybody.
+async fn carry_out(
+    confirmed: Confirmed<'_>,
+    hooks: &Hooks<'_>,
+    context: Context<'_>,
+) -> Result<ToolOutput, Detour> {
+    let (execution, audit) = (hooks.execution, hooks.config.audit);
     let format = formatting::Format::new(confirmed.tool.name(), &context);
-    let ran = {
+    let Ran { call, outcome } = {
         let _in = execution.enter(Stage::Execution);
-        on_record(execution, context.config.audit, &context.summary).await?;
-        execution::run(confirmed, context).await?
+        hooks.before(Stage::Execution, &confirmed.call).await?;
+        confirmation::still_holds(&confirmed, hooks, &context)?;
+        on_record(execution, audit, &context.summary).await?;
+        let ran = execution::run(confirmed, context).await?;
+        let seen = || Some(formatting::seen(&ran.outcome));
+        hooks
+            .tell(Point::after(Stage::Execution), &ran.call, seen)
+            .await;
+        ran
     };
     let _in = execution.enter(Stage::Formatting);
-    format.apply(ran)
+    let seen = || Some(formatting::seen(&outcome));
+    hooks
+        .tell(Point::before(Stage::Formatting), &call, seen)
+        .await;
+    let result = format.apply(outcome);
+    let seen = || ResultSeen::of(&result);
+    hooks
+        .tell(Point::after(Stage::Formatting), &call, seen)
+        .await;
+    Ok(result?)
 }
 
 /// Has the execution entered in the ledger, which is waited for only where nothing may run that is

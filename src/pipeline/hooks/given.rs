@@ -1,0 +1,87 @@
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::config::{ExecutorConfig, Hook};
+use crate::domain::{Call, Display, ExecutionId, ExecutorError, Ruling, Stage, ToolOutput, When};
+use crate::pipeline::Execution;
+
+/// What a hook is given on standard input. Nothing in it is masked: it is the operator's own
+/// program, and could not judge what it cannot see.
+#[derive(Serialize)]
+pub(super) struct Given<'a> {
+    hook: &'a str,
+    stage: Stage,
+    when: When,
+    execution_id: ExecutionId,
+    tool: &'a str,
+    input: &'a Value,
+    /// What the command will read on its standard input, which may be a script.
+    stdin: Option<&'a str>,
+    working_dir: Option<&'a Path>,
+    env_names: Vec<&'a str>,
+    caller_uid: u32,
+    judgement: Option<&'a Ruling>,
+    result: Option<&'a ResultSeen>,
+}
+
+/// What came of the run, without its output.
+#[derive(Serialize)]
+pub(in crate::pipeline) struct ResultSeen {
+    /// An exit code, a signal's name, `timeout` or `cancelled`.
+    pub(in crate::pipeline) exit: String,
+    pub(in crate::pipeline) duration_ms: u64,
+    pub(in crate::pipeline) stdout_bytes: u64,
+    pub(in crate::pipeline) stderr_bytes: u64,
+    /// The line of the output that tells most, secrets masked; once it has been formatted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::pipeline) display: Option<Display>,
+}
+
+impl ResultSeen {
+    /// What of a formatted result is shown.
+    pub(in crate::pipeline) fn of(result: &Result<ToolOutput, ExecutorError>) -> Option<Self> {
+        let output = match result {
+            Ok(output) => Some(output),
+            Err(error) => error.partial(),
+        };
+        output.map(|output| Self {
+            exit: output.display.exit.clone(),
+            duration_ms: output.display.duration_ms,
+            stdout_bytes: output.run.stdout_bytes,
+            stderr_bytes: output.run.stderr_bytes,
+            display: Some(output.display.clone()),
+        })
+    }
+}
+
+/// The text of it.
+pub(super) fn given(
+    hook: &Hook,
+    call: &Call,
+    execution: &Execution,
+    config: &ExecutorConfig,
+    result: Option<&ResultSeen>,
+) -> String {
+    let options = &call.options;
+    let known = execution.known();
+    let working_dir = options.working_dir.as_ref().or(config.working_dir.as_ref());
+    let given = Given {
+        hook: &hook.name,
+        stage: hook.point.stage,
+        when: hook.point.when,
+        execution_id: execution.id,
+        tool: &call.tool,
+        input: &call.input,
+        stdin: options.stdin.as_deref(),
+        working_dir: working_dir.map(|dir| dir.as_path()),
+        env_names: options.env.keys().map(String::as_str).collect(),
+        caller_uid: execution.caller.uid,
+        judgement: known.ruling.as_ref(),
+        result,
+    };
+    // Keys are texts throughout, and a path that is none was refused: which is all that could be
+    // wrong. The hook makes nothing of an empty text.
+    serde_json::to_string(&given).unwrap_or_default()
+}

@@ -1,0 +1,305 @@
+//! The operator's own programs on a call's way (`[[hooks]]`): asked before it is run, told after.
+//! What they say is recorded whatever it is; what is to become of the call is left to `stages`.
+
+mod answer;
+mod given;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+
+pub(super) use given::ResultSeen;
+
+use super::Execution;
+use super::event::{Event, fractional_millis};
+use super::executor::Inner;
+use crate::config::{Audit, ExecutorConfig, Hook, OnFailure, Truncate};
+use crate::domain::{
+    Background, Call, Digest, ExecutionId, ExecutorError, Point, Secrets, Stage, StopReason,
+};
+use crate::ledger::AuditEntry;
+use crate::runner::{Live, Plan};
+use answer::{ANSWER_BYTES, Answer, Came};
+
+/// Why a call does not go on as it is.
+pub(super) enum Detour {
+    /// It does not go on.
+    Refused(ExecutorError),
+    /// It begins anew, with another input.
+    Changed(Call),
+}
+
+impl From<ExecutorError> for Detour {
+    fn from(error: ExecutorError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The hooks of one execution.
+pub(super) struct Hooks<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) execution: &'a Execution,
+    pub(super) config: &'a ExecutorConfig,
+}
+
+/// What is to be recorded of one that was asked.
+struct Asked<'a> {
+    hook: &'a Hook,
+    came: Came,
+    took: Duration,
+}
+
+impl Hooks<'_> {
+    /// Asks those that stand before a stage.
+    pub(super) async fn before(&self, stage: Stage, call: &Call) -> Result<(), Detour> {
+        self.ask(Point::before(stage), call).await
+    }
+
+    /// Asks those that stand after a stage.
+    pub(super) async fn after(&self, stage: Stage, call: &Call) -> Result<(), Detour> {
+        self.ask(Point::after(stage), call).await
+    }
+
+    /// Whether there are any from `first` on up to the run.
+    pub(super) fn any_from(&self, first: Point) -> bool {
+        let is_there = |hook: &Hook| hook.point >= first && hook.point.precedes_the_run();
+        self.config.hooks.iter().any(is_there)
+    }
+
+    /// Tells those that stand at a point after the run what came of it. They change nothing.
+    pub(super) async fn tell(
+        &self,
+        point: Point,
+        call: &Call,
+        result: impl FnOnce() -> Option<ResultSeen>,
+    ) {
+        let mut told = self.at(point, call).peekable();
+        if told.peek().is_none() {
+            return;
+        }
+        let result = result();
+        for hook in told {
+            let mut asked = self.run(hook, call, result.as_ref()).await;
+            if let Came::Answer(Answer::Change { .. }) = asked.came {
+                let late = "it changed the input, of which nothing can come any more";
+                asked.came = Came::Failure(late.to_owned());
+            }
+            // The call was run: it is no reason to withhold what came of it.
+            let _ = self.record(&asked).await;
+        }
+    }
+
+    async fn ask(&self, point: Point, call: &Call) -> Result<(), Detour> {
+        for hook in self.at(point, call) {
+            let asked = self.run(hook, call, None).await;
+            self.record(&asked).await?;
+            match (asked.came, hook.on_failure) {
+                (Came::Answer(Answer::Allow {}), _) | (Came::Failure(_), OnFailure::Allow) => {}
+                (Came::Answer(Answer::Deny { reason }), _) => {
+                    return Err(self.denied(hook, reason).into());
+                }
+                (Came::Failure(why), OnFailure::Deny) => {
+                    let reason = format!("the hook failed: {why}");
+                    return Err(self.denied(hook, Some(reason)).into());
+                }
+                (Came::Answer(Answer::Change { input }), _) => {
+                    return Err(Detour::Changed(self.changed(hook, call, input)));
+                }
+                (Came::Stopped(reason), _) => return Err(self.stopped(reason).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that are to be asked at a point about a call. One that has changed the input is not
+    /// asked again, so that there is an end to it.
+    fn at(&self, point: Point, call: &Call) -> impl Iterator<Item = &Hook> {
+        let hooks = self.config.hooks.iter();
+        hooks.filter(move |hook| {
+            hook.point == point
+                && hook.concerns(&call.tool)
+                && !self.execution.known().call.changed_by.contains(&hook.name)
+        })
+    }
+
+    /// Runs one as any command is run: a tree of its own, ended as a whole at the time limit or
+    /// with the execution.
+    async fn run<'h>(&self, hook: &'h Hook, call: &Call, result: Option<&ResultSeen>) -> Asked<'h> {
+        let begun = Instant::now();
+        let given = given::given(hook, call, self.execution, self.config, result);
+        // One that waits for its approval is left to the next daemon by dropping it, which would
+        // leave the hook's process behind.
+        let waited = self.execution.set_waiting(false);
+        let came = self.run_with(hook, given).await;
+        self.execution.set_waiting(waited);
+        Asked {
+            hook,
+            came,
+            took: begun.elapsed(),
+        }
+    }
+
+    async fn run_with(&self, hook: &Hook, given: String) -> Came {
+        let stop = self.execution.live();
+        let told_after_the_run = !hook.point.precedes_the_run();
+        let deaf = match stop.stop_requested().now_or_never() {
+            // Of a call that was cancelled there is as much to tell as of any other.
+            Some(StopReason::Cancelled | StopReason::Disconnect) if told_after_the_run => true,
+            Some(reason) => return Came::Stopped(reason),
+            None => false,
+        };
+        let stopped = async {
+            if deaf {
+                std::future::pending().await
+            } else {
+                stop.stop_requested().await
+            }
+        };
+        // An id of its own, for its processes are told from the execution's by it. What it writes
+        // is read by nobody else, and an input that was masked would be another.
+        let id = ExecutionId::new();
+        let secrets = Arc::new(Secrets::default());
+        let live = Arc::new(Live::new(id, ANSWER_BYTES, Truncate::Tail, None, &secrets));
+        let run = self.inner.runner.run(self.plan(id, hook, given), &live);
+        let mut run = std::pin::pin!(run);
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut run => outcome,
+            reason = stopped => {
+                live.stop(reason);
+                run.await
+            }
+        };
+        match outcome {
+            Ok(outcome) => Came::of(&outcome),
+            Err(error) => Came::Failure(format!("{error}: {}", error.source)),
+        }
+    }
+
+    /// Nothing of the call goes into it but what it reads.
+    fn plan(&self, id: ExecutionId, hook: &Hook, given: String) -> Plan {
+        let config = self.config;
+        Plan {
+            id,
+            program: hook.program.clone(),
+            args: hook.args.clone(),
+            script: None,
+            working_dir: None,
+            env: vec![("SHELL".to_owned(), config.shell.display().to_string())],
+            stdin: Some(given),
+            limit: hook.timeout,
+            kill_grace: config.kill_grace,
+            kill_wait: config.kill_wait,
+            drain: config.drain,
+            background: Background::Kill,
+            limits: config.limits,
+        }
+    }
+
+    /// The same call with the input that a hook made of it.
+    fn changed(&self, hook: &Hook, call: &Call, input: Value) -> Call {
+        let call = Call {
+            input,
+            ..call.clone()
+        };
+        let summary = self.inner.summary(&call, &self.execution.secrets);
+        self.execution.begin_anew(&call, &summary, &hook.name);
+        call
+    }
+
+    /// Records what a hook said: as an event, in the audit trail, and in the log when it failed.
+    async fn record(&self, asked: &Asked<'_>) -> Result<(), ExecutorError> {
+        let Asked { hook, came, took } = asked;
+        let (decision, detail) = self.said(came);
+        if let Came::Failure(_) = came {
+            tracing::warn!(
+                EXECUTION_ID = %self.execution.id,
+                HOOK = hook.name,
+                ON_FAILURE = hook.on_failure.as_str(),
+                "the hook {} failed: {detail}", hook.name,
+            );
+        }
+        let Some(entry) = &self.execution.entry else {
+            return Ok(());
+        };
+        let duration_ms = fractional_millis(*took);
+        entry.note(Event::HookCompleted {
+            hook: hook.name.clone(),
+            stage: hook.point.stage,
+            when: hook.point.when,
+            decision,
+            duration_ms,
+            detail: detail.clone(),
+        });
+        let receipt = entry.audit(AuditEntry {
+            kind: "hook".to_owned(),
+            execution_id: Some(self.execution.id),
+            time: SystemTime::now(),
+            body: json!({
+                "hook": hook.name,
+                "stage": hook.point.stage,
+                "when": hook.point.when,
+                "decision": decision,
+                "reason": Some(detail).filter(|detail| !detail.is_empty()),
+                "on_failure": matches!(came, Came::Failure(_)).then(|| hook.on_failure.as_str()),
+                "input_digest": changed_input(came).map(|digest| digest.to_string()),
+                "duration_ms": duration_ms,
+            }),
+        });
+        if self.config.audit == Audit::Required {
+            let written = receipt.await;
+            written.map_err(|error| ExecutorError::AuditUnavailable {
+                tool_name: self.execution.tool.clone(),
+                input_summary: self.summary(),
+                detail: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What came of asking in a word, and what more there is to it, secrets masked.
+    fn said(&self, came: &Came) -> (&'static str, String) {
+        let (decision, detail) = match came {
+            Came::Answer(Answer::Allow {}) => ("allow", ""),
+            Came::Answer(Answer::Deny { reason }) => ("deny", reason.as_deref().unwrap_or("")),
+            Came::Answer(Answer::Change { .. }) => ("change", ""),
+            Came::Failure(why) => ("failed", why.as_str()),
+            Came::Stopped(_) => ("stopped", "nobody waits for the execution any more"),
+        };
+        (decision, self.execution.secrets.mask_text(detail))
+    }
+
+    fn denied(&self, hook: &Hook, reason: Option<String>) -> ExecutorError {
+        ExecutorError::HookDenied {
+            tool_name: self.execution.tool.clone(),
+            input_summary: self.summary(),
+            hook: hook.name.clone(),
+            reason,
+        }
+    }
+
+    fn stopped(&self, reason: StopReason) -> ExecutorError {
+        ExecutorError::Cancelled {
+            tool_name: self.execution.tool.clone(),
+            input_summary: self.summary(),
+            reason,
+            partial: None,
+        }
+    }
+
+    fn summary(&self) -> String {
+        self.execution.known().call.summary.clone()
+    }
+}
+
+/// Of the input that it was changed to.
+fn changed_input(came: &Came) -> Option<Digest> {
+    match came {
+        Came::Answer(Answer::Change { input }) => Some(Digest::of(input.to_string().as_bytes())),
+        Came::Answer(Answer::Allow {} | Answer::Deny { .. })
+        | Came::Failure(_)
+        | Came::Stopped(_) => None,
+    }
+}
