@@ -26,13 +26,23 @@ impl Request {
 
     /// A call of the bash tool; `headers` are whole lines.
     pub fn execute(command: &str, headers: &[&str]) -> Self {
+        Self::call("/execute", command, headers)
+    }
+
+    /// The same call, to be judged and not run.
+    pub fn explain(command: &str) -> Self {
+        Self::call("/permissions/explain", command, &[])
+    }
+
+    fn call(path: &str, command: &str, headers: &[&str]) -> Self {
         let body = serde_json::json!({"name": "bash", "input": {"command": command}}).to_string();
         let headers: String = headers
             .iter()
             .map(|header| format!("{header}\r\n"))
             .collect();
         let length = body.len();
-        let head = "POST /execute HTTP/1.1\r\nHost: shelly\r\nContent-Type: application/json\r\n";
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: shelly\r\nContent-Type: application/json\r\n");
         Self(format!("{head}{headers}Content-Length: {length}\r\n\r\n{body}").into_bytes())
     }
 }
@@ -154,6 +164,20 @@ impl Extent {
             body_start,
             end,
         }))
+    }
+}
+
+/// The body of an answer whose length nobody knows beforehand, such as a stream of events. In
+/// HTTP/1.0 it ends with the connection.
+pub fn whole(socket: &Path, path: &str) -> Fallible<String> {
+    let mut connection = Connection::open(socket)?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: shelly\r\n\r\n");
+    connection.send(&Request(request.into_bytes()))?;
+    let mut answer = String::new();
+    connection.stream.read_to_string(&mut answer)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
+        _ => Err(format!("GET {path}: {}", &answer[..answer.floor_char_boundary(400)]).into()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Fallible;
-use crate::client::{Connection, Request};
+use crate::client::{self, Connection, Request};
 
 /// How the daemon holds a command's process tree together.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -33,6 +33,8 @@ pub struct Setup<'a> {
     pub mode: Mode,
     /// The floor of a row is its bare command, so `sh -c true` needs a daemon whose shell is `sh`.
     pub shell: Option<&'a str>,
+    /// In place of the shipped policy.
+    pub policy: Option<&'a str>,
     /// Names the daemon's directory.
     pub name: &'a str,
 }
@@ -118,6 +120,23 @@ impl Daemon {
         Connection::open(&self.socket())
     }
 
+    /// Whether it keeps a ledger, and how, which is as shipped.
+    pub fn ledger(&self) -> Fallible<String> {
+        // Without one there are no events to be had.
+        client::whole(&self.socket(), "/events?follow=false&type=stageCompleted")
+            .map_err(|error| format!("no ledger: {error}"))?;
+        let path = self.directory.join("etc/executor.toml");
+        let table: toml::Table = fs::read_to_string(path)?.parse()?;
+        let setting = |key: &str| {
+            table
+                .get("ledger")
+                .and_then(|ledger| ledger.get(key)?.as_str())
+        };
+        let [durability, audit] =
+            ["durability", "audit"].map(|key| setting(key).unwrap_or("by default"));
+        Ok(format!("on, durability {durability}, audit {audit}"))
+    }
+
     /// Resident memory, in bytes.
     pub fn resident(&self) -> Fallible<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -192,6 +211,9 @@ fn configure(directory: &Path, setup: &Setup, cgroup: Option<&Cgroup>) -> Fallib
     }
     table.insert("cgroup".to_owned(), tree.into());
     fs::write(&path, toml::to_string(&table)?)?;
+    if let Some(policy) = setup.policy {
+        fs::write(directory.join("policy.toml"), policy)?;
+    }
     Ok(path)
 }
 

@@ -8,6 +8,7 @@ mod client;
 mod daemon;
 mod floor;
 mod interrupt;
+mod overhead;
 mod report;
 mod rows;
 mod scratch;

@@ -263,6 +263,7 @@ pub struct Environment {
     skipped: Vec<String>,
     unfair: Option<String>,
     configuration: &'static str,
+    ledger: String,
 }
 
 impl Environment {
@@ -284,7 +285,8 @@ impl Environment {
             rounds: bench.effort().rounds,
             skipped: bench.skipped.clone(),
             unfair: bench.unfair.clone(),
-            configuration: "config/executor.toml; [cgroup] mode and path as the row says; shell = \"/bin/sh\" in the rows of sh -c true",
+            configuration: "config/executor.toml; [cgroup] mode and path as the row says; shell = \"/bin/sh\" in the rows of sh -c true; a policy of 100 rules in the rows that say so",
+            ledger: bench.ledger()?,
         })
     }
 }
@@ -303,6 +305,7 @@ impl fmt::Display for Environment {
             self.load_at_start, self.rounds
         )?;
         writeln!(f, "configuration: {}", self.configuration)?;
+        writeln!(f, "ledger: {}", self.ledger)?;
         if let Some(unfair) = &self.unfair {
             writeln!(
                 f,

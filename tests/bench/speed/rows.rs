@@ -12,6 +12,7 @@ use crate::client::{self, Connection, Request};
 use crate::daemon::{self, Mode};
 use crate::floor::Floor;
 use crate::interrupt::{self, interrupted};
+use crate::overhead;
 use crate::report::{Goal, Row, Unit};
 use crate::scratch::{BASH, Measured, SH, Scratch, Shell};
 use crate::share::Share;
@@ -27,8 +28,8 @@ pub struct Effort {
 /// In a round floor and daemons take turns this often, this many executions each: short enough that both
 /// see the same weather, long enough that the caches are those of the one whose turn it is. A p50 is
 /// compared turn by turn; a p99 takes the 500 samples of a round, or it would be their maximum.
-const TURNS: usize = 10;
-const PER_TURN: usize = 50;
+pub const TURNS: usize = 10;
+pub const PER_TURN: usize = 50;
 
 /// Everything that runs during a measurement.
 pub struct Bench {
@@ -87,6 +88,12 @@ impl Bench {
         self.effort
     }
 
+    /// What the daemons do of keeping a ledger; it is the same for all.
+    pub fn ledger(&self) -> Fallible<String> {
+        let measured = self.modes.first().ok_or("no daemon")?;
+        measured.bash.ledger()
+    }
+
     /// One turn per round, until somebody is tired of it.
     fn rounds(&self) -> impl Iterator<Item = usize> {
         (0..self.effort.rounds).take_while(|_| !interrupted())
@@ -135,6 +142,7 @@ impl Bench {
             &mut |sink| self.drain(&mut floor, sink),
             sink,
         );
+        row("overhead", &mut |sink| self.overhead(sink), sink);
         row("resident memory", &mut |sink| self.memory(sink), sink);
         row(
             "start to first answer",
@@ -309,6 +317,11 @@ impl Bench {
             },
             sink,
         )
+    }
+
+    fn overhead(&self, sink: Sink) -> Fallible<()> {
+        let modes = self.modes.iter().map(|measured| measured.mode);
+        overhead::measure(&self.scratch, modes, self.rounds(), sink)
     }
 
     /// On a fresh daemon: what the others have done so far is not this row's business.

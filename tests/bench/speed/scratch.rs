@@ -68,6 +68,7 @@ impl Scratch {
                 &Setup {
                     mode,
                     shell,
+                    policy: None,
                     name: &format!("{}-{suffix}", mode.name()),
                 },
             )
@@ -81,13 +82,19 @@ impl Scratch {
 
     /// A daemon that has done nothing yet.
     pub fn fresh(&self, mode: Mode) -> Fallible<Daemon> {
-        let name = format!("{}-fresh", mode.name());
+        self.ruled(mode, "fresh", None)
+    }
+
+    /// The same under this policy, or the shipped one; `suffix` tells it from others of its mode.
+    pub fn ruled(&self, mode: Mode, suffix: &str, policy: Option<&str>) -> Fallible<Daemon> {
+        let name = format!("{}-{suffix}", mode.name());
         let _nothing_there_the_first_time = fs::remove_dir_all(self.root.join(&name));
         Daemon::start(
             &self.root,
             &Setup {
                 mode,
                 shell: None,
+                policy,
                 name: &name,
             },
         )
