@@ -35,9 +35,9 @@ pub(super) async fn confirm<'a>(
         tool,
         judgement,
     } = judged;
-    // One that was taken up again has waited until now.
-    execution.set_waiting(false);
     if judgement.verdict == Verdict::Allow {
+        // One that was taken up again has waited until now.
+        execution.set_waiting(false);
         return Ok(Confirmed {
             call,
             tool,
@@ -166,15 +166,16 @@ impl Question<'_> {
     async fn wait(&self, approval: Approval) -> Result<Approval, ExecutorError> {
         let id = approval.id;
         let told = self.inner.waiters.enter(id);
+        self.execution.set_waiting(true);
         // It may have been given before anybody was here to be told.
         let now = self.ledger.approvals(Approvals::One(id)).await;
         let now = now.map_err(|error| self.unrecorded(&error))?.pop();
         if let Some(decided) = now.filter(|now| now.status != ApprovalStatus::Pending) {
             self.inner.waiters.leave(id);
+            self.execution.set_waiting(false);
             return self.read(decided);
         }
         let left = approval.expires_at.duration_since(SystemTime::now());
-        self.execution.set_waiting(true);
         let ended = tokio::select! {
             told = told => Ended::Told(told.ok().map(Box::new)),
             () = tokio::time::sleep(left.unwrap_or_default()) => Ended::Expired,
