@@ -369,12 +369,13 @@ fn a_key_outlives_its_caller_and_a_crash_does_not_run_it_again() {
     assert_eq!(daemon.ended(&running)["status"], "success");
     assert_eq!(keyed(&daemon, "k", &body).stdout(), "begun\non");
 
-    let (script, _fifo) = blocked(&daemon, "stop");
+    let (script, fifo) = blocked(&daemon, "stop");
     let body = call(&script);
     let text = body.to_string();
     let mut caller = daemon.connect();
     caller.send("POST", "/execute", &[(KEY, "l")], text.as_bytes());
-    daemon.wait_until("it runs", || daemon.get("/health").json()["running"] == 1);
+    // Until it executes its program it holds a copy of the socket that is listened on.
+    let _gate = fifo.reached();
     let daemon = killed(&mut daemon);
     let lost = keyed(&daemon, "l", &body);
     assert_eq!((lost.status, &lost.json()["code"]), (500, &json!("lost")));
