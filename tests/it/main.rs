@@ -1,6 +1,7 @@
 //! The real programs on real sockets. One binary, so that it is linked once.
 
 mod api;
+mod approvals;
 mod card;
 mod cli;
 mod daemon;
