@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::domain::{Background, Call, CallOptions, Caller, Secrets, TraceId};
+use crate::domain::{Background, Call, CallOptions, Caller, Secrets, TraceId, mask_secrets};
 
 /// A call as it is shown and kept: secrets masked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,7 +50,8 @@ impl CallRecord {
         let mut input = call.input.clone();
         masking.value(&mut input);
         let mut env = options.env.clone();
-        env.values_mut().for_each(|value| masking.text(value));
+        env.iter_mut()
+            .for_each(|(name, value)| masking.variable(name, value));
         let mut stdin = options.stdin.clone();
         stdin.iter_mut().for_each(|text| masking.text(text));
         Self {
@@ -110,6 +111,16 @@ impl Masking<'_> {
             self.is_masked = true;
             *text = masked;
         }
+    }
+
+    /// A variable whose name tells that it is a secret is one, whoever has marked it or not.
+    fn variable(&mut self, name: &str, value: &mut String) {
+        let assignment = format!("{name}={value}");
+        if mask_secrets(&assignment) != assignment {
+            self.is_masked = true;
+            "***".clone_into(value);
+        }
+        self.text(value);
     }
 
     fn value(&mut self, value: &mut Value) {

@@ -300,6 +300,31 @@ fn a_call_is_repeated_from_its_record() {
 }
 
 #[test]
+fn nothing_on_disk_has_a_secret_that_was_recognised() {
+    let daemon = Daemon::start();
+    let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let members = json!({
+        "env": {"PGPASSWORD": "hunter2hunter2", "WORD": token},
+        "stdin": format!("password: {token}\n"),
+    });
+    let script = format!("cat; echo $WORD {token}; seq 3000");
+    assert_eq!(daemon.bash_with(&script, &members).status, 200);
+    let state = daemon.dir().join("state");
+    for dir in [state.clone(), state.join("spool")] {
+        for entry in fs::read_dir(dir).expect("ours").flatten() {
+            let bytes = fs::read(entry.path()).unwrap_or_default();
+            for secret in [token, "hunter2hunter2"] {
+                let found = bytes
+                    .windows(secret.len())
+                    .any(|at| at == secret.as_bytes());
+                assert!(!found, "{secret} is in {}", entry.path().display());
+            }
+        }
+    }
+    assert!(!daemon.log().contains(token) && !daemon.log().contains("hunter2hunter2"));
+}
+
+#[test]
 fn a_key_runs_its_call_once() {
     let mut daemon = Daemon::start();
     let count = daemon.dir().join("count");
