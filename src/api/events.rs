@@ -221,9 +221,10 @@ impl Listener {
             tracing::error!(%error, "cannot read events");
         });
         let page = page.ok()?;
-        if page.kept_from > self.after + 1 {
+        let next = self.after.saturating_add(1);
+        if page.kept_from > next {
             let missed = Missed {
-                from: self.after + 1,
+                from: next,
                 to: page.kept_from - 1,
             };
             self.ready.push_back(

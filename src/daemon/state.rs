@@ -2,6 +2,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use uuid::Uuid;
@@ -13,6 +14,9 @@ pub(super) struct State {
     instance: String,
     _lock: Flock<File>,
 }
+
+/// How long the directory may still be held after its daemon has died.
+const HANDOVER: Duration = Duration::from_millis(500);
 
 /// What is where in the state directory.
 #[derive(Clone, Debug)]
@@ -36,14 +40,7 @@ impl State {
             .truncate(false)
             .mode(0o600)
             .open(dir.join("lock"))?;
-        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| {
-            if error == nix::Error::EWOULDBLOCK {
-                let text = "another daemon is using it: stop that one, or give this one its own with --state";
-                io::Error::new(io::ErrorKind::ResourceBusy, text)
-            } else {
-                error.into()
-            }
-        })?;
+        let lock = take(lock)?;
         let instance = instance(&dir.join("instance"))?;
         Ok(Self {
             dir: dir.to_owned(),
@@ -62,6 +59,26 @@ impl State {
         StatePlaces {
             spool: self.dir.join("spool"),
             ledger: self.dir.join("ledger.db"),
+        }
+    }
+}
+
+/// Takes the lock. A command that was being started when the last daemon was killed holds it for
+/// as long as it takes to execute its program.
+fn take(mut lock: File) -> io::Result<Flock<File>> {
+    let began = Instant::now();
+    loop {
+        match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((back, nix::Error::EWOULDBLOCK)) if began.elapsed() < HANDOVER => {
+                lock = back;
+                std::thread::sleep(HANDOVER / 50);
+            }
+            Err((_, nix::Error::EWOULDBLOCK)) => {
+                let text = "another daemon is using it: stop that one, or give this one its own with --state";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+            }
+            Err((_, error)) => return Err(error.into()),
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::executor::{Executor, Inner};
 use super::masking;
 use crate::config::write_remembered;
-use crate::domain::{ApprovalId, Call, Caller, Remember};
+use crate::domain::{ApprovalId, Call, Caller, Remember, mask_secrets};
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Decision, LedgerError, Verdicted};
 use crate::policy::{PolicyError, Remembered, Source};
 
@@ -164,6 +164,8 @@ impl Executor {
             }
             (true, Remember::Session | Remember::Always) => {}
         }
+        let call = Call::new(asked.tool.clone(), asked.input.clone());
+        let secrets = masking::secrets(&call, &self.config());
         let decision = Decision {
             id,
             status: if answer.approves {
@@ -172,7 +174,10 @@ impl Executor {
                 ApprovalStatus::Denied
             },
             by: Some(by.uid),
-            reason: answer.reason,
+            // It is kept for good, in the audit trail.
+            reason: answer
+                .reason
+                .map(|reason| secrets.mask_text(&mask_secrets(&reason))),
             remember: Some(answer.remember.as_str().to_owned()),
             at: SystemTime::now(),
         };

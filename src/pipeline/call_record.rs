@@ -52,13 +52,25 @@ impl CallRecord {
         let mut env = options.env.clone();
         env.iter_mut()
             .for_each(|(name, value)| masking.variable(name, value));
+        let env = env
+            .into_iter()
+            .map(|(mut name, value)| {
+                masking.text(&mut name);
+                (name, value)
+            })
+            .collect();
+        let working_dir = options.working_dir.as_ref().map(|dir| {
+            let mut text = dir.to_string_lossy().into_owned();
+            masking.text(&mut text);
+            PathBuf::from(text)
+        });
         let mut stdin = options.stdin.clone();
         stdin.iter_mut().for_each(|text| masking.text(text));
         Self {
             summary: summary.to_owned(),
             input,
             timeout: options.timeout,
-            working_dir: options.working_dir.clone(),
+            working_dir,
             env,
             stdin,
             keeps_background: options.background == Background::Keep,

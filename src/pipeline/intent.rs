@@ -12,6 +12,12 @@ use crate::domain::{Background, Call, Caller, Digest};
 /// made to hide one.
 const WORDS: usize = 4096;
 
+/// How many scripts may be quoted in one another.
+const QUOTED: usize = 3;
+
+/// How many directories are looked in.
+const BASES: usize = 16;
+
 /// Exactly what would run, as far as it can be known beforehand: what an approval is given for.
 /// One that is made later is another if anything has changed meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,6 +50,8 @@ impl Intent {
         let working_dir = options.working_dir.as_ref().or(config.working_dir.as_ref());
         let mut env = config.env.clone();
         env.extend(options.env.clone());
+        let home = env.get("HOME").cloned();
+        let home = home.or_else(|| std::env::var("HOME").ok());
         let input = call.input.to_string();
         let mut texts = Vec::new();
         collect_texts(&call.input, &mut texts);
@@ -58,7 +66,7 @@ impl Intent {
             directory: working_dir
                 .and_then(|dir| std::fs::metadata(dir).ok())
                 .map(|metadata| Identity::new(&metadata, false)),
-            files: files(&texts, working_dir.map(PathBuf::as_path)),
+            files: files(&texts, working_dir.map(PathBuf::as_path), home.as_deref()),
             working_dir: working_dir.cloned(),
             input,
         }
@@ -122,30 +130,76 @@ fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
     }
 }
 
-/// The scripts and programs that words of these texts name. What only holds data is none of them,
-/// lest a log that grows makes every approval stale; with an interpreter about, any file may be a
-/// script.
-fn files(texts: &[&str], dir: Option<&Path>) -> BTreeMap<PathBuf, Identity> {
-    let words = texts
+/// The scripts and programs that words of these texts name: from the directory it runs in, and from
+/// every directory that is named, for it may go there. What only holds data is none of them, lest a
+/// log that grows makes every approval stale; with an interpreter about, any file may be a script.
+fn files(texts: &[&str], dir: Option<&Path>, home: Option<&str>) -> BTreeMap<PathBuf, Identity> {
+    let mut words: Vec<String> = texts
         .iter()
-        .flat_map(|text| text.split(|c: char| c.is_whitespace() || "\"'`;&|()<>{}$=,".contains(c)));
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).take(WORDS).collect();
+        .flat_map(|text| words(text, QUOTED))
+        .take(WORDS)
+        .collect();
+    words.sort_unstable();
+    words.dedup();
     let interprets = words.iter().any(|word| is_interpreter(word));
+    let mut bases = vec![dir.map_or_else(PathBuf::new, Path::to_owned)];
     let mut files = BTreeMap::new();
-    for word in words {
-        let path = match dir {
-            Some(dir) => dir.join(word),
-            None => PathBuf::from(word),
-        };
-        let Ok(metadata) = std::fs::metadata(&path) else {
-            continue;
-        };
-        let is_program = metadata.mode() & 0o111 != 0;
-        if metadata.is_file() && (interprets || is_program) {
-            files.insert(path, Identity::new(&metadata, true));
+    // Directories that are named from those that are named, as far as that goes.
+    let mut at = 0;
+    while let Some(base) = bases.get(at).cloned() {
+        at += 1;
+        for word in &words {
+            let path = match (word.strip_prefix("~/"), home) {
+                (Some(rest), Some(home)) => Path::new(home).join(rest),
+                (Some(_) | None, _) => base.join(word),
+            };
+            let Ok(metadata) = std::fs::metadata(&path) else {
+                continue;
+            };
+            if metadata.is_dir() && bases.len() < BASES && !bases.contains(&path) {
+                bases.push(path);
+                continue;
+            }
+            let is_program = metadata.mode() & 0o111 != 0;
+            if metadata.is_file() && (interprets || is_program) {
+                files.insert(path, Identity::new(&metadata, true));
+            }
         }
     }
     files
+}
+
+/// The words of a script, quotes and backslashes taken away as a shell does, and besides them those
+/// between any of its signs: what is quoted may be a script of its own.
+fn words(text: &str, depth: usize) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut quote) = (String::new(), None);
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (c, quote) {
+            ('\\', None | Some('"')) => word.extend(characters.next()),
+            (_, Some(open)) if c == open => quote = None,
+            ('"' | '\'', None) => quote = Some(c),
+            (_, None) if c.is_whitespace() || ";&|()<>`=,".contains(c) => {
+                words.push(std::mem::take(&mut word));
+            }
+            _ => word.push(c),
+        }
+    }
+    words.push(word);
+    let is_script = |word: &&String| word.contains(char::is_whitespace) && word.as_str() != text;
+    if let Some(depth) = depth.checked_sub(1) {
+        let inner: Vec<String> = words
+            .iter()
+            .filter(is_script)
+            .flat_map(|word| self::words(word, depth))
+            .collect();
+        words.extend(inner);
+    }
+    let signs = |c: char| c.is_whitespace() || "\"'`;&|()<>{}$=,".contains(c);
+    words.extend(text.split(signs).map(str::to_owned));
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Whether a word is the name of something that runs the files it is given.
@@ -189,7 +243,19 @@ mod tests {
             let call = Call::new("bash", json!({"command": command}));
             Intent::new(&call, &Caller::this_process(), &config)
         };
-        for command in ["bash deploy.sh", ". ./deploy.sh", "python3.11 'deploy.sh'"] {
+        fs::create_dir(dir.join("sub")).expect("writable");
+        fs::write(dir.join("sub/inner"), "").expect("writable");
+        fs::copy(&script, dir.join("a b.sh")).expect("writable");
+        let parent = dir.parent().expect("one").display().to_string();
+        let name = dir.file_name().expect("one").to_string_lossy().into_owned();
+        for command in [
+            "bash deploy.sh",
+            ". ./deploy.sh",
+            "python3.11 'deploy.sh'",
+            "bash de'pl'oy.\\sh",
+            "cd sub; bash ../deploy.sh",
+            &format!("cd {parent} && cd {name} && bash deploy.sh"),
+        ] {
             fs::write(&script, "echo one\n").expect("writable");
             let before = intent(command);
             assert_eq!(before.digest(), intent(command).digest(), "{command}");
@@ -198,6 +264,19 @@ mod tests {
             let after = intent(command);
             assert_ne!(before.digest(), after.digest(), "{command}");
             assert!(after.difference(&before).contains("deploy.sh"), "{command}");
+        }
+        for command in [
+            "bash 'a b.sh'",
+            "bash a\\ b.sh",
+            "bash -c 'bash \"a b.sh\"'",
+            "cd sub && sh inner",
+        ] {
+            let before = intent(command);
+            for file in ["a b.sh", "sub/inner"] {
+                let more = fs::read_to_string(dir.join(file)).expect("there") + "echo more\n";
+                fs::write(dir.join(file), more).expect("writable");
+            }
+            assert_ne!(before, intent(command), "{command}");
         }
         let before = intent("./deploy.sh");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::permission::Judged;
+use super::permission::{Judged, Subject};
 use crate::domain::{
     ApprovalId, Call, ExecutorError, Judgement, Point, Stage, Status, StopReason, Verdict,
 };
@@ -61,6 +61,20 @@ pub(super) async fn confirm<'a>(
     let intent = Intent::new(&call, &execution.caller, &context.config);
     let approval = question.ask(&call, judgement, &intent).await?;
     let approval = question.wait(approval).await?;
+    // It may be denied by now, which no approval outweighs.
+    let subject = Subject {
+        caller: execution.caller.clone(),
+        default_dir: context.config.working_dir.clone(),
+    };
+    let now = subject.judged(&call, &inner.policy()).await;
+    if now.verdict == Verdict::Deny {
+        execution.learn_ruling(&now);
+        return Err(ExecutorError::PermissionDenied {
+            tool_name: call.tool,
+            input_summary: context.summary.clone(),
+            judgement: Box::new(now),
+        });
+    }
     question.use_up(approval, &call, &intent).await?;
     Ok(Confirmed {
         call,
@@ -127,10 +141,8 @@ impl Question<'_> {
             execution_id: execution.id,
             tool: execution.tool.clone(),
             input: shown.input,
-            working_dir: call
-                .options
+            working_dir: shown
                 .working_dir
-                .clone()
                 .or_else(|| self.context.config.working_dir.clone()),
             env_names: shown.env.into_keys().collect(),
             caller_uid: execution.caller.uid,

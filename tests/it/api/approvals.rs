@@ -506,3 +506,38 @@ fn what_cannot_be_read_decides_nothing() {
     });
     assert_eq!(reply.status, 200);
 }
+
+#[test]
+fn what_is_denied_meanwhile_is_not_run_whatever_is_answered() {
+    let daemon = start();
+    let marker = daemon.dir().join("marker");
+    let (reply, ()) = during(&daemon, &call(&touch(&marker)), || {
+        let asked = pending(&daemon);
+        let policy = "default = \"ask\"\ndeny = [\"bash(command:touch *)\"]\n";
+        fs::write(daemon.dir().join("policy.toml"), policy).expect("ours");
+        daemon.wait_until("it is read", || {
+            daemon.log().contains("took up a changed policy")
+        });
+        approve(&daemon, &asked);
+    });
+    assert_eq!(reply.json()["code"], "permission_denied");
+    assert!(!marker.exists());
+    assert_eq!(approvals(&daemon, "?all=true")[0]["status"], "approved");
+}
+
+#[test]
+fn what_an_approver_says_is_masked_before_it_is_kept() {
+    let daemon = start();
+    let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let members = json!({"working_dir": format!("/tmp/{token}")});
+    let (reply, ()) = during(&daemon, &bash_call("id", &members), || {
+        let asked = pending(&daemon);
+        assert!(!asked.to_string().contains(token), "{asked}");
+        let decision = json!({"decision": "deny", "reason": format!("use {token}")});
+        let decided = answer(&daemon, &asked, &decision).json();
+        assert_eq!(decided["reason"], "use ***");
+    });
+    assert!(!reply.content().contains(token));
+    let trail = String::from_utf8(daemon.get("/audit").body).expect("text");
+    assert!(!trail.contains(token), "{trail}");
+}

@@ -159,6 +159,16 @@ fn the_stream_ends_with_the_daemon() {
 }
 
 #[test]
+fn a_number_that_nothing_will_ever_have_is_waited_for_in_vain() {
+    let daemon = Daemon::start();
+    daemon.bash("true");
+    for number in [u64::MAX, u64::MAX / 2 + 1] {
+        let mut listener = Listener::new(&daemon, &format!("follow=false&after={number}"), &[]);
+        assert_eq!(listener.next(), None);
+    }
+}
+
+#[test]
 fn what_is_asked_for_wrongly_is_said() {
     let daemon = Daemon::start();
     for (query, header, part) in [
