@@ -18,7 +18,7 @@ const APPROVER: u32 = 64_301;
 const POLICY: &str = r#"
 default = "ask"
 deny = ["bash(command:rm *)"]
-allow = ["bash(command:echo *)"]
+allow = ["bash(command:echo *)", "bash(command:sleep *)"]
 "#;
 
 /// A daemon whose callers may approve for themselves.
@@ -96,8 +96,9 @@ fn what_is_approved_runs_and_says_who_approved() {
             (&json!("waiting"), &Value::Null)
         );
         assert_eq!(record["started_at"], Value::Null);
-        // Longer than its time limit, which does not run yet.
-        thread::sleep(std::time::Duration::from_millis(600));
+        // Its time limit does not run yet: another's, which began later, is over.
+        let other = daemon.bash_with("sleep 60", &json!({"timeout_secs": 0.5}));
+        assert_eq!(other.status, 504);
         let again = daemon.get(&format!(
             "/approvals/{}",
             asked["id"].as_str().expect("an id")
