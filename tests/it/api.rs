@@ -11,6 +11,7 @@ mod history;
 mod hooks;
 mod hooks_change;
 mod hostile;
+mod keys;
 mod limits;
 mod output;
 mod permissions;

@@ -1,0 +1,123 @@
+//! `Idempotency-Key`: a call runs once, however often it is sent and whoever dies meanwhile.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::history::{killed, list};
+use super::{blocked, call, release};
+use crate::support::{Daemon, Reply};
+
+const KEY: &str = "Idempotency-Key";
+
+fn keyed(daemon: &Daemon, key: &str, body: &Value) -> Reply {
+    let body = body.to_string();
+    daemon
+        .connect()
+        .request("POST", "/execute", &[(KEY, key)], body.as_bytes())
+}
+
+#[test]
+fn a_key_runs_its_call_once() {
+    let mut daemon = Daemon::start();
+    let count = daemon.dir().join("count");
+    let body = call(&format!("echo x >>{0}; date +%N; exit 4", count.display()));
+    let first = keyed(&daemon, "once", &body);
+    assert_eq!((first.status, &first.json()["exit_code"]), (200, &json!(4)));
+    let again = keyed(&daemon, "once", &body);
+    assert_eq!((again.status, again.json()), (200, first.json()));
+    // Problems are answers, too.
+    let unknown = json!({"name": "none", "input": {}, "id": "toolu_1"});
+    let refused = keyed(&daemon, "refused", &unknown);
+    assert_eq!(refused.status, 404);
+    assert_eq!(keyed(&daemon, "refused", &unknown).json(), refused.json());
+
+    let daemon = killed(&mut daemon);
+    assert_eq!(keyed(&daemon, "once", &body).json(), first.json());
+    let other = keyed(&daemon, "once", &call("echo other"));
+    assert_eq!(
+        (other.status, &other.json()["code"]),
+        (409, &json!("idempotency_conflict"))
+    );
+    assert_eq!(fs::read_to_string(&count).expect("written"), "x\n");
+    let body = body.to_string();
+    let streamed = [(KEY, "once"), ("Accept", "text/event-stream")];
+    let events = daemon
+        .connect()
+        .request("POST", "/execute", &streamed, body.as_bytes());
+    let events = String::from_utf8(events.body).expect("text");
+    assert!(
+        events.starts_with("event: started\n") || events.contains("\nevent: started\n"),
+        "{events}"
+    );
+    assert!(
+        events.contains("\"exit_code\":4") && events.contains("\"status\":200"),
+        "{events}"
+    );
+
+    let long = "x".repeat(256);
+    for key in ["", &long] {
+        let refused = keyed(&daemon, key, &call("true"));
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (400, &json!("malformed_request"))
+        );
+    }
+}
+
+#[test]
+fn a_key_outlives_its_caller_and_a_crash_does_not_run_it_again() {
+    let mut daemon = Daemon::start();
+    let (script, fifo) = blocked(&daemon, "go");
+    let body = call(&script);
+    let mut caller = daemon.connect();
+    let text = body.to_string();
+    caller.send("POST", "/execute", &[(KEY, "k")], text.as_bytes());
+    daemon.wait_until("it runs", || daemon.get("/health").json()["running"] == 1);
+    let busy = keyed(&daemon, "k", &body);
+    assert_eq!(
+        (busy.status, &busy.json()["code"]),
+        (409, &json!("idempotency_conflict"))
+    );
+    drop(caller);
+    let running = list(&daemon, "status=running")["executions"][0]["execution_id"].take();
+    let running = running.as_str().expect("an id").to_owned();
+    release(&fifo, "on");
+    // Nobody waited for it, and it was not stopped.
+    assert_eq!(daemon.ended(&running)["status"], "success");
+    assert_eq!(keyed(&daemon, "k", &body).stdout(), "begun\non");
+
+    let (script, fifo) = blocked(&daemon, "stop");
+    let body = call(&script);
+    let text = body.to_string();
+    let mut caller = daemon.connect();
+    caller.send("POST", "/execute", &[(KEY, "l")], text.as_bytes());
+    // Until it executes its program it holds a copy of the socket that is listened on.
+    let _gate = fifo.reached();
+    let daemon = killed(&mut daemon);
+    let lost = keyed(&daemon, "l", &body);
+    assert_eq!((lost.status, &lost.json()["code"]), (500, &json!("lost")));
+}
+
+#[test]
+fn many_callers_with_one_key_run_one_command() {
+    let daemon = Daemon::start();
+    let count = daemon.dir().join("count");
+    let body = call(&format!("echo x >>{}", count.display()));
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| keyed(&daemon, "one", &body)))
+            .collect();
+        let statuses: BTreeSet<u16> = callers
+            .into_iter()
+            .map(|caller| caller.join().expect("answered").status)
+            .collect();
+        assert!(
+            statuses.is_subset(&BTreeSet::from([200, 409])),
+            "{statuses:?}"
+        );
+    });
+    assert_eq!(keyed(&daemon, "one", &body).status, 200);
+    assert_eq!(fs::read_to_string(&count).expect("written"), "x\n");
+}
