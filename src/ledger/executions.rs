@@ -1,12 +1,15 @@
 //! An execution's way through the file: opened, changed, closed.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, Statement, ToSql, params};
 use serde::Serialize;
 
 use super::convert::{signed, word};
-use super::record::{Change, Claim, CloseRecord, OpenRecord, Output, Place};
+use super::record::{
+    Change, Claim, CloseRecord, Events, NumberedEvents, OpenRecord, Output, Place,
+};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
 use super::{Digest, Json, LedgerError};
@@ -19,9 +22,17 @@ const OPENINGS: u64 = 32_768;
 /// What a record takes besides its texts, in bytes: row, indices, events, audit.
 const OVERHEAD: u64 = 1024;
 
-const INSERT: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
+/// The first twenty columns are known when an execution is opened, the others when it ends.
+const OPEN: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
     call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source,
     first_event, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING";
+
+const ENTER: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
+    call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source,
+    first_event, created_at, ending, problem, usage, stages, started_at, ended_at, approval_id, approver_uid,
+    content_sha256, stdout_bytes, stdout_sha256, stderr_bytes, stderr_sha256, kept_bytes, kept, content, stdout, stderr)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (number) DO NOTHING";
 
 const CHANGE: &str = "UPDATE executions SET status = ?2, facet = ?3, call = coalesce(?4, call),
     working_dir = coalesce(?5, working_dir), started_at = coalesce(?6, started_at), verdict = coalesce(?7, verdict),
@@ -32,65 +43,87 @@ const CLOSE: &str = "UPDATE executions SET status = ?2, facet = ?3, ending = ?4,
     stdout_bytes = ?13, stdout_sha256 = ?14, stderr_bytes = ?15, stderr_sha256 = ?16, kept_bytes = ?17, kept = ?18,
     content = ?19, stdout = ?20, stderr = ?21 WHERE number = ?1";
 
+/// Where the columns of an ending begin in [`CLOSE`] and [`ENTER`].
+const CLOSE_FROM: usize = 4;
+const ENTER_FROM: usize = 21;
+
 /// What an open execution's row says that a change or the end of it must know.
-struct Row {
+struct Row<'a> {
     number: i64,
-    tool: String,
+    tool: Cow<'a, str>,
     status: Status,
     uid: u32,
     call: Digest,
-    call_bytes: u64,
+    call_bytes: usize,
     verdict: Option<Verdict>,
-    rule: Option<String>,
-    rule_source: Option<String>,
+    rule: Option<Cow<'a, str>>,
+    rule_source: Option<Cow<'a, str>>,
+}
+
+/// What an execution's row says from the first.
+struct Opening<'a> {
+    record: &'a OpenRecord,
+    facet: i64,
+    status: Status,
+    first_event: u64,
 }
 
 impl Store {
     /// Enters an execution. `first_event` is the number its first event can have at the least.
     pub(super) fn open(&mut self, record: &OpenRecord, first_event: u64) -> Result<(), Fault> {
         let facet = self.facet(&record.tool, record.status, record.caller_uid)?;
-        let created_at = micros(record.created_at);
-        let mut insert = self.connection.prepare_cached(INSERT)?;
+        let columns = Opening {
+            record,
+            facet,
+            status: record.status,
+            first_event,
+        };
+        insert(&mut *self.connection.prepare_cached(OPEN)?, &columns)?;
+        self.append_decision(record, Digest::of(record.call.as_str().as_bytes()))
+    }
+
+    /// Enters an execution that has ended already, in one go.
+    pub(super) fn enter(
+        &mut self,
+        record: &OpenRecord,
+        first_event: u64,
+        close: &CloseRecord,
+    ) -> Result<(), Fault> {
+        let facet = self.facet(&record.tool, close.status, record.caller_uid)?;
+        let columns = Opening {
+            record,
+            facet,
+            status: close.status,
+            first_event,
+        };
         let call = record.call.as_str();
+        let number = {
+            let mut statement = self.connection.prepare_cached(ENTER)?;
+            bind_ending(&mut statement, ENTER_FROM, close, call.len())?;
+            insert(&mut statement, &columns)?
+        };
+        let call = Digest::of(call.as_bytes());
+        self.append_decision(record, call)?;
         let ruling = record.ruling.as_ref();
-        // Two calls in one microsecond: the later one goes behind.
-        for number in created_at.. {
-            let inserted = insert.execute(params![
-                number,
-                record.id.as_bytes(),
-                facet,
-                record.tool,
-                record.status.as_str(),
-                record.caller_uid,
-                record.caller_gid,
-                record.asynchronous,
-                call,
-                record.working_dir.as_ref().map(|dir| dir.to_string_lossy()),
-                record.tool_use_id,
-                record.trace_id.as_ref().map(|id| id.as_str()),
-                record.replay_of.as_ref().map(|id| id.as_bytes().as_slice()),
-                record.idempotency.as_ref().map(|claim| &claim.key),
-                record.idempotency.as_ref().map(|claim| claim.body_digest.0),
-                ruling.map(|ruling| ruling.verdict.as_str()),
-                ruling.and_then(|ruling| ruling.rule.as_ref()),
-                ruling.and_then(|ruling| ruling.source.as_ref()),
-                signed(first_event),
-                created_at,
-            ]);
-            match inserted {
-                Ok(0) => {}
-                Ok(_) => break,
-                Err(error) if is_constraint(&error) => {
-                    return Err(Fault::Refused(LedgerError::Duplicate { id: record.id }));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        drop(insert);
-        if let Some(ruling) = ruling {
-            let call = Digest::of(call.as_bytes());
+        let row = Row {
+            number,
+            tool: Cow::Borrowed(&record.tool),
+            status: record.status,
+            uid: record.caller_uid,
+            call,
+            call_bytes: record.call.as_str().len(),
+            verdict: ruling.map(|ruling| ruling.verdict),
+            rule: ruling.and_then(|ruling| ruling.rule.as_deref().map(Cow::Borrowed)),
+            rule_source: ruling.and_then(|ruling| ruling.source.as_deref().map(Cow::Borrowed)),
+        };
+        self.append_ending(close, &row)
+    }
+
+    fn append_decision(&mut self, record: &OpenRecord, call: Digest) -> Result<(), Fault> {
+        if let Some(ruling) = &record.ruling {
             let decision = Decision::new(&record.tool, record.caller_uid, call, ruling);
-            self.append("decision", Some(record.id), created_at, &decision)?;
+            let time = micros(record.created_at);
+            self.append("decision", Some(record.id), time, &decision)?;
         }
         Ok(())
     }
@@ -122,6 +155,27 @@ impl Store {
             if !ended.contains(record.id.as_bytes().as_slice()) {
                 let event = self.next_event()?;
                 self.open(record, event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters the ends out of the log that had not got here either.
+    pub(super) fn close_missing(
+        &mut self,
+        logged: &[(CloseRecord, Option<Events>)],
+    ) -> Result<(), Fault> {
+        for (record, events) in logged {
+            match self.close(record) {
+                Ok(()) => {}
+                // It has got here, and may be forgotten by now.
+                Err(Fault::Refused(LedgerError::NotOpen { .. })) => continue,
+                Err(fault) => return Err(fault),
+            }
+            if let Some(events) = events {
+                let events = events.clone();
+                let first = self.next_event()?;
+                self.events(&NumberedEvents { first, events })?;
             }
         }
         Ok(())
@@ -191,39 +245,19 @@ impl Store {
     pub(super) fn close(&mut self, record: &CloseRecord) -> Result<(), Fault> {
         let row = self.row(record.id)?;
         let facet = self.facet(&row.tool, record.status, row.uid)?;
-        let texts = [&record.content, &record.stdout, &record.stderr];
-        let bytes = OVERHEAD
-            + row.call_bytes
-            + texts
-                .map(|text| kept_bytes(&text.place))
-                .iter()
-                .sum::<u64>();
-        let kept = Json::of(&(record.content.bytes, texts.map(|text| &text.place)));
-        let (approval, approver) = record.approved.unzip();
-        self.connection.prepare_cached(CLOSE)?.execute(params![
-            row.number,
-            record.status.as_str(),
-            facet,
-            record.ending.as_str(),
-            record.problem.as_ref().map(Json::as_str),
-            record.usage.as_ref().map(Json::as_str),
-            record.stages.as_str(),
-            record.started_at.map(micros),
-            micros(record.ended_at),
-            approval.as_ref().map(|id| id.as_bytes().as_slice()),
-            approver,
-            sha256(&record.content),
-            signed(record.stdout.bytes),
-            sha256(&record.stdout),
-            signed(record.stderr.bytes),
-            sha256(&record.stderr),
-            signed(bytes),
-            kept.as_str(),
-            inline(&record.content).map(String::from_utf8_lossy),
-            inline(&record.stdout),
-            inline(&record.stderr),
-        ])?;
-        let body = Ending::new(record, &row);
+        {
+            let mut update = self.connection.prepare_cached(CLOSE)?;
+            update.raw_bind_parameter(1, row.number)?;
+            update.raw_bind_parameter(2, record.status.as_str())?;
+            update.raw_bind_parameter(3, facet)?;
+            bind_ending(&mut update, CLOSE_FROM, record, row.call_bytes)?;
+            update.raw_execute()?;
+        }
+        self.append_ending(record, &row)
+    }
+
+    fn append_ending(&mut self, record: &CloseRecord, row: &Row<'_>) -> Result<(), Fault> {
+        let body = Ending::new(record, row);
         let kind = match record.status {
             Status::Lost => "lost",
             Status::Queued
@@ -240,13 +274,13 @@ impl Store {
         self.pending.push_back(Pending {
             number: row.number,
             audit: self.head.number,
-            bytes,
+            bytes: all_bytes(record, row.call_bytes),
         });
         Ok(())
     }
 
     /// The row of an execution that has not ended.
-    fn row(&self, id: ExecutionId) -> Result<Row, Fault> {
+    fn row(&self, id: ExecutionId) -> Result<Row<'static>, Fault> {
         let row = self
             .connection
             .prepare_cached(
@@ -257,14 +291,14 @@ impl Store {
                 let call = row.get_ref(4)?.as_str()?;
                 Ok(Row {
                     number: row.get(0)?,
-                    tool: row.get(1)?,
+                    tool: Cow::Owned(row.get(1)?),
                     status: word(row, 2, Status::from_word)?.unwrap_or(Status::Running),
                     uid: row.get(3)?,
                     call: Digest::of(call.as_bytes()),
-                    call_bytes: call.len() as u64,
+                    call_bytes: call.len(),
                     verdict: word(row, 5, Verdict::from_word)?,
-                    rule: row.get(6)?,
-                    rule_source: row.get(7)?,
+                    rule: row.get::<_, Option<String>>(6)?.map(Cow::Owned),
+                    rule_source: row.get::<_, Option<String>>(7)?.map(Cow::Owned),
                 })
             })
             .optional()?;
@@ -317,7 +351,7 @@ struct Ending<'a> {
 }
 
 impl<'a> Ending<'a> {
-    fn new(record: &'a CloseRecord, row: &'a Row) -> Self {
+    fn new(record: &'a CloseRecord, row: &'a Row<'_>) -> Self {
         let (approval_id, approver_uid) = record.approved.unzip();
         Self {
             tool: &row.tool,
@@ -336,6 +370,98 @@ impl<'a> Ending<'a> {
             stderr_sha256: record.stderr.digest,
         }
     }
+}
+
+/// Enters a row, whose number it returns: two calls in one microsecond, and the later one goes
+/// behind. The columns that it does not know have been bound, if there are any.
+fn insert(statement: &mut Statement<'_>, columns: &Opening<'_>) -> Result<i64, Fault> {
+    let record = columns.record;
+    let ruling = record.ruling.as_ref();
+    let claim = record.idempotency.as_ref();
+    let created_at = micros(record.created_at);
+    let dir = record.working_dir.as_ref().map(|dir| dir.to_string_lossy());
+    let replay_of = record.replay_of.as_ref();
+    let known = params![
+        record.id.as_bytes(),
+        columns.facet,
+        record.tool,
+        columns.status.as_str(),
+        record.caller_uid,
+        record.caller_gid,
+        record.asynchronous,
+        record.call.as_str(),
+        dir,
+        record.tool_use_id,
+        record.trace_id.as_ref().map(|id| id.as_str()),
+        replay_of.map(|id| id.as_bytes().as_slice()),
+        claim.map(|claim| &claim.key),
+        claim.map(|claim| claim.body_digest.0),
+        ruling.map(|ruling| ruling.verdict.as_str()),
+        ruling.and_then(|ruling| ruling.rule.as_ref()),
+        ruling.and_then(|ruling| ruling.source.as_ref()),
+        signed(columns.first_event),
+        created_at,
+    ];
+    bind(statement, 2, known)?;
+    let mut number = created_at;
+    loop {
+        statement.raw_bind_parameter(1, number)?;
+        match statement.raw_execute() {
+            Ok(0) => number += 1,
+            Ok(_) => return Ok(number),
+            Err(error) if is_constraint(&error) => {
+                return Err(Fault::Refused(LedgerError::Duplicate { id: record.id }));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Binds what is known at the end, in the order in which [`CLOSE`] and [`ENTER`] have it.
+fn bind_ending(
+    statement: &mut Statement<'_>,
+    from: usize,
+    record: &CloseRecord,
+    call_bytes: usize,
+) -> rusqlite::Result<()> {
+    let texts = [&record.content, &record.stdout, &record.stderr];
+    let kept = Json::of(&(record.content.bytes, texts.map(|text| &text.place)));
+    let (approval, approver) = record.approved.unzip();
+    let known = params![
+        record.ending.as_str(),
+        record.problem.as_ref().map(Json::as_str),
+        record.usage.as_ref().map(Json::as_str),
+        record.stages.as_str(),
+        record.started_at.map(micros),
+        micros(record.ended_at),
+        approval.as_ref().map(|id| id.as_bytes().as_slice()),
+        approver,
+        sha256(&record.content),
+        signed(record.stdout.bytes),
+        sha256(&record.stdout),
+        signed(record.stderr.bytes),
+        sha256(&record.stderr),
+        signed(all_bytes(record, call_bytes)),
+        kept.as_str(),
+        inline(&record.content).map(String::from_utf8_lossy),
+        inline(&record.stdout),
+        inline(&record.stderr),
+    ];
+    bind(statement, from, known)
+}
+
+fn bind(statement: &mut Statement<'_>, from: usize, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
+    for (index, value) in (from..).zip(values) {
+        statement.raw_bind_parameter(index, value)?;
+    }
+    Ok(())
+}
+
+/// What an execution takes, here and in the spool.
+fn all_bytes(record: &CloseRecord, call_bytes: usize) -> u64 {
+    let texts = [&record.content, &record.stdout, &record.stderr];
+    let kept: u64 = texts.map(|text| kept_bytes(&text.place)).iter().sum();
+    OVERHEAD + call_bytes as u64 + kept
 }
 
 fn is_constraint(error: &rusqlite::Error) -> bool {

@@ -78,7 +78,7 @@ pub(super) fn open_to_write(file: &Path, synchronous: &str) -> Result<Connection
     // only where that costs nothing.
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0;
-         PRAGMA journal_size_limit = 67108864; PRAGMA secure_delete = FAST; PRAGMA cache_size = -4096;
+         PRAGMA journal_size_limit = 67108864; PRAGMA secure_delete = FAST; PRAGMA cache_size = -1024;
          PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;"
     );
     connection.execute_batch(&pragmas).map_err(fail)?;
@@ -99,7 +99,7 @@ pub(super) fn open_to_read(file: &Path) -> Result<Connection, LedgerError> {
     connection.set_prepared_statement_cache_capacity(32);
     connection
         .execute_batch(
-            "PRAGMA cache_size = -4096; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
+            "PRAGMA cache_size = -1024; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;",
         )
         .map_err(fail)?;
     Ok(connection)

@@ -7,7 +7,8 @@ use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 use super::chain::{Chain, Link, Verifier};
-use super::openings::Openings;
+use super::log::{Begun, Found, Log, Logged};
+use super::queue::{Failing, Receipt, Shared, lock};
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
@@ -18,7 +19,7 @@ use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
 use super::store::{Fault, Store};
 use super::time::micros;
-use super::writer::{Failing, INDEX_BATCH, Receipt, Shared, Writer, lock};
+use super::writer::{INDEX_BATCH, Writer};
 use super::{Digest, LedgerError, file};
 use crate::config::Durability;
 use crate::domain::{ApprovalId, Degradation, ExecutionId};
@@ -39,10 +40,21 @@ impl std::fmt::Debug for Ledger {
 
 struct Inner {
     shared: Arc<Shared>,
-    /// Where what is opened is safe until the writer gets to it; none where only a commit is.
-    openings: Option<Openings>,
+    /// Where something is safe until the writer gets to it; none where only a commit is.
+    log: Option<Log>,
     readers: Readers,
     writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What became of the end of an execution.
+#[derive(Debug)]
+#[must_use = "the end may not be on file yet"]
+pub enum Ended {
+    /// It cannot be lost any more: the answer may be sent. The receipt tells when it is in the
+    /// file, where a question finds it by then at the latest.
+    Logged(Receipt<()>),
+    /// It is safe when the receipt says so.
+    Queued(Receipt<()>),
 }
 
 /// A ledger made ready, and what it found.
@@ -72,9 +84,9 @@ impl Ledger {
             file: file.to_owned(),
             source: Arc::new(source),
         };
-        let (openings, opened) = Openings::open(file).map_err(failed)?;
-        let recovered = recover(&mut store, file, opened)?;
-        openings.clear().map_err(failed)?;
+        let (log, found) = Log::open(file).map_err(failed)?;
+        let recovered = recover(&mut store, file, found)?;
+        log.clear().map_err(failed)?;
         let next_event = store.next_event().map_err(fail)?;
         let shared = Arc::new(Shared::new(file.to_owned(), store.head, next_event));
         check_behind(&shared);
@@ -93,7 +105,7 @@ impl Ledger {
         let ledger = Self {
             inner: Arc::new(Inner {
                 shared,
-                openings: (durability == Durability::Process).then_some(openings),
+                log: (durability == Durability::Process).then_some(log),
                 readers: Readers::new(file.to_owned()),
                 writer: Mutex::new(Some(thread)),
             }),
@@ -127,35 +139,26 @@ impl Ledger {
         })
     }
 
-    /// Enters an execution that is about to run, as soon as there is something else to write or
-    /// somebody calls [`Self::nudge`]. Until then it is in a log of its own, from where the next
-    /// start takes it; only where it cannot be there is a receipt to be waited for.
+    /// Enters an execution that is about to run in the log, from where the next start takes it;
+    /// into the file it comes at its end, with its first change, or when somebody calls
+    /// [`Self::nudge`]. Where it cannot be there, there is a receipt to be waited for.
     pub fn begin_execution(
         &self,
         record: OpenRecord,
         events: Option<Events>,
     ) -> Option<Receipt<()>> {
-        let logged = self
-            .inner
-            .openings
-            .as_ref()
-            .and_then(|openings| openings.append(&record).ok());
-        let Some(logged) = logged else {
+        let Some(log) = &self.inner.log else {
             return Some(self.open_execution(record, events));
         };
-        drop(self.inner.shared.queue_lazily(events, |event| {
-            move |store: &mut Store| {
-                // In the log until this has been done for good.
-                let _logged = &logged;
-                store.open(&record, event)
-            }
-        }));
-        None
+        let refused = log.begin(record, events);
+        refused.map(|(record, events)| self.open_execution(record, events))
     }
 
-    /// Has what waits for company written now.
-    pub fn nudge(&self) {
-        self.inner.shared.nudge();
+    /// Has an execution that has only begun entered now.
+    pub fn nudge(&self, id: ExecutionId) {
+        if let Some(begun) = self.inner.begun(id) {
+            self.inner.open(begun);
+        }
     }
 
     /// Enters an execution if its caller has not used its key before. To be waited for before
@@ -168,17 +171,38 @@ impl Ledger {
 
     /// Enters what became known of an open execution. A ruling goes into the audit trail.
     pub fn change(&self, id: ExecutionId, change: Change, events: Option<Events>) -> Receipt<()> {
+        self.nudge(id);
         let now = micros(SystemTime::now());
         self.write(Failing::Kept, events, move |store| {
             store.change(id, &change, now)
         })
     }
 
-    /// Enters how an execution ended, there and in the audit trail. Resolves when that is on
-    /// file: the answer may then be sent. After a failure for the disk's sake it is written when
-    /// the disk is back.
+    /// Enters how an execution ended, there and in the audit trail. Resolves when that is in the
+    /// file. After a failure for the disk's sake it is written when the disk is back.
     pub fn close_execution(&self, record: CloseRecord, events: Option<Events>) -> Receipt<()> {
-        self.write(Failing::Kept, events, move |store| store.close(&record))
+        match self.inner.begun(record.id) {
+            Some(begun) => self.inner.enter(begun, record, events),
+            None => self.write(Failing::Kept, events, move |store| store.close(&record)),
+        }
+    }
+
+    /// The same for whoever only waits until the end cannot be lost any more: the answer may then
+    /// be sent. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
+    /// the file within 10 ms.
+    pub fn end_execution(&self, record: CloseRecord, events: Option<Events>) -> Ended {
+        let Some((log, mut begun)) = self.inner.log.as_ref().zip(self.inner.begun(record.id))
+        else {
+            return Ended::Queued(self.close_execution(record, events));
+        };
+        let events = Events::joined(begun.events.take(), events);
+        let Some(end) = log.end(&record, events.as_ref()) else {
+            return Ended::Queued(self.inner.enter(begun, record, events));
+        };
+        let lines = [begun.logged, end];
+        let shared = &self.inner.shared;
+        let filed = shared.queue_lazily(events, |event| enter(begun.record, record, lines, event));
+        Ended::Logged(filed)
     }
 
     /// One execution.
@@ -196,7 +220,7 @@ impl Ledger {
     /// When the file cannot be read, and for a text without a word.
     pub async fn list(&self, filter: Filter) -> Result<Page, LedgerError> {
         // What has just begun is history, too.
-        let _ = self.write(Failing::Dropped, None, |_| Ok(())).await;
+        self.inner.open_all();
         if filter.text.is_some() {
             // Where this fails, the list lacks the newest; problem() tells.
             let index = || self.write(Failing::Dropped, None, |store| store.index(INDEX_BATCH));
@@ -251,6 +275,9 @@ impl Ledger {
 
     /// Enters events that go with nothing else.
     pub fn record_events(&self, events: Events) -> Receipt<()> {
+        if let Some(id) = events.execution_id {
+            self.nudge(id);
+        }
         self.write(Failing::Kept, Some(events), |_| Ok(()))
     }
 
@@ -282,6 +309,7 @@ impl Ledger {
 
     /// Asks for an approval. The execution's status is changed with [`Self::change`].
     pub fn ask_approval(&self, approval: Approval) -> Receipt<()> {
+        self.nudge(approval.execution_id);
         self.write(Failing::Dropped, None, move |store| store.ask(&approval))
     }
 
@@ -347,6 +375,10 @@ impl Ledger {
         mut take: impl FnMut(Link) -> bool,
     ) -> Result<(), LedgerError> {
         let inner = &self.inner;
+        if let Some(receipt) = inner.settling() {
+            // Where this fails, problem() tells.
+            let _ = receipt.wait();
+        }
         inner
             .readers
             .ask(|connection| each_link(connection, after, |link| Ok(take(link))))
@@ -365,6 +397,7 @@ impl Ledger {
         &self,
         question: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LedgerError> {
+        self.inner.settle().await;
         let inner = Arc::clone(&self.inner);
         let answer = tokio::task::spawn_blocking(move || inner.readers.ask(question)).await;
         answer.unwrap_or(Err(LedgerError::Closed))
@@ -372,7 +405,55 @@ impl Ledger {
 }
 
 impl Inner {
+    /// Takes an execution that is in the log and nowhere else.
+    fn begun(&self, id: ExecutionId) -> Option<Begun> {
+        self.log.as_ref().and_then(|log| log.take(id))
+    }
+
+    fn open(&self, begun: Begun) {
+        let Begun {
+            record,
+            events,
+            logged,
+        } = begun;
+        drop(self.shared.queue(Failing::Kept, events, |event| {
+            move |store: &mut Store| {
+                // In the log until this has been done for good.
+                let _logged = &logged;
+                store.open(&record, event)
+            }
+        }));
+    }
+
+    fn open_all(&self) {
+        let all = self.log.as_ref().map(Log::take_all);
+        all.into_iter().flatten().for_each(|begun| self.open(begun));
+    }
+
+    fn enter(&self, begun: Begun, record: CloseRecord, events: Option<Events>) -> Receipt<()> {
+        let events = Events::joined(begun.events, events);
+        let lines = [begun.logged];
+        self.shared.queue(Failing::Kept, events, |event| {
+            enter(begun.record, record, lines, event)
+        })
+    }
+
+    fn settling(&self) -> Option<Receipt<()>> {
+        let nothing = || |_: &mut Store| Ok(());
+        (!self.shared.is_settled())
+            .then(|| self.shared.queue(Failing::Dropped, None, |_| nothing()))
+    }
+
+    /// Has what was told to be safe written to the file, where a question finds it.
+    async fn settle(&self) {
+        if let Some(receipt) = self.settling() {
+            // Where this fails, problem() tells.
+            let _ = receipt.await;
+        }
+    }
+
     fn close(&self) {
+        self.open_all();
         self.shared.close();
         if let Some(writer) = lock(&self.writer).take() {
             // A panic there was told by the panic hook.
@@ -387,15 +468,25 @@ impl Drop for Inner {
     }
 }
 
+/// Enters an execution as a whole; the lines stay in the log until that has been done for good.
+fn enter<const N: usize>(
+    open: OpenRecord,
+    close: CloseRecord,
+    lines: [Logged; N],
+    first_event: u64,
+) -> impl FnMut(&mut Store) -> Result<(), Fault> + Send {
+    move |store| {
+        let _lines = &lines;
+        store.enter(&open, first_event, &close)
+    }
+}
+
 /// Settles what an earlier daemon left, all of it or nothing.
-fn recover(
-    store: &mut Store,
-    file: &Path,
-    opened: Vec<OpenRecord>,
-) -> Result<Recovered, LedgerError> {
+fn recover(store: &mut Store, file: &Path, found: Found) -> Result<Recovered, LedgerError> {
     let run = |store: &mut Store| {
         store.connection.execute_batch("BEGIN IMMEDIATE")?;
-        store.open_missing(&opened)?;
+        store.open_missing(&found.opened)?;
+        store.close_missing(&found.ended)?;
         let recovered = store.recover(SystemTime::now())?;
         store.connection.execute_batch("COMMIT")?;
         Ok(recovered)

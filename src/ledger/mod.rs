@@ -1,7 +1,7 @@
 //! What lasts: executions, events, approvals and the audit trail, in one SQLite file.
 //!
 //! One thread writes, everything queued in one transaction; reads have connections of their own.
-//! What is acknowledged survives the death of the daemon. What the values mean is the pipeline's
+//! What is acknowledged survives the death of the daemon: it is in the file, or in the log before it. What the values mean is the pipeline's
 //! affair, where long outputs lie is the runner's.
 
 mod approvals;
@@ -12,7 +12,8 @@ mod executions;
 mod file;
 mod handle;
 mod json;
-mod openings;
+mod log;
+mod queue;
 mod read;
 mod readers;
 mod record;
@@ -30,8 +31,9 @@ pub use crate::config::Durability;
 pub use crate::domain::{Digest, Ruling, Verdict};
 pub use chain::{Chain, Link, Verifier};
 pub use error::LedgerError;
-pub use handle::{Ledger, Opened};
+pub use handle::{Ended, Ledger, Opened};
 pub use json::Json;
+pub use queue::Receipt;
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
@@ -40,4 +42,3 @@ pub use record::{
     Verdicted,
 };
 pub use recover::{Recovered, Waiting};
-pub use writer::Receipt;

@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+use super::queue::lock;
 use super::store::Fault;
-use super::writer::lock;
 use super::{LedgerError, file};
 
 /// How many may read at once.

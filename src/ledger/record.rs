@@ -84,7 +84,7 @@ pub struct Change {
 }
 
 /// How an execution ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CloseRecord {
     /// Its id.
     pub id: ExecutionId,
@@ -101,8 +101,10 @@ pub struct CloseRecord {
     /// When each stage began and ended.
     pub stages: Json,
     /// When its process was started, if one was.
+    #[serde(with = "super::time::optional")]
     pub started_at: Option<SystemTime>,
     /// When it ended.
+    #[serde(with = "super::time")]
     pub ended_at: SystemTime,
     /// The approval it ran under and the user who gave it.
     pub approved: Option<(ApprovalId, u32)>,
@@ -115,7 +117,7 @@ pub struct CloseRecord {
 }
 
 /// One text of an execution: the answer's, or a stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     /// How long it was as a whole, in bytes, kept or not.
     pub bytes: u64,
@@ -169,7 +171,7 @@ impl ExecutionRecord {
 }
 
 /// What has happened, for those who listen: events that follow one another and are about the same.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Events {
     /// The execution they are about.
     pub execution_id: Option<ExecutionId>,
@@ -177,19 +179,28 @@ pub struct Events {
     pub tool: Option<String>,
     /// Its caller.
     pub caller_uid: Option<u32>,
-    /// At least one, at most [`Events::MAX`].
+    /// At least one; an execution has some fourteen in all.
     pub events: Vec<Event>,
 }
 
 impl Events {
-    /// How many may go together. An execution has some fourteen in all.
-    pub const MAX: usize = 64;
+    /// What happened to one execution and then happened further, as one.
+    pub(super) fn joined(first: Option<Self>, then: Option<Self>) -> Option<Self> {
+        match (first, then) {
+            (Some(mut first), Some(then)) => {
+                first.events.extend(then.events);
+                Some(first)
+            }
+            (first, then) => first.or(then),
+        }
+    }
 }
 
 /// One thing that has happened.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// When.
+    #[serde(with = "super::time")]
     pub time: SystemTime,
     /// What: an object whose `type` is the type as it goes over the wire, such as
     /// `executionStarted`.

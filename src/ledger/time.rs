@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Microseconds since 1970, as the ledger's columns have them.
 pub(super) fn micros(time: SystemTime) -> i64 {
@@ -34,4 +34,22 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<SystemTime, D::Error> {
     i64::deserialize(deserializer).map(from_micros)
+}
+
+/// A time that there may not be.
+pub(super) mod optional {
+    use super::{Deserialize as _, Deserializer, Serialize as _, Serializer, SystemTime, micros};
+
+    pub(in crate::ledger) fn serialize<S: Serializer>(
+        time: &Option<SystemTime>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(micros).serialize(to)
+    }
+
+    pub(in crate::ledger) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<SystemTime>, D::Error> {
+        Ok(Option::<i64>::deserialize(from)?.map(super::from_micros))
+    }
 }

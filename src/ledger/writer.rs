@@ -1,26 +1,13 @@
 //! The one thread that writes. Whatever is queued goes into one transaction, then all who wait
 //! are told; what can wait (text index, checkpoint) happens behind that.
 
-use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio::sync::{broadcast, oneshot};
 
-use super::record::{Events, Head, NumberedEvents};
+use super::queue::{Failing, Next, Rest, Shared, Work};
 use super::store::{Fault, Store};
 use super::{LedgerError, file};
-use crate::domain::Degradation;
-
-/// How long nothing must come before the writer does what can wait. Long enough that a client who
-/// calls again at once does not find it busy.
-const IDLE: Duration = Duration::from_millis(50);
-
-/// How often a ledger that cannot be written tries again by itself.
-const PROBE: Duration = Duration::from_millis(500);
 
 /// How many ended executions may wait for the text index while there is no idle moment. It takes
 /// a third of what an execution costs here, which a burst can do without; each waits with 24 bytes.
@@ -39,269 +26,22 @@ const CHECKPOINT_IDLE: usize = 256;
 /// The log is moved whatever it takes once it is that long, in bytes.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// How many batches of events a listener may be behind before it has to read them from the file:
-/// an execution has two or three.
-const TOLD: usize = 4096;
-
 /// How many writes that failed for want of disk are kept for when there is some. What they hold
 /// is a call each, 100 KiB at the most in practice.
 const RETRIES: usize = 1024;
 
-/// A write that was asked for. Resolves once it is on file (or with the reason why not); dropped,
-/// the write happens all the same.
-#[derive(Debug)]
-#[must_use = "the write may fail; drop it where that does not matter"]
-pub struct Receipt<T>(oneshot::Receiver<Result<T, LedgerError>>);
-
-impl<T> Future for Receipt<T> {
-    type Output = Result<T, LedgerError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0)
-            .poll(context)
-            .map(|received| received.unwrap_or(Err(LedgerError::Closed)))
-    }
-}
-
-impl<T> Receipt<T> {
-    /// Waits on a thread that may block.
-    ///
-    /// # Errors
-    /// As the write's.
-    pub fn wait(self) -> Result<T, LedgerError> {
-        self.0.blocking_recv().unwrap_or(Err(LedgerError::Closed))
-    }
-}
-
-/// What becomes of a write that fails for the disk's sake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failing {
-    /// It is tried again when the disk is back: history should not lack it.
-    Kept,
-    /// It is dropped: whoever asked decides.
-    Dropped,
-}
-
-/// One write, its type forgotten.
-trait Work: Send {
-    /// Does it within a transaction; done again when that failed.
-    fn apply(&mut self, store: &mut Store) -> Result<(), Fault>;
-    /// Tells whoever waits.
-    fn acknowledge(&mut self, committed: Result<(), LedgerError>);
-    fn failing(&self) -> Failing;
-}
-
-struct Task<T, F> {
-    write: F,
-    events: Option<NumberedEvents>,
-    done: Option<T>,
-    reply: Option<oneshot::Sender<Result<T, LedgerError>>>,
-    failing: Failing,
-    told: broadcast::Sender<Arc<NumberedEvents>>,
-}
-
-impl<T: Send, F: FnMut(&mut Store) -> Result<T, Fault> + Send> Work for Task<T, F> {
-    fn apply(&mut self, store: &mut Store) -> Result<(), Fault> {
-        self.done = Some((self.write)(store)?);
-        match &self.events {
-            Some(events) => store.events(events),
-            None => Ok(()),
-        }
-    }
-
-    fn acknowledge(&mut self, committed: Result<(), LedgerError>) {
-        // What is not on file has not happened yet, as far as listeners are concerned.
-        if committed.is_ok()
-            && let Some(events) = self.events.take()
-        {
-            // Nobody may be listening.
-            let _ = self.told.send(Arc::new(events));
-        }
-        let Some(reply) = self.reply.take() else {
-            return;
-        };
-        let result = committed.and_then(|()| self.done.take().ok_or(LedgerError::Closed));
-        // Nobody waits for most of them.
-        let _ = reply.send(result);
-    }
-
-    fn failing(&self) -> Failing {
-        self.failing
-    }
-}
-
-/// What the writer shares with those who ask it.
-pub(super) struct Shared {
-    queue: Mutex<Queue>,
-    wake: Condvar,
-    state: Mutex<State>,
-    told: broadcast::Sender<Arc<NumberedEvents>>,
-    pub file: PathBuf,
-}
-
-struct Queue {
-    tasks: Vec<Box<dyn Work>>,
-    /// Whether one of them is not to wait for company.
-    is_urgent: bool,
-    next_event: u64,
-    is_closing: bool,
-}
-
-struct State {
-    head: Head,
-    problem: Option<Degradation>,
-}
-
-impl Shared {
-    pub(super) fn new(file: PathBuf, head: Head, next_event: u64) -> Self {
-        Self {
-            queue: Mutex::new(Queue {
-                tasks: Vec::new(),
-                is_urgent: false,
-                next_event,
-                is_closing: false,
-            }),
-            wake: Condvar::new(),
-            state: Mutex::new(State {
-                head,
-                problem: None,
-            }),
-            told: broadcast::Sender::new(TOLD),
-            file,
-        }
-    }
-
-    /// Queues the write that `make` makes, given the next number for events, and `events` with it.
-    pub(super) fn queue<T: Send + 'static, F>(
-        &self,
-        failing: Failing,
-        events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
-    ) -> Receipt<T>
-    where
-        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
-    {
-        let receipt = self.enqueue(failing, events, make);
-        self.nudge();
-        receipt
-    }
-
-    /// The same for what may wait for company.
-    pub(super) fn queue_lazily<T: Send + 'static, F>(
-        &self,
-        events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
-    ) -> Receipt<T>
-    where
-        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
-    {
-        self.enqueue(Failing::Kept, events, make)
-    }
-
-    /// Has what is queued written now.
-    pub(super) fn nudge(&self) {
-        let mut queue = lock(&self.queue);
-        if queue.tasks.is_empty() || queue.is_urgent {
-            return;
-        }
-        queue.is_urgent = true;
-        drop(queue);
-        self.wake.notify_one();
-    }
-
-    fn enqueue<T: Send + 'static, F>(
-        &self,
-        failing: Failing,
-        events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
-    ) -> Receipt<T>
-    where
-        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
-    {
-        let (reply, receipt) = oneshot::channel();
-        let mut queue = lock(&self.queue);
-        let number = queue.next_event;
-        if !queue.is_closing {
-            let events = events.map(|events| NumberedEvents {
-                first: number,
-                events,
-            });
-            queue.next_event = events.as_ref().map_or(number, |events| events.last() + 1);
-            queue.tasks.push(Box::new(Task {
-                write: make(number),
-                events,
-                done: None,
-                reply: Some(reply),
-                failing,
-                told: self.told.clone(),
-            }));
-        }
-        Receipt(receipt)
-    }
-
-    /// Follows what has happened, from now on.
-    pub(super) fn follow(&self) -> broadcast::Receiver<Arc<NumberedEvents>> {
-        self.told.subscribe()
-    }
-
-    /// The number of the last event that was queued.
-    pub(super) fn last_event(&self) -> u64 {
-        lock(&self.queue).next_event.saturating_sub(1)
-    }
-
-    pub(super) fn close(&self) {
-        lock(&self.queue).is_closing = true;
-        self.wake.notify_one();
-    }
-
-    pub(super) fn head(&self) -> Head {
-        lock(&self.state).head
-    }
-
-    pub(super) fn problem(&self) -> Option<Degradation> {
-        lock(&self.state).problem.clone()
-    }
-
-    pub(super) fn set_problem(&self, problem: Option<&LedgerError>) {
-        lock(&self.state).problem = problem.map(|error| Degradation {
-            code: match error {
-                LedgerError::Full { .. } => "ledger_full",
-                LedgerError::Damaged { .. } => "ledger_damaged",
-                LedgerError::Unwritable { .. }
-                | LedgerError::Open { .. }
-                | LedgerError::InUse { .. }
-                | LedgerError::TooNew { .. }
-                | LedgerError::Duplicate { .. }
-                | LedgerError::NotOpen { .. }
-                | LedgerError::NoWords { .. }
-                | LedgerError::Closed
-                | LedgerError::Internal { .. } => "ledger_failed",
-            },
-            detail: error.to_string(),
-            source: self.file.display().to_string(),
-        });
-    }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the writer is to do next.
-enum Next {
-    Write(Vec<Box<dyn Work>>),
-    Idle,
-    Probe,
-    Close,
-}
+/// How many writes there are between two looks at how long the log is, which cost as much as
+/// writing a page.
+const LOOK: usize = 64;
 
 pub(super) struct Writer {
-    pub store: Store,
-    pub shared: Arc<Shared>,
+    store: Store,
+    shared: Arc<Shared>,
     /// What failed for the disk's sake.
     retries: Vec<Box<dyn Work>>,
     is_failing: bool,
     since_checkpoint: usize,
+    is_log_long: bool,
 }
 
 impl Writer {
@@ -312,24 +52,16 @@ impl Writer {
             retries: Vec::new(),
             is_failing: false,
             since_checkpoint: 0,
+            is_log_long: false,
         }
     }
 
     /// Writes until the ledger is closed and everything is written.
     pub(super) fn run(mut self) {
         loop {
-            match self.next() {
-                Next::Write(batch) => {
-                    self.write(batch);
-                    if self.store.pending.len() >= INDEX_BACKLOG {
-                        self.index();
-                    }
-                    if self.since_checkpoint >= CHECKPOINT_BUSY || self.log_is_long() {
-                        self.checkpoint();
-                    }
-                }
-                Next::Idle if self.store.pending.is_empty() => self.checkpoint(),
-                Next::Idle => self.index(),
+            match self.shared.next(self.rest()) {
+                Next::Write(tasks) => self.write(tasks),
+                Next::Chore => self.do_chore(),
                 Next::Probe => self.probe(),
                 Next::Close => break,
             }
@@ -339,39 +71,28 @@ impl Writer {
         }
     }
 
-    fn next(&self) -> Next {
-        let mut queue = lock(&self.shared.queue);
-        loop {
-            if queue.is_urgent || (queue.is_closing && !queue.tasks.is_empty()) {
-                queue.is_urgent = false;
-                return Next::Write(std::mem::take(&mut queue.tasks));
-            }
-            if queue.is_closing {
-                return Next::Close;
-            }
-            let has_idle_work =
-                !self.store.pending.is_empty() || self.since_checkpoint >= CHECKPOINT_IDLE;
-            let (patience, then) = match (self.is_failing, has_idle_work) {
-                (true, _) => (PROBE, Next::Probe),
-                (false, true) => (IDLE, Next::Idle),
-                (false, false) => {
-                    queue = self
-                        .shared
-                        .wake
-                        .wait(queue)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    continue;
-                }
-            };
-            let (woken, timeout) = self
-                .shared
-                .wake
-                .wait_timeout(queue, patience)
-                .unwrap_or_else(PoisonError::into_inner);
-            queue = woken;
-            if timeout.timed_out() && !queue.is_urgent && !queue.is_closing {
-                return then;
-            }
+    /// What there is to do when nothing is queued.
+    fn rest(&self) -> Rest {
+        if self.is_failing {
+            Rest::Failing
+        } else if self.store.pending.len() >= INDEX_BACKLOG
+            || self.since_checkpoint >= CHECKPOINT_BUSY
+            || self.is_log_long
+        {
+            Rest::Overdue
+        } else if !self.store.pending.is_empty() || self.since_checkpoint >= CHECKPOINT_IDLE {
+            Rest::Chores
+        } else {
+            Rest::Nothing
+        }
+    }
+
+    fn do_chore(&mut self) {
+        let is_overdue = self.since_checkpoint >= CHECKPOINT_BUSY || self.is_log_long;
+        if is_overdue || self.store.pending.is_empty() {
+            self.checkpoint();
+        } else {
+            self.index();
         }
     }
 
@@ -379,7 +100,11 @@ impl Writer {
     fn write(&mut self, batch: Vec<Box<dyn Work>>) {
         let mut tasks = std::mem::take(&mut self.retries);
         tasks.extend(batch);
+        let looked = self.since_checkpoint / LOOK;
         self.since_checkpoint += tasks.len();
+        if self.since_checkpoint / LOOK != looked {
+            self.is_log_long = self.log_bytes() > LOG_BYTES;
+        }
         match self.transact(&mut tasks) {
             Ok(()) => tasks.iter_mut().for_each(|task| task.acknowledge(Ok(()))),
             Err(error) if error.is_of_the_disk() => self.fail(tasks, &error),
@@ -401,7 +126,7 @@ impl Writer {
         let done =
             self.in_transaction(|store| tasks.iter_mut().try_for_each(|task| task.apply(store)));
         if done.is_ok() {
-            lock(&self.shared.state).head = self.store.head;
+            self.shared.set_head(self.store.head);
             if self.is_failing {
                 self.is_failing = false;
                 self.shared.set_problem(None);
@@ -476,22 +201,21 @@ impl Writer {
     /// Moves the log into the file, without waiting for readers. Here and nowhere else: SQLite
     /// before 3.51.3 can damage a file that one connection writes while another checkpoints.
     fn checkpoint(&mut self) {
-        self.since_checkpoint = 0;
-        let mode = if self.log_is_long() {
+        let mode = if self.is_log_long {
             "RESTART"
         } else {
             "PASSIVE"
         };
+        self.since_checkpoint = 0;
+        self.is_log_long = false;
         let pragma = format!("PRAGMA wal_checkpoint({mode})");
         // What fails here fails the next commit, too, or the next checkpoint does it.
         let _ = self.store.connection.query_row(&pragma, [], |_| Ok(()));
     }
 
-    fn log_is_long(&self) -> bool {
-        // A look at the file for every commit would cost as much as writing a page.
-        self.since_checkpoint.is_multiple_of(64)
-            && std::fs::metadata(file::beside(&self.shared.file, "-wal"))
-                .is_ok_and(|log| log.len() > LOG_BYTES)
+    fn log_bytes(&self) -> u64 {
+        let log = std::fs::metadata(file::beside(&self.shared.file, "-wal"));
+        log.map_or(0, |log| log.len())
     }
 }
 

@@ -3,10 +3,10 @@ use std::time::SystemTime;
 
 use super::event::Event;
 use super::{CallRecord, Execution, Finished};
-use crate::domain::{ApprovalId, Digests, Ruling, Status, StreamName};
+use crate::domain::{ApprovalId, Digests, ExecutionId, Ruling, Status, StreamName};
 use crate::ledger::{
-    self, AuditEntry, Change, CloseRecord, Events, Idempotency, Json, Ledger, OpenRecord, Output,
-    Place, Receipt,
+    self, AuditEntry, Change, CloseRecord, Ended, Events, Idempotency, Json, Ledger, OpenRecord,
+    Output, Place, Receipt,
 };
 use crate::runner::Kept;
 
@@ -98,8 +98,8 @@ impl Entry {
     }
 
     /// Has what was entered written now, whoever else may have something to write.
-    pub(super) fn hurry(&self) {
-        self.ledger.nudge();
+    pub(super) fn hurry(&self, id: ExecutionId) {
+        self.ledger.nudge(id);
     }
 
     /// Enters something about it into the audit trail.
@@ -113,7 +113,7 @@ impl Entry {
         execution: &Execution,
         finished: &Finished,
         outputs: Outputs,
-    ) -> Receipt<()> {
+    ) -> Ended {
         let is_new = {
             let pending = self.lock();
             !pending.is_open || pending.has_change
@@ -146,7 +146,7 @@ impl Entry {
             stdout,
             stderr,
         };
-        self.ledger.close_execution(close, events)
+        self.ledger.end_execution(close, events)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {

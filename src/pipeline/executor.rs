@@ -9,7 +9,7 @@ use super::approvals::Waiters;
 use super::execution::Terms;
 use super::life::Origin;
 use super::records::Records;
-use super::{Begun, masking, stages};
+use super::{Begun, log, masking, stages};
 use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Degradation, ExecutorError, Judgement, KillMode, Stage, StopReason,
@@ -229,7 +229,11 @@ impl Executor {
         execution.entry = None;
         let _stop = StopOnDrop(Arc::clone(execution.live()));
         let this = self.clone();
-        let task = tokio::spawn(async move { this.inner.perform(&execution, call, config).await });
+        let task = tokio::spawn(async move {
+            let result = this.inner.perform(&execution, call, config).await;
+            log::result(&execution, &result);
+            result
+        });
         let result = task.await;
         result.unwrap_or_else(|error| {
             Err(ExecutorError::Internal {

@@ -14,7 +14,9 @@ use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
     Call, Caller, Degradation, Digest, ExecutionId, ExecutorError, Secrets, ToolOutput,
 };
-use crate::ledger::{ApprovalStatus, Claim, OpenRecord, Output, Place, Waiting};
+use crate::ledger::{
+    ApprovalStatus, Claim, Ended, LedgerError, OpenRecord, Output, Place, Receipt, Waiting,
+};
 use crate::runner::{Live, SpoolFile};
 use crate::tools::Context;
 
@@ -38,6 +40,14 @@ impl Origin {
             terms,
         }
     }
+}
+
+/// The end of an execution on its way from the ledger's log into its file.
+struct Filing {
+    receipt: Receipt<()>,
+    finished: Arc<Finished>,
+    /// Where a long text of it is.
+    text: Option<Arc<SpoolFile>>,
 }
 
 /// How long an execution may take for its opening and its end to be one commit of the ledger. Who
@@ -125,16 +135,19 @@ impl Inner {
         call: Call,
         config: Arc<ExecutorConfig>,
     ) {
-        tokio::select! {
+        let filing = tokio::select! {
             biased;
             result = self.perform(execution, call, config) => {
                 self.withdraw(execution).await;
-                self.close(execution, result).await;
+                self.close(execution, result).await
             }
             // It stays on record as waiting, for the next daemon.
-            () = self.parked(execution) => {}
-        }
+            () = self.parked(execution) => None,
+        };
         self.running.send_modify(|running| *running -= 1);
+        if let Some(filing) = filing {
+            self.file(execution, filing).await;
+        }
     }
 
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits
@@ -219,8 +232,11 @@ impl Inner {
                     .to_owned(),
             });
             inner.withdraw(&execution).await;
-            inner.close(&execution, lost).await;
+            let filing = inner.close(&execution, lost).await;
             inner.running.send_modify(|running| *running -= 1);
+            if let Some(filing) = filing {
+                inner.file(&execution, filing).await;
+            }
         });
     }
 
@@ -269,7 +285,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes it through the stages, and writes the log record whatever came of it.
+    /// Takes it through the stages.
     pub(super) async fn perform(
         &self,
         execution: &Execution,
@@ -283,13 +299,12 @@ impl Inner {
             result = &mut walk => result,
             () = tokio::time::sleep(SHORT) => {
                 if let Some(entry) = &execution.entry {
-                    entry.hurry();
+                    entry.hurry(execution.id);
                 }
                 walk.await
             }
         };
         masking::mask(&mut result, secrets);
-        log::execution(execution, &result, &execution.known().call.summary);
         result
     }
 
@@ -318,31 +333,65 @@ impl Inner {
     }
 
     /// Closes the record, in the ledger before anybody hears of it.
-    async fn close(&self, execution: &Arc<Execution>, result: Result<ToolOutput, ExecutorError>) {
+    async fn close(
+        &self,
+        execution: &Arc<Execution>,
+        result: Result<ToolOutput, ExecutorError>,
+    ) -> Option<Filing> {
         let (finished, digests) = Finished::new(result, execution.failed_in());
         let finished = Arc::new(finished);
         let Some(entry) = &execution.entry else {
-            return self.close_in_memory(execution, finished).await;
+            self.close_in_memory(execution, finished).await;
+            return None;
         };
-        let (content, file) = self.keep_text(execution.id, &finished).await;
+        let (content, text) = self.keep_text(execution.id, &finished).await;
         execution.live().keep(finished.verbatim()).await;
         let outputs = Outputs::new(execution, &finished, content, digests);
-        let closed = entry.close(execution, &finished, outputs).await;
+        let filed = match entry.close(execution, &finished, outputs) {
+            Ended::Logged(receipt) => Ok(receipt),
+            Ended::Queued(receipt) => Err(receipt.await),
+        };
         execution.finish(Arc::clone(&finished));
-        match closed {
-            // From now on it is the ledger's to tell.
-            Ok(()) => self.records.forget(execution.id),
-            Err(error) => {
-                tracing::error!(EXECUTION_ID = %execution.id, %error, "cannot record the end of an execution");
-                let text_bytes = file.map_or(finished.text().len(), |file| {
-                    finished.move_text_to(file);
-                    0
-                });
-                self.records.close(execution.id, text_bytes);
-            }
-        }
+        // Whoever waits for the answer gets it first.
         tokio::task::yield_now().await;
         execution.live().release(finished.verbatim());
+        log::ending(execution, &finished);
+        match filed {
+            Ok(receipt) => Some(Filing {
+                receipt,
+                finished,
+                text,
+            }),
+            Err(filed) => {
+                self.filed(execution, filed, &finished, text);
+                None
+            }
+        }
+    }
+
+    /// Waits until the ledger can be asked about an execution that has ended.
+    async fn file(&self, execution: &Execution, filing: Filing) {
+        let filed = filing.receipt.await;
+        self.filed(execution, filed, &filing.finished, filing.text);
+    }
+
+    /// Leaves an execution that has ended to the ledger, or else remembers it.
+    fn filed(
+        &self,
+        execution: &Execution,
+        filed: Result<(), LedgerError>,
+        finished: &Finished,
+        text: Option<Arc<SpoolFile>>,
+    ) {
+        let Err(error) = filed else {
+            return self.records.forget(execution.id);
+        };
+        tracing::error!(EXECUTION_ID = %execution.id, %error, "cannot record the end of an execution");
+        let text_bytes = text.map_or(finished.text().len(), |file| {
+            finished.move_text_to(file);
+            0
+        });
+        self.records.close(execution.id, text_bytes);
     }
 
     /// Closes the record where there is no ledger, and moves what is large of it out of memory.
@@ -351,6 +400,7 @@ impl Inner {
         // Whoever waits for the answer gets it before the disk gets its copy, which would take the
         // text from under them.
         tokio::task::yield_now().await;
+        log::ending(execution, &finished);
         execution.live().keep(finished.verbatim()).await;
         execution.live().release(finished.verbatim());
         let text_bytes = match self.keep_text(execution.id, &finished).await {

@@ -1,29 +1,42 @@
 use std::time::Duration;
 
 use super::Execution;
+use super::Finished;
 use super::finished::status;
-use crate::domain::{ExecutorError, Exit, Failure, Status, ToolOutput, TraceId};
+use crate::domain::{ExecutorError, Exit, Failure, RunReport, Status, ToolOutput, TraceId};
 
-/// Writes the one record each execution leaves in the log. The names are those of the journal's
-/// fields; a value that is not known is left out.
-pub(super) fn execution(
-    execution: &Execution,
-    result: &Result<ToolOutput, ExecutorError>,
-    summary: &str,
-) {
+/// Writes the record of an execution that is kept nowhere else.
+pub(super) fn result(execution: &Execution, result: &Result<ToolOutput, ExecutorError>) {
     let failure = result.as_ref().err().map(|error| Failure::of(error, None));
-    let status = status(failure.as_ref(), result.as_ref().ok());
-    let (run, error) = match result {
-        Ok(output) => (Some(&output.run), None),
-        Err(error) => (
-            error.partial().map(|partial| &partial.run),
-            Some(error.chain()),
-        ),
+    let run = match result {
+        Ok(output) => Some(&output.run),
+        Err(error) => error.partial().map(|partial| &partial.run),
     };
-    let exit_code = match (result, run.and_then(|run| run.exit)) {
-        (Ok(_), Some(Exit::Code(code))) => Some(code),
+    let status = status(failure.as_ref(), result.as_ref().ok());
+    write(execution, status, run, failure.as_ref());
+}
+
+/// Writes the record of an execution that has ended.
+pub(super) fn ending(execution: &Execution, finished: &Finished) {
+    let failure = finished.failure.as_ref();
+    write(execution, finished.status, finished.run(), failure);
+}
+
+/// The one record each execution leaves in the log. The names are those of the journal's fields; a
+/// value that is not known is left out.
+fn write(
+    execution: &Execution,
+    status: Status,
+    run: Option<&RunReport>,
+    failure: Option<&Failure>,
+) {
+    let known = execution.known();
+    let summary = &known.call.summary;
+    let exit_code = match (failure, run.and_then(|run| run.exit)) {
+        (None, Some(Exit::Code(code))) => Some(code),
         _ => None,
     };
+    let error = failure.map(|failure| &failure.detail);
     let output_bytes = run.map(|run| run.stdout_bytes + run.stderr_bytes);
     let duration_ms = run.map_or(0, |run| millis(run.duration));
     macro_rules! write {
@@ -31,7 +44,7 @@ pub(super) fn execution(
             tracing::$level!(
                 EXECUTION_ID = %execution.id,
                 TOOL_NAME = execution.tool,
-                COMMAND_SUMMARY = summary,
+                COMMAND_SUMMARY = summary.as_str(),
                 DURATION_MS = duration_ms,
                 EXIT_CODE = exit_code,
                 OUTPUT_BYTES = output_bytes,

@@ -124,7 +124,10 @@ impl World {
                 let Some(request) = self.requests.get(at) else {
                     return;
                 };
-                if let Some(Found::Live(execution)) = self.find(request.id).await {
+                let found = self.find(request.id).await;
+                if let Some(Found::Live(execution)) = found
+                    && execution.finished().is_none()
+                {
                     execution.stop(shelly_executor::domain::StopReason::Cancelled);
                     self.ends(at, Status::Cancelled).await;
                 }

@@ -3,6 +3,7 @@
 mod approvals;
 mod file;
 mod history;
+mod log;
 mod records;
 
 use std::path::{Path, PathBuf};

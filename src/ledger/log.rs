@@ -1,0 +1,238 @@
+//! What is not in the file yet: a line for each beginning, written before anything is run, and for
+//! each end, written before it is told. The death of the daemon loses neither (the next start
+//! reads them), and where a commit takes a hundred microseconds a line takes ten: a short execution
+//! comes into the file at its end, as a whole and in company.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+
+use super::file::beside;
+use super::queue::lock;
+use super::record::{CloseRecord, Events, OpenRecord, Place};
+use crate::domain::ExecutionId;
+
+/// The longest line of an end, its texts only, in bytes: beyond it one commit costs less than
+/// writing all of it twice.
+const LINE: usize = 64 << 10;
+
+/// How long a log gets before the other is used, in bytes: a few hundred calls of the usual kind.
+const TURN: u64 = 1 << 20;
+
+/// The logs, and what of them is not even queued for the file.
+#[derive(Debug)]
+pub(super) struct Log {
+    turns: Mutex<Turns>,
+    begun: Mutex<HashMap<ExecutionId, Begun>>,
+}
+
+/// An execution that is in the log and nowhere else.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub record: OpenRecord,
+    /// What has happened to it.
+    pub events: Option<Events>,
+    pub logged: Logged,
+}
+
+/// What the logs of a daemon that has died had in them.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub opened: Vec<OpenRecord>,
+    pub ended: Vec<(CloseRecord, Option<Events>)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Line<'a> {
+    Opened(Cow<'a, OpenRecord>),
+    Ended(Ended<'a>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Ended<'a> {
+    record: Cow<'a, CloseRecord>,
+    /// What of its content, standard output and standard error is kept with it.
+    texts: [Option<Cow<'a, str>>; 3],
+    events: Option<Cow<'a, Events>>,
+}
+
+/// Two logs in turns: what the other one holds is in the ledger by the time this one is full.
+#[derive(Debug)]
+struct Turns {
+    current: Part,
+    other: Part,
+}
+
+#[derive(Debug)]
+struct Part {
+    file: File,
+    length: u64,
+    /// How many of its lines are not in the ledger's file.
+    open: Arc<AtomicUsize>,
+}
+
+/// A line that is in the log; dropped when it is in the ledger's file, too.
+#[derive(Debug)]
+pub(super) struct Logged(Arc<AtomicUsize>);
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Log {
+    /// Opens the logs beside a ledger's file, and reads what is in them.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn open(file: &Path) -> io::Result<(Self, Found)> {
+        let mut found = Found::default();
+        let mut part = |suffix: &str| {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(beside(file, suffix))?;
+            for line in BufReader::new(&file).split(b'\n') {
+                // The last one may have been cut off: nothing of it was run, nobody was told.
+                match serde_json::from_slice(&line?) {
+                    Ok(Line::Opened(record)) => found.opened.push(record.into_owned()),
+                    Ok(Line::Ended(ended)) => found.ended.push(ended.into_parts()),
+                    Err(_) => {}
+                }
+            }
+            let length = file.metadata()?.len();
+            Ok::<_, io::Error>(Part {
+                file,
+                length,
+                open: Arc::default(),
+            })
+        };
+        let turns = Turns {
+            current: part("-log-1")?,
+            other: part("-log-2")?,
+        };
+        let log = Self {
+            turns: Mutex::new(turns),
+            begun: Mutex::default(),
+        };
+        Ok((log, found))
+    }
+
+    /// Forgets what is in the logs: it is in the ledger's file.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        let turns = &mut *lock(&self.turns);
+        turns.current.clear()?;
+        turns.other.clear()
+    }
+
+    /// Enters an opening, or gives it back when that cannot be.
+    pub(super) fn begin(
+        &self,
+        record: OpenRecord,
+        events: Option<Events>,
+    ) -> Option<(OpenRecord, Option<Events>)> {
+        let Ok(logged) = self.append(&Line::Opened(Cow::Borrowed(&record))) else {
+            return Some((record, events));
+        };
+        let begun = Begun {
+            record,
+            events,
+            logged,
+        };
+        lock(&self.begun).insert(begun.record.id, begun);
+        None
+    }
+
+    /// Hands over one that is nowhere else, if it is one.
+    pub(super) fn take(&self, id: ExecutionId) -> Option<Begun> {
+        lock(&self.begun).remove(&id)
+    }
+
+    /// Hands over all of them, in the order in which they came.
+    pub(super) fn take_all(&self) -> Vec<Begun> {
+        let mut all: Vec<Begun> = lock(&self.begun).drain().map(|(_, begun)| begun).collect();
+        all.sort_by_key(|begun| begun.record.id);
+        all
+    }
+
+    /// Enters the end of an execution that has [begun](Self::begin) here; `None` when it has to be
+    /// in the ledger's file instead.
+    pub(super) fn end(&self, record: &CloseRecord, events: Option<&Events>) -> Option<Logged> {
+        let line = Line::Ended(Ended {
+            record: Cow::Borrowed(record),
+            texts: texts(record)?,
+            events: events.map(Cow::Borrowed),
+        });
+        self.append(&line).ok()
+    }
+
+    fn append(&self, line: &Line<'_>) -> io::Result<Logged> {
+        let mut line = serde_json::to_vec(line)?;
+        line.push(b'\n');
+        let turns = &mut *lock(&self.turns);
+        if turns.current.length > TURN && turns.other.open.load(Ordering::Acquire) == 0 {
+            turns.other.clear()?;
+            std::mem::swap(&mut turns.current, &mut turns.other);
+        }
+        let part = &mut turns.current;
+        if let Err(error) = part.file.write_all_at(&line, part.length) {
+            // A part of it may be there, which reads like a line that was cut off.
+            let _ = part.file.set_len(part.length);
+            return Err(error);
+        }
+        part.length += line.len() as u64;
+        part.open.fetch_add(1, Ordering::Relaxed);
+        Ok(Logged(Arc::clone(&part.open)))
+    }
+}
+
+impl Part {
+    fn clear(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.length = 0;
+        Ok(())
+    }
+}
+
+impl Ended<'_> {
+    fn into_parts(self) -> (CloseRecord, Option<Events>) {
+        let mut record = self.record.into_owned();
+        let outputs = [&mut record.content, &mut record.stdout, &mut record.stderr];
+        for (output, text) in outputs.into_iter().zip(self.texts) {
+            if let Some(text) = text {
+                output.place = Place::Inline(text.into_owned().into_bytes());
+            }
+        }
+        (record, self.events.map(Cow::into_owned))
+    }
+}
+
+/// The texts that are kept with an end, if a line of the log can hold them.
+fn texts(record: &CloseRecord) -> Option<[Option<Cow<'_, str>>; 3]> {
+    let mut texts = [None, None, None];
+    let mut bytes = 0;
+    let outputs = [&record.content, &record.stdout, &record.stderr];
+    for (text, output) in texts.iter_mut().zip(outputs) {
+        if let Place::Inline(inline) = &output.place {
+            bytes += inline.len();
+            *text = Some(Cow::Borrowed(str::from_utf8(inline).ok()?));
+        }
+    }
+    (bytes <= LINE).then_some(texts)
+}

@@ -1,0 +1,367 @@
+//! What is to be written: asked for by many, taken by whoever writes next.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::{broadcast, oneshot};
+
+use super::LedgerError;
+use super::record::{Events, Head, NumberedEvents};
+use super::store::{Fault, Store};
+use crate::domain::Degradation;
+
+/// How long nothing must come before the writer does what can wait. Long enough that a client who
+/// calls again at once does not find it busy.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// How long what is in the log waits for company before it is written to the file. Who follows
+/// what happens need not wait.
+const COMPANY: Duration = Duration::from_millis(10);
+
+/// How many writes are company enough: some milliseconds' work.
+const CROWD: usize = 128;
+
+/// How often a ledger that cannot be written tries again by itself.
+const PROBE: Duration = Duration::from_millis(500);
+
+/// How many batches of events a listener may be behind before it has to read them from the file:
+/// an execution has one or two.
+const TOLD: usize = 4096;
+
+/// A write that was asked for. Resolves once it is on file (or with the reason why not); dropped,
+/// the write happens all the same.
+#[derive(Debug)]
+#[must_use = "the write may fail; drop it where that does not matter"]
+pub struct Receipt<T>(oneshot::Receiver<Result<T, LedgerError>>);
+
+impl<T> Future for Receipt<T> {
+    type Output = Result<T, LedgerError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0)
+            .poll(context)
+            .map(|received| received.unwrap_or(Err(LedgerError::Closed)))
+    }
+}
+
+impl<T> Receipt<T> {
+    /// Waits on a thread that may block.
+    ///
+    /// # Errors
+    /// As the write's.
+    pub fn wait(self) -> Result<T, LedgerError> {
+        self.0.blocking_recv().unwrap_or(Err(LedgerError::Closed))
+    }
+}
+
+/// What becomes of a write that fails for the disk's sake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failing {
+    /// It is tried again when the disk is back: history should not lack it.
+    Kept,
+    /// It is dropped: whoever asked decides.
+    Dropped,
+}
+
+/// One write, its type forgotten.
+pub(super) trait Work: Send {
+    /// Does it within a transaction; done again when that failed.
+    fn apply(&mut self, store: &mut Store) -> Result<(), Fault>;
+    /// Tells whoever waits.
+    fn acknowledge(&mut self, committed: Result<(), LedgerError>);
+    fn failing(&self) -> Failing;
+}
+
+struct Task<T, F> {
+    write: F,
+    events: Option<NumberedEvents>,
+    done: Option<T>,
+    reply: Option<oneshot::Sender<Result<T, LedgerError>>>,
+    failing: Failing,
+    told: broadcast::Sender<Arc<NumberedEvents>>,
+}
+
+impl<T: Send, F: FnMut(&mut Store) -> Result<T, Fault> + Send> Work for Task<T, F> {
+    fn apply(&mut self, store: &mut Store) -> Result<(), Fault> {
+        self.done = Some((self.write)(store)?);
+        match &self.events {
+            Some(events) => store.events(events),
+            None => Ok(()),
+        }
+    }
+
+    fn acknowledge(&mut self, committed: Result<(), LedgerError>) {
+        // What is not on file has not happened yet, as far as listeners are concerned.
+        if committed.is_ok()
+            && let Some(events) = self.events.take()
+        {
+            // Nobody may be listening.
+            let _ = self.told.send(Arc::new(events));
+        }
+        let Some(reply) = self.reply.take() else {
+            return;
+        };
+        let result = committed.and_then(|()| self.done.take().ok_or(LedgerError::Closed));
+        // Nobody waits for most of them.
+        let _ = reply.send(result);
+    }
+
+    fn failing(&self) -> Failing {
+        self.failing
+    }
+}
+
+/// What the writer shares with those who ask it.
+pub(super) struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    state: Mutex<State>,
+    told: broadcast::Sender<Arc<NumberedEvents>>,
+    pub file: PathBuf,
+}
+
+struct Queue {
+    tasks: Vec<Box<dyn Work>>,
+    /// Whether one of them is not to wait for company.
+    is_urgent: bool,
+    next_event: u64,
+    is_closing: bool,
+    /// Whether what was queued before is being written.
+    is_writing: bool,
+    /// Whether the writer sleeps for longer than what waits for company may wait.
+    is_dozing: bool,
+}
+
+impl Queue {
+    fn take(&mut self) -> Next {
+        self.is_urgent = false;
+        self.is_dozing = false;
+        self.is_writing = true;
+        Next::Write(std::mem::take(&mut self.tasks))
+    }
+}
+
+/// What the writer would have to do if nothing were queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    Nothing,
+    /// What can wait for an idle moment.
+    Chores,
+    /// What has waited for one too long.
+    Overdue,
+    /// To try whether the disk is back.
+    Failing,
+}
+
+/// What the writer's thread is to do next.
+pub(super) enum Next {
+    Write(Vec<Box<dyn Work>>),
+    Chore,
+    Probe,
+    Close,
+}
+
+struct State {
+    head: Head,
+    problem: Option<Degradation>,
+}
+
+impl Shared {
+    pub(super) fn new(file: PathBuf, head: Head, next_event: u64) -> Self {
+        Self {
+            queue: Mutex::new(Queue {
+                tasks: Vec::new(),
+                is_urgent: false,
+                next_event,
+                is_closing: false,
+                is_writing: false,
+                is_dozing: false,
+            }),
+            wake: Condvar::new(),
+            state: Mutex::new(State {
+                head,
+                problem: None,
+            }),
+            told: broadcast::Sender::new(TOLD),
+            file,
+        }
+    }
+
+    /// Queues the write that `make` makes, given the next number for events, and `events` with it.
+    pub(super) fn queue<T: Send + 'static, F>(
+        &self,
+        failing: Failing,
+        events: Option<Events>,
+        make: impl FnOnce(u64) -> F,
+    ) -> Receipt<T>
+    where
+        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+    {
+        let receipt = self.enqueue(failing, events, make);
+        self.nudge();
+        receipt
+    }
+
+    /// The same for what is in the log, and may wait for company.
+    pub(super) fn queue_lazily<T: Send + 'static, F>(
+        &self,
+        events: Option<Events>,
+        make: impl FnOnce(u64) -> F,
+    ) -> Receipt<T>
+    where
+        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+    {
+        let receipt = self.enqueue(Failing::Kept, events, make);
+        let mut queue = lock(&self.queue);
+        let is_enough = queue.tasks.len() >= CROWD || self.told.receiver_count() > 0;
+        queue.is_urgent |= is_enough;
+        if is_enough || std::mem::take(&mut queue.is_dozing) {
+            drop(queue);
+            self.wake.notify_one();
+        }
+        receipt
+    }
+
+    /// Has what is queued written now.
+    fn nudge(&self) {
+        let mut queue = lock(&self.queue);
+        if queue.tasks.is_empty() || queue.is_urgent {
+            return;
+        }
+        queue.is_urgent = true;
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    /// Whether everything that was queued is in the file.
+    pub(super) fn is_settled(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.tasks.is_empty() && !queue.is_writing
+    }
+
+    fn enqueue<T: Send + 'static, F>(
+        &self,
+        failing: Failing,
+        events: Option<Events>,
+        make: impl FnOnce(u64) -> F,
+    ) -> Receipt<T>
+    where
+        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+    {
+        let (reply, receipt) = oneshot::channel();
+        let mut queue = lock(&self.queue);
+        let number = queue.next_event;
+        if !queue.is_closing {
+            let events = events.map(|events| NumberedEvents {
+                first: number,
+                events,
+            });
+            queue.next_event = events.as_ref().map_or(number, |events| events.last() + 1);
+            queue.tasks.push(Box::new(Task {
+                write: make(number),
+                events,
+                done: None,
+                reply: Some(reply),
+                failing,
+                told: self.told.clone(),
+            }));
+        }
+        Receipt(receipt)
+    }
+
+    /// Waits for something to do, when all there was before is done but for `rest`.
+    pub(super) fn next(&self, rest: Rest) -> Next {
+        let mut queue = lock(&self.queue);
+        queue.is_writing = false;
+        loop {
+            if rest == Rest::Overdue {
+                return Next::Chore;
+            }
+            if queue.is_urgent || (queue.is_closing && !queue.tasks.is_empty()) {
+                return queue.take();
+            }
+            if queue.is_closing {
+                return Next::Close;
+            }
+            let waits_for_company = !queue.tasks.is_empty();
+            let patience = match rest {
+                _ if waits_for_company => Some(COMPANY),
+                Rest::Failing => Some(PROBE),
+                Rest::Chores | Rest::Overdue => Some(IDLE),
+                Rest::Nothing => None,
+            };
+            queue.is_dozing = !waits_for_company;
+            let Some(patience) = patience else {
+                let woken = self.wake.wait(queue);
+                queue = woken.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let woken = self.wake.wait_timeout(queue, patience);
+            let (woken, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            if !timeout.timed_out() || queue.is_urgent || queue.is_closing {
+                continue;
+            }
+            match rest {
+                _ if waits_for_company => return queue.take(),
+                _ if !queue.tasks.is_empty() => {}
+                Rest::Failing => return Next::Probe,
+                Rest::Nothing | Rest::Chores | Rest::Overdue => return Next::Chore,
+            }
+        }
+    }
+
+    /// Follows what has happened, from now on.
+    pub(super) fn follow(&self) -> broadcast::Receiver<Arc<NumberedEvents>> {
+        self.told.subscribe()
+    }
+
+    /// The number of the last event that was queued.
+    pub(super) fn last_event(&self) -> u64 {
+        lock(&self.queue).next_event.saturating_sub(1)
+    }
+
+    pub(super) fn close(&self) {
+        lock(&self.queue).is_closing = true;
+        self.wake.notify_one();
+    }
+
+    pub(super) fn head(&self) -> Head {
+        lock(&self.state).head
+    }
+
+    pub(super) fn set_head(&self, head: Head) {
+        lock(&self.state).head = head;
+    }
+
+    pub(super) fn problem(&self) -> Option<Degradation> {
+        lock(&self.state).problem.clone()
+    }
+
+    pub(super) fn set_problem(&self, problem: Option<&LedgerError>) {
+        lock(&self.state).problem = problem.map(|error| Degradation {
+            code: match error {
+                LedgerError::Full { .. } => "ledger_full",
+                LedgerError::Damaged { .. } => "ledger_damaged",
+                LedgerError::Unwritable { .. }
+                | LedgerError::Open { .. }
+                | LedgerError::InUse { .. }
+                | LedgerError::TooNew { .. }
+                | LedgerError::Duplicate { .. }
+                | LedgerError::NotOpen { .. }
+                | LedgerError::NoWords { .. }
+                | LedgerError::Closed
+                | LedgerError::Internal { .. } => "ledger_failed",
+            },
+            detail: error.to_string(),
+            source: self.file.display().to_string(),
+        });
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,301 @@
+//! What is safe before it is in the file.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+
+/// An end with a text of each kind that is kept with it.
+fn closing_with_texts(id: ExecutionId) -> CloseRecord {
+    let text = |text: &[u8]| Output {
+        bytes: text.len() as u64,
+        digest: Some(Digest::of(text)),
+        place: Place::Inline(text.to_vec()),
+    };
+    CloseRecord {
+        problem: Some(json!({"kind": "timeout"}).into()),
+        usage: Some(json!({"cpu_ms": 3}).into()),
+        started_at: Some(at(3)),
+        content: text("größer\n\u{0}".as_bytes()),
+        stdout: text(b""),
+        stderr: Output {
+            bytes: 7,
+            digest: None,
+            place: Place::InContent { offset: 2 },
+        },
+        ..closing(id, Status::Timeout)
+    }
+}
+
+fn events(id: ExecutionId, kind: &str) -> Option<Events> {
+    Some(Events {
+        execution_id: Some(id),
+        tool: Some("bash".to_owned()),
+        caller_uid: Some(7),
+        events: vec![Event {
+            time: at(4),
+            body: json!({"type": kind}).into(),
+        }],
+    })
+}
+
+fn copy(from: &Path, to: &Path, which: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(from).expect("a directory").flatten() {
+        if which(&entry.file_name().to_string_lossy()) {
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+        }
+    }
+}
+
+fn is_log(name: &str) -> bool {
+    name.contains("-log-")
+}
+
+#[test]
+fn an_end_that_was_told_survives_in_the_log_alone() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let early = enter(&ledger, opening("bash", 7, at(1)), Status::Success);
+    let crashed = Scratch::new();
+    copy(&scratch.0, &crashed.0, |name| !is_log(name));
+
+    let mut opened = opening("bash", 7, at(2));
+    opened.ruling = Some(Ruling {
+        verdict: Verdict::Allow,
+        rule: Some("bash".to_owned()),
+        source: None,
+    });
+    let id = opened.id;
+    let begun = ledger.begin_execution(opened.clone(), events(id, "executionStarted"));
+    assert!(begun.is_none());
+    let end = closing_with_texts(id);
+    let told = ledger.end_execution(end.clone(), events(id, "executionFailed"));
+    assert!(matches!(told, Ended::Logged(_)));
+    // The file as it was before, and the log as it is now.
+    copy(&scratch.0, &crashed.0, is_log);
+
+    let expected = block_on(ledger.get(id)).expect("read").expect("there");
+    for _ in 0..2 {
+        // A log that is read again, because nobody could forget it, changes nothing.
+        let log = Scratch::new();
+        copy(&crashed.0, &log.0, is_log);
+        let opened = open(&crashed.file());
+        assert!(opened.recovered.lost.is_empty());
+        let ledger = &opened.ledger;
+        let record = block_on(ledger.get(id)).expect("read").expect("there");
+        assert_eq!(format!("{:?}", record.open), format!("{:?}", expected.open));
+        assert_eq!(
+            format!("{:?}", record.close),
+            format!("{:?}", expected.close)
+        );
+        let close = record.close.expect("an end");
+        assert_eq!(close.content, end.content);
+        assert_eq!(close.stderr.place, end.stderr.place);
+        let page = block_on(ledger.events(0, EventFilter::default(), 10)).expect("read");
+        let kinds: Vec<_> = page.events.iter().map(|event| &*event.kind).collect();
+        assert_eq!(kinds, ["executionStarted", "executionFailed"]);
+        let all = block_on(ledger.list(Filter {
+            limit: 10,
+            ..Filter::default()
+        }));
+        let all = all.expect("listed").records;
+        let ids: Vec<_> = all.iter().map(|record| record.open.id).collect();
+        assert_eq!(ids, [id, early]);
+        // One ending of the early one; a decision and an ending of the other.
+        let chain = block_on(ledger.verify_audit(None)).expect("read");
+        assert!(
+            matches!(chain, Chain::Holds(head) if head.number == 3),
+            "{chain:?}"
+        );
+        drop(opened);
+        copy(&log.0, &crashed.0, is_log);
+    }
+}
+
+#[test]
+fn whoever_asks_finds_what_has_just_ended() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    for n in 1..50 {
+        let record = opening("bash", 7, at(n));
+        let id = record.id;
+        assert!(
+            ledger
+                .begin_execution(record, events(id, "executionStarted"))
+                .is_none()
+        );
+        let told = ledger.end_execution(
+            closing(id, Status::Success),
+            events(id, "executionCompleted"),
+        );
+        assert!(matches!(told, Ended::Logged(_)));
+        match n % 4 {
+            0 => {
+                let record = block_on(ledger.get(id)).expect("read").expect("there");
+                assert_eq!(record.status(), Status::Success);
+            }
+            1 => {
+                let chain = block_on(ledger.verify_audit(None)).expect("read");
+                assert!(
+                    matches!(chain, Chain::Holds(head) if head.number == n),
+                    "{chain:?}"
+                );
+            }
+            2 => {
+                let filter = EventFilter {
+                    execution_id: Some(id),
+                    ..EventFilter::default()
+                };
+                let page = block_on(ledger.events(0, filter, 10)).expect("read");
+                assert_eq!(page.events.len(), 2);
+            }
+            _ => {
+                let mut links = 0;
+                ledger
+                    .export_audit(0, |_| {
+                        links += 1;
+                        true
+                    })
+                    .expect("read");
+                assert_eq!(links, n);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_line_cannot_hold_is_in_the_file_before_it_is_told() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    for text in [vec![0xff, 0xfe], vec![b'x'; 100 << 10]] {
+        let record = opening("bash", 7, at(1));
+        let mut end = closing(record.id, Status::Success);
+        end.stdout.place = Place::Inline(text);
+        assert!(ledger.begin_execution(record, None).is_none());
+        let Ended::Queued(receipt) = ledger.end_execution(end.clone(), None) else {
+            panic!("in the log");
+        };
+        receipt.wait().expect("written");
+        let record = block_on(ledger.get(end.id)).expect("read").expect("there");
+        assert_eq!(record.close.expect("an end").stdout, end.stdout);
+    }
+    // Neither can what is not in the log from the first, or not only.
+    let asked = opening("bash", 7, at(2));
+    drop(ledger.open_execution(asked.clone(), None));
+    let nudged = opening("bash", 7, at(3));
+    assert!(ledger.begin_execution(nudged.clone(), None).is_none());
+    ledger.nudge(nudged.id);
+    for record in [asked, nudged] {
+        let told = ledger.end_execution(closing(record.id, Status::Success), None);
+        let Ended::Queued(receipt) = told else {
+            panic!("in the log");
+        };
+        receipt.wait().expect("written");
+    }
+}
+
+#[test]
+fn one_that_wants_the_disk_to_have_it_uses_no_log() {
+    let scratch = Scratch::new();
+    let ledger = Ledger::open(&scratch.file(), Durability::Fsync).expect("the ledger opens");
+    let record = opening("bash", 7, at(1));
+    let id = record.id;
+    let begun = ledger.ledger.begin_execution(record, None);
+    begun
+        .expect("something to wait for")
+        .wait()
+        .expect("written");
+    let told = ledger
+        .ledger
+        .end_execution(closing(id, Status::Success), None);
+    assert!(matches!(told, Ended::Queued(_)));
+}
+
+#[test]
+fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let ended = opening("bash", 7, at(1));
+    let cleared = opening("bash", 7, at(0));
+    for record in [&cleared, &ended] {
+        assert!(ledger.begin_execution(record.clone(), None).is_none());
+        ledger
+            .close_execution(closing(record.id, Status::Success), None)
+            .wait()
+            .expect("closed");
+        if record.id == cleared.id {
+            block_on(ledger.clear(0)).expect("cleared");
+        }
+    }
+    let begun = opening("bash", 7, at(2));
+    assert!(ledger.begin_execution(begun.clone(), None).is_none());
+    // The files as they are now, as if the daemon had died; one line is cut off.
+    let crashed = Scratch::new();
+    for entry in fs::read_dir(&scratch.0).expect("a directory").flatten() {
+        fs::copy(entry.path(), crashed.0.join(entry.file_name())).expect("copied");
+    }
+    let mut log = fs::OpenOptions::new()
+        .append(true)
+        .open(crashed.0.join("ledger.db-log-1"))
+        .expect("a log");
+    log.write_all(b"{\"id\":\"01").expect("written");
+
+    let opened = open(&crashed.file());
+    assert_eq!(opened.recovered.lost, [begun.id]);
+    let record = block_on(opened.ledger.get(begun.id))
+        .expect("read")
+        .expect("there");
+    assert_eq!((record.status(), record.open.caller_uid), (Status::Lost, 7));
+    assert_eq!(record.open.created_at, begun.created_at);
+    assert!(
+        block_on(opened.ledger.get(cleared.id))
+            .expect("read")
+            .is_none()
+    );
+    drop(opened);
+    assert!(open(&crashed.file()).recovered.lost.is_empty());
+    // Whoever lists sees it without waiting for company.
+    let page = block_on(ledger.list(Filter {
+        limit: 10,
+        ..Filter::default()
+    }));
+    assert_eq!(ids(&page.expect("listed")), [begun.id, ended.id]);
+}
+
+#[test]
+fn the_logs_take_turns_and_stay_small() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    for n in 0..3000 {
+        let mut record = opening("bash", 0, at(n));
+        record.call = json!({"input": {"command": "x".repeat(1000)}}).into();
+        let id = record.id;
+        assert!(ledger.begin_execution(record, None).is_none());
+        drop(ledger.close_execution(closing(id, Status::Success), None));
+        if n % 100 == 0 {
+            // An urgent write takes all before it along.
+            ledger
+                .audit(AuditEntry {
+                    kind: "mark".to_owned(),
+                    execution_id: None,
+                    time: at(n),
+                    body: json!({}),
+                })
+                .wait()
+                .expect("written");
+        }
+    }
+    let length = |suffix: &str| {
+        let path = scratch.0.join(format!("ledger.db-log-{suffix}"));
+        fs::metadata(path).expect("a log").len()
+    };
+    assert!(
+        length("1") + length("2") < 3 << 20,
+        "{} {}",
+        length("1"),
+        length("2")
+    );
+}
