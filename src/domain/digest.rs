@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io;
 
 use sha2::{Digest as _, Sha256};
 
@@ -41,6 +42,17 @@ impl Hasher {
     /// The digest of all that was taken in.
     pub fn digest(&self) -> Digest {
         Digest(self.0.clone().finalize().into())
+    }
+}
+
+impl io::Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -2,11 +2,13 @@ use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
+use tokio::task::JoinError;
 
 use crate::config::ExecutorConfig;
-use crate::domain::{Background, Call, Caller, Digest};
+use crate::domain::{Background, Call, Caller, Digest, Hasher};
 
 /// How many words of a call are looked at for files they name. A script has more only when it is
 /// made to hide one.
@@ -24,8 +26,8 @@ const BASES: usize = 16;
 pub(super) struct Intent {
     caller_uid: u32,
     tool: String,
-    input: String,
-    stdin: Option<String>,
+    input: Digest,
+    stdin: Option<Digest>,
     keeps_background: bool,
     shell: PathBuf,
     env: BTreeMap<String, String>,
@@ -44,22 +46,45 @@ struct Identity {
 }
 
 impl Intent {
-    /// Looks at the disk: a system call for each word that could name a file.
-    pub(super) fn new(call: &Call, caller: &Caller, config: &ExecutorConfig) -> Self {
+    /// That of a call, which it gives back. Reads all of it and looks at the disk, as long as that
+    /// takes, where it holds up nobody.
+    ///
+    /// # Errors
+    /// When it panicked.
+    pub(super) async fn of(
+        call: Call,
+        caller: &Caller,
+        config: &Arc<ExecutorConfig>,
+    ) -> Result<(Call, Self), JoinError> {
+        let (caller, config) = (caller.clone(), Arc::clone(config));
+        tokio::task::spawn_blocking(move || {
+            let intent = Self::new(&call, &caller, &config);
+            (call, intent)
+        })
+        .await
+    }
+
+    /// A system call for each word that could name a file.
+    fn new(call: &Call, caller: &Caller, config: &ExecutorConfig) -> Self {
         let options = &call.options;
         let working_dir = options.working_dir.as_ref().or(config.working_dir.as_ref());
         let mut env = config.env.clone();
         env.extend(options.env.clone());
         let home = env.get("HOME").cloned();
         let home = home.or_else(|| std::env::var("HOME").ok());
-        let input = call.input.to_string();
+        let mut input = Hasher::default();
+        // What hashes does not fail, and neither does what is JSON already.
+        let _ = serde_json::to_writer(&mut input, &call.input);
         let mut texts = Vec::new();
         collect_texts(&call.input, &mut texts);
         texts.extend(options.stdin.as_deref());
         Self {
             caller_uid: caller.uid,
             tool: call.tool.clone(),
-            stdin: options.stdin.clone(),
+            stdin: options
+                .stdin
+                .as_ref()
+                .map(|stdin| Digest::of(stdin.as_bytes())),
             keeps_background: options.background == Background::Keep,
             shell: config.shell.clone(),
             env,
@@ -68,7 +93,7 @@ impl Intent {
                 .map(|metadata| Identity::new(&metadata, false)),
             files: files(&texts, working_dir.map(PathBuf::as_path), home.as_deref()),
             working_dir: working_dir.cloned(),
-            input,
+            input: input.digest(),
         }
     }
 
@@ -181,7 +206,12 @@ fn words(text: &str, depth: usize) -> Vec<String> {
             (_, Some(open)) if c == open => quote = None,
             ('"' | '\'', None) => quote = Some(c),
             (_, None) if c.is_whitespace() || ";&|()<>`=,".contains(c) => {
-                words.push(std::mem::take(&mut word));
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+                if words.len() >= WORDS {
+                    return words;
+                }
             }
             _ => word.push(c),
         }
@@ -197,8 +227,8 @@ fn words(text: &str, depth: usize) -> Vec<String> {
         words.extend(inner);
     }
     let signs = |c: char| c.is_whitespace() || "\"'`;&|()<>{}$=,".contains(c);
-    words.extend(text.split(signs).map(str::to_owned));
-    words.retain(|word| !word.is_empty());
+    let between = text.split(signs).filter(|word| !word.is_empty());
+    words.extend(between.take(WORDS).map(str::to_owned));
     words
 }
 
@@ -227,6 +257,24 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("shelly-intent-{}", ExecutionId::new()));
         fs::create_dir(&dir).expect("writable");
         dir
+    }
+
+    #[test]
+    fn all_of_a_long_call_is_meant_and_little_of_it_kept() {
+        let config = ExecutorConfig::default();
+        let intent = |stdin: String| {
+            let mut call = Call::new("bash", json!({"command": "cat"}));
+            call.options.stdin = Some(stdin);
+            Intent::new(&call, &Caller::this_process(), &config)
+        };
+        let long = "a b\n".repeat(1 << 20);
+        assert!(words(&long, QUOTED).len() <= WORDS);
+        assert!(words("( \n ) sh x", QUOTED).contains(&"sh".to_owned()));
+        let mut other = long.clone();
+        other.pop();
+        let (long, other) = (intent(long), intent(other));
+        assert_ne!(long.digest(), other.digest());
+        assert!(serde_json::to_vec(&long).expect("JSON").len() < 4096);
     }
 
     #[test]

@@ -6,11 +6,11 @@ use crate::domain::{
     ApprovalId, Call, ExecutorError, Judgement, Point, Stage, Status, StopReason, Verdict,
 };
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Ledger, LedgerError, Verdicted};
+use crate::pipeline::Execution;
 use crate::pipeline::event::{Event, rfc3339};
 use crate::pipeline::executor::Inner;
 use crate::pipeline::hooks::Hooks;
 use crate::pipeline::intent::Intent;
-use crate::pipeline::{CallRecord, Execution};
 use crate::tools::{Context, Tool};
 
 /// A call that may run.
@@ -58,8 +58,8 @@ pub(super) async fn confirm<'a>(
         execution,
         context,
     };
-    let intent = Intent::new(&call, &execution.caller, &context.config);
-    let approval = question.ask(&call, judgement, &intent).await?;
+    let (call, intent) = question.intend(call).await?;
+    let approval = question.ask(judgement, &intent).await?;
     let approval = question.wait(approval).await?;
     // It may be denied by now, which no approval outweighs.
     let subject = Subject {
@@ -75,7 +75,7 @@ pub(super) async fn confirm<'a>(
             judgement: Box::new(now),
         });
     }
-    question.use_up(approval, &call, &intent).await?;
+    let call = question.use_up(approval, call, &intent).await?;
     Ok(Confirmed {
         call,
         tool,
@@ -84,24 +84,40 @@ pub(super) async fn confirm<'a>(
 }
 
 /// Whether what was approved is still what would run, where hooks have taken their time since.
-pub(super) fn still_holds(
-    confirmed: &Confirmed<'_>,
+pub(super) async fn still_holds<'a>(
+    mut confirmed: Confirmed<'a>,
     hooks: &Hooks<'_>,
     context: &Context<'_>,
-) -> Result<(), ExecutorError> {
+) -> Result<Confirmed<'a>, ExecutorError> {
     let approved = confirmed.intent.as_ref();
     let Some(approved) = approved.filter(|_| hooks.any_from(Point::after(Stage::Confirmation)))
     else {
-        return Ok(());
+        return Ok(confirmed);
     };
-    let now = Intent::new(&confirmed.call, &hooks.execution.caller, hooks.config);
-    if now == *approved {
-        return Ok(());
+    let (call, now) = intend(confirmed.call, hooks.execution, context).await?;
+    if now != *approved {
+        return Err(ExecutorError::ApprovalStale {
+            tool_name: hooks.execution.tool.clone(),
+            input_summary: context.summary.clone(),
+            changed: now.difference(approved),
+        });
     }
-    Err(ExecutorError::ApprovalStale {
-        tool_name: hooks.execution.tool.clone(),
+    confirmed.call = call;
+    Ok(confirmed)
+}
+
+/// What would run, and the call that says so.
+async fn intend(
+    call: Call,
+    execution: &Execution,
+    context: &Context<'_>,
+) -> Result<(Call, Intent), ExecutorError> {
+    let found = Intent::of(call, &execution.caller, &context.config).await;
+    found.map_err(|error| ExecutorError::Internal {
+        tool_name: execution.tool.clone(),
         input_summary: context.summary.clone(),
-        changed: now.difference(approved),
+        detail: "what would run cannot be told: looking for it panicked".to_owned(),
+        source: Some(Box::new(error)),
     })
 }
 
@@ -114,13 +130,12 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
+    async fn intend(&self, call: Call) -> Result<(Call, Intent), ExecutorError> {
+        intend(call, self.execution, self.context).await
+    }
+
     /// Asks, unless that was done before the daemon was started anew.
-    async fn ask(
-        &self,
-        call: &Call,
-        judgement: Judgement,
-        intent: &Intent,
-    ) -> Result<Approval, ExecutorError> {
+    async fn ask(&self, judgement: Judgement, intent: &Intent) -> Result<Approval, ExecutorError> {
         let execution = self.execution;
         if let Some(asked) = execution.asked() {
             return Ok(Approval::clone(&asked));
@@ -133,18 +148,19 @@ impl Question<'_> {
         };
         let now = SystemTime::now();
         // As it is shown, secrets masked.
-        let shown = CallRecord::new(call, &self.context.summary, &execution.secrets);
+        let shown = execution.known().call;
         let mut judgement = judgement;
         judgement.mask(|text| execution.secrets.mask_text(text));
         let approval = Approval {
             id: ApprovalId::new(),
             execution_id: execution.id,
             tool: execution.tool.clone(),
-            input: shown.input,
+            input: shown.input.clone(),
             working_dir: shown
                 .working_dir
+                .clone()
                 .or_else(|| self.context.config.working_dir.clone()),
-            env_names: shown.env.into_keys().collect(),
+            env_names: shown.env.keys().cloned().collect(),
             caller_uid: execution.caller.uid,
             digest: intent.digest(),
             created_at: now,
@@ -255,20 +271,20 @@ impl Question<'_> {
     async fn use_up(
         &self,
         approval: Approval,
-        call: &Call,
+        call: Call,
         asked_about: &Intent,
-    ) -> Result<(), ExecutorError> {
+    ) -> Result<Call, ExecutorError> {
         let execution = self.execution;
         if let Some(entry) = &execution.entry {
             entry.set_status(Status::Running);
         }
-        let intent = Intent::new(call, &execution.caller, &self.context.config);
+        let (call, intent) = self.intend(call).await?;
         let used = self.ledger.use_approval(approval.id, intent.digest()).await;
         match used.map_err(|error| self.unrecorded(&error))? {
             Verdicted::Done(approval) => {
                 let by = approval.decided.as_ref().and_then(|decided| decided.by);
                 execution.learn(|known| known.approved = by.map(|by| (approval.id, by)));
-                Ok(())
+                Ok(call)
             }
             Verdicted::TooLate(_) | Verdicted::Unknown => Err(ExecutorError::ApprovalStale {
                 tool_name: execution.tool.clone(),
