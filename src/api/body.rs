@@ -197,10 +197,10 @@ struct StageBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = "date-time")]
     started_at: Option<String>,
-    /// When it ended; absent until then, and where `metrics.enabled` is false.
+    /// When it ended; null until then, absent where `metrics.enabled` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, format = "date-time")]
-    ended_at: Option<String>,
+    #[schema(value_type = Option<String>, required = false, format = "date-time")]
+    ended_at: Option<Option<String>>,
 }
 
 impl StageBody {
@@ -208,7 +208,7 @@ impl StageBody {
         Self {
             name: times.stage,
             started_at: timed.then(|| timestamp(times.started_at)),
-            ended_at: times.ended_at.filter(|_| timed).map(timestamp),
+            ended_at: timed.then(|| times.ended_at.map(timestamp)),
         }
     }
 }

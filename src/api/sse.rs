@@ -70,16 +70,10 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
             return response(&**execution, finished);
         }
     }
-    let asked = execution.asked().map(|approval| {
-        json(&ApprovalBody::new(
-            &approval,
-            api.executor.summary_of(&approval),
-        ))
-    });
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
     tokio::spawn(async move {
         tokio::select! {
-            sent = send(&watch.execution, asked, followers, &events) => {
+            sent = send(&api, &watch.execution, followers, &events) => {
                 if sent.is_none() {
                     watch.give_up();
                 }
@@ -121,8 +115,8 @@ struct Followers {
 
 /// Sends all events in order; `None` when nobody takes them any more.
 async fn send(
+    api: &Api,
     execution: &Execution,
-    asked: Option<String>,
     followers: Followers,
     events: &mpsc::Sender<Result<Event, Infallible>>,
 ) -> Option<()> {
@@ -134,14 +128,22 @@ async fn send(
             .id(count.to_string())
             .data(data))
     };
-    if let Some(asked) = asked {
-        let asked = event("confirmation_required", asked);
-        events.send(asked).await.ok()?;
-    }
-    let starts = tokio::select! {
-        biased;
-        () = execution.started() => true,
-        _ = execution.wait() => false,
+    let mut questions = execution.questions();
+    let starts = loop {
+        let asked = questions.borrow_and_update().clone();
+        if let Some(asked) = asked {
+            let summary = api.executor.summary_of(&asked);
+            let asked = json(&ApprovalBody::new(&asked, summary));
+            let asked = event("confirmation_required", asked);
+            events.send(asked).await.ok()?;
+        }
+        tokio::select! {
+            biased;
+            () = execution.started() => break true,
+            _ = execution.wait() => break false,
+            // It lives as long as the execution does.
+            _ = questions.changed() => {}
+        }
     };
     if starts {
         let id = execution.id.to_string();

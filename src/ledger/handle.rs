@@ -7,13 +7,13 @@ use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 use super::chain::{Chain, Link, Verifier};
-use super::log::{Begun, Found, Log, Logged};
+use super::log::{Found, Log};
 use super::queue::{Failing, Receipt, Shared, lock};
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
-    Approval, AuditEntry, Change, Claim, CloseRecord, Decision, EventFilter, EventPage, Events,
-    ExecutionRecord, Filter, Head, Limits, NumberedEvents, OpenRecord, Page, Verdicted,
+    Approval, AuditEntry, Decision, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head,
+    Limits, NumberedEvents, Page, Verdicted,
 };
 use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
@@ -27,7 +27,7 @@ use crate::domain::{ApprovalId, Degradation, ExecutionId};
 /// The ledger. Cheap to clone; all clones are one, and the last to go closes it.
 #[derive(Clone)]
 pub struct Ledger {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -38,23 +38,12 @@ impl std::fmt::Debug for Ledger {
     }
 }
 
-struct Inner {
-    shared: Arc<Shared>,
+pub(super) struct Inner {
+    pub(super) shared: Arc<Shared>,
     /// Where something is safe until the writer gets to it; none where only a commit is.
-    log: Option<Log>,
+    pub(super) log: Option<Log>,
     readers: Readers,
     writer: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What became of the end of an execution.
-#[derive(Debug)]
-#[must_use = "the end may not be on file yet"]
-pub enum Ended {
-    /// It cannot be lost any more: the answer may be sent. The receipt tells when it is in the
-    /// file, where a question finds it by then at the latest.
-    Logged(Receipt<()>),
-    /// It is safe when the receipt says so.
-    Queued(Receipt<()>),
 }
 
 /// A ledger made ready, and what it found.
@@ -129,81 +118,7 @@ impl Ledger {
         self.inner.shared.head()
     }
 
-    // Executions.
-
-    /// Enters an execution and its first events. There is no need to wait: what is asked later is
-    /// written later.
-    pub fn open_execution(&self, record: OpenRecord, events: Option<Events>) -> Receipt<()> {
-        self.inner.shared.queue(Failing::Kept, events, |event| {
-            move |store: &mut Store| store.open(&record, event)
-        })
-    }
-
-    /// Enters an execution that is about to run in the log, from where the next start takes it;
-    /// into the file it comes at its end, with its first change, or when somebody calls
-    /// [`Self::nudge`]. Where it cannot be there, there is a receipt to be waited for.
-    pub fn begin_execution(
-        &self,
-        record: OpenRecord,
-        events: Option<Events>,
-    ) -> Option<Receipt<()>> {
-        let Some(log) = &self.inner.log else {
-            return Some(self.open_execution(record, events));
-        };
-        let refused = log.begin(record, events);
-        refused.map(|(record, events)| self.open_execution(record, events))
-    }
-
-    /// Has an execution that has only begun entered now.
-    pub fn nudge(&self, id: ExecutionId) {
-        if let Some(begun) = self.inner.begun(id) {
-            self.inner.open(begun);
-        }
-    }
-
-    /// Enters an execution if its caller has not used its key before. To be waited for before
-    /// anything is run.
-    pub fn claim(&self, record: OpenRecord) -> Receipt<Claim> {
-        self.inner.shared.queue(Failing::Dropped, None, |event| {
-            move |store: &mut Store| store.claim(&record, event)
-        })
-    }
-
-    /// Enters what became known of an open execution. A ruling goes into the audit trail.
-    pub fn change(&self, id: ExecutionId, change: Change, events: Option<Events>) -> Receipt<()> {
-        self.nudge(id);
-        let now = micros(SystemTime::now());
-        self.write(Failing::Kept, events, move |store| {
-            store.change(id, &change, now)
-        })
-    }
-
-    /// Enters how an execution ended, there and in the audit trail. Resolves when that is in the
-    /// file. After a failure for the disk's sake it is written when the disk is back.
-    pub fn close_execution(&self, record: CloseRecord, events: Option<Events>) -> Receipt<()> {
-        match self.inner.begun(record.id) {
-            Some(begun) => self.inner.enter(begun, record, events),
-            None => self.write(Failing::Kept, events, move |store| store.close(&record)),
-        }
-    }
-
-    /// The same for whoever only waits until the end cannot be lost any more: the answer may then
-    /// be sent. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
-    /// the file within 10 ms.
-    pub fn end_execution(&self, record: CloseRecord, events: Option<Events>) -> Ended {
-        let Some((log, mut begun)) = self.inner.log.as_ref().zip(self.inner.begun(record.id))
-        else {
-            return Ended::Queued(self.close_execution(record, events));
-        };
-        let events = Events::joined(begun.events.take(), events);
-        let Some(end) = log.end(&record, events.as_ref()) else {
-            return Ended::Queued(self.inner.enter(begun, record, events));
-        };
-        let lines = [begun.logged, end];
-        let shared = &self.inner.shared;
-        let filed = shared.queue_lazily(events, |event| enter(begun.record, record, lines, event));
-        Ended::Logged(filed)
-    }
+    // History.
 
     /// One execution.
     ///
@@ -384,7 +299,7 @@ impl Ledger {
             .ask(|connection| each_link(connection, after, |link| Ok(take(link))))
     }
 
-    fn write<T: Send + 'static>(
+    pub(super) fn write<T: Send + 'static>(
         &self,
         failing: Failing,
         events: Option<Events>,
@@ -405,39 +320,6 @@ impl Ledger {
 }
 
 impl Inner {
-    /// Takes an execution that is in the log and nowhere else.
-    fn begun(&self, id: ExecutionId) -> Option<Begun> {
-        self.log.as_ref().and_then(|log| log.take(id))
-    }
-
-    fn open(&self, begun: Begun) {
-        let Begun {
-            record,
-            events,
-            logged,
-        } = begun;
-        drop(self.shared.queue(Failing::Kept, events, |event| {
-            move |store: &mut Store| {
-                // In the log until this has been done for good.
-                let _logged = &logged;
-                store.open(&record, event)
-            }
-        }));
-    }
-
-    fn open_all(&self) {
-        let all = self.log.as_ref().map(Log::take_all);
-        all.into_iter().flatten().for_each(|begun| self.open(begun));
-    }
-
-    fn enter(&self, begun: Begun, record: CloseRecord, events: Option<Events>) -> Receipt<()> {
-        let events = Events::joined(begun.events, events);
-        let lines = [begun.logged];
-        self.shared.queue(Failing::Kept, events, |event| {
-            enter(begun.record, record, lines, event)
-        })
-    }
-
     fn settling(&self) -> Option<Receipt<()>> {
         let nothing = || |_: &mut Store| Ok(());
         (!self.shared.is_settled())
@@ -465,19 +347,6 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// Enters an execution as a whole; the lines stay in the log until that has been done for good.
-fn enter<const N: usize>(
-    open: OpenRecord,
-    close: CloseRecord,
-    lines: [Logged; N],
-    first_event: u64,
-) -> impl FnMut(&mut Store) -> Result<(), Fault> + Send {
-    move |store| {
-        let _lines = &lines;
-        store.enter(&open, first_event, &close)
     }
 }
 

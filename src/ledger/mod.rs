@@ -7,6 +7,7 @@
 mod approvals;
 mod chain;
 mod convert;
+mod enter;
 mod error;
 mod executions;
 mod file;
@@ -30,8 +31,9 @@ mod tests;
 pub use crate::config::Durability;
 pub use crate::domain::{Digest, Ruling, Verdict};
 pub use chain::{Chain, Link, Verifier};
+pub use enter::Ended;
 pub use error::LedgerError;
-pub use handle::{Ended, Ledger, Opened};
+pub use handle::{Ledger, Opened};
 pub use json::Json;
 pub use queue::Receipt;
 pub use read::Approvals;

@@ -218,6 +218,11 @@ impl Execution {
         self.asked.borrow().clone()
     }
 
+    /// Follows what is asked about it: another question when a hook has changed what was approved.
+    pub fn questions(&self) -> watch::Receiver<Option<Asked>> {
+        self.asked.subscribe()
+    }
+
     /// Waits until somebody is asked about it; for good if nobody ever is.
     pub async fn asking(&self) {
         // It lives as long as this does.

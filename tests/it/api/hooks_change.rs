@@ -171,6 +171,23 @@ fn what_is_changed_after_an_approval_takes_another() {
             assert_eq!(record(&daemon, &reply)["approval"], approval);
         });
     }
+    // Who reads along hears of both.
+    let mut caller = daemon.connect();
+    let headers = [("Accept", "text/event-stream")];
+    let old = call("echo old").to_string();
+    caller.send("POST", "/execute", &headers, old.as_bytes());
+    assert_eq!(caller.reply_head().status, 200);
+    for command in ["echo old", "echo new"] {
+        let asked = pending(command);
+        let event = String::from_utf8(caller.chunk().expect("an event")).expect("text");
+        assert!(event.contains("event: confirmation_required\n"), "{event}");
+        assert!(
+            event.contains(asked["id"].as_str().expect("an id")),
+            "{event}"
+        );
+        answer(&asked, "approve");
+    }
+    while caller.chunk().is_some() {}
     // One that is given up withdraws its second question.
     let id = daemon.begin("echo old", &json!({}));
     answer(&pending("echo old"), "approve");

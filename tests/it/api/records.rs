@@ -45,6 +45,12 @@ fn a_call_may_be_answered_at_once() {
         (&running["status"], &running["result"]),
         (&json!("running"), &Value::Null)
     );
+    let stages = running["stages"].as_array().expect("stages");
+    let last = stages.last().expect("one it is in");
+    assert_eq!(
+        (&last["name"], last.get("ended_at")),
+        (&json!("execution"), Some(&Value::Null))
+    );
     release(&fifo, "on");
     let record = daemon.ended(id);
     assert_eq!(
