@@ -81,10 +81,12 @@ impl Ledger {
 
     /// The same for whoever only waits until the end cannot be lost any more: the answer may then
     /// be sent. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
-    /// the file within 10 ms.
+    /// the file within 10 ms; not so while the file cannot be written, for there is no telling for
+    /// how long.
     pub fn end_execution(&self, record: CloseRecord, events: Option<Events>) -> Ended {
-        let Some((log, mut begun)) = self.inner.log.as_ref().zip(self.inner.begun(record.id))
-        else {
+        let log = self.inner.log.as_ref();
+        let log = log.filter(|_| !self.inner.shared.has_problem());
+        let Some((log, mut begun)) = log.zip(self.inner.begun(record.id)) else {
             return Ended::Queued(self.close_execution(record, events));
         };
         let events = Events::joined(begun.events.take(), events);

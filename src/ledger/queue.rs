@@ -337,6 +337,10 @@ impl Shared {
         lock(&self.state).head = head;
     }
 
+    pub(super) fn has_problem(&self) -> bool {
+        lock(&self.state).problem.is_some()
+    }
+
     pub(super) fn problem(&self) -> Option<Degradation> {
         lock(&self.state).problem.clone()
     }

@@ -227,6 +227,55 @@ fn a_full_disk_is_told_and_got_over() {
 }
 
 #[test]
+fn what_was_told_while_the_disk_filled_up_is_not_lost() {
+    let scratch = Scratch::new();
+    let Some(tiny) = Tiny::mount(scratch.0.join("tiny")) else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: a disk that fills up, which takes the right to mount"
+        );
+        return;
+    };
+    let ledger = open(&tiny.0.join("ledger.db")).ledger;
+    enter(&ledger, opening("bash", 0, at(0)), Status::Success);
+    let ballast = tiny.0.join("ballast");
+    let mut file = fs::File::create(&ballast).expect("a file");
+    while file.write_all(&[1; 4096]).is_ok() {}
+    file.set_len(file.metadata().expect("there").len() - (64 << 10))
+        .expect("some room");
+
+    let (mut told, mut refused) = (Vec::new(), 0);
+    while refused < 10 {
+        assert!(told.len() < 1000, "the disk is never full");
+        let record = opening("bash", 0, at(1));
+        let id = record.id;
+        let had_problem = ledger.problem().is_some();
+        drop(ledger.begin_execution(record, None));
+        match ledger.end_execution(closing(id, Status::Success), None) {
+            Ended::Logged(_) => {
+                assert!(!had_problem, "who knows for how long it is in the log only");
+                told.push(id);
+            }
+            Ended::Queued(receipt) => match receipt.wait() {
+                Ok(()) => told.push(id),
+                Err(error) => {
+                    assert!(matches!(error, LedgerError::Full { .. }), "{error}");
+                    refused += 1;
+                }
+            },
+        }
+    }
+    assert!(!told.is_empty());
+    fs::remove_file(&ballast).expect("removed");
+    drop(file);
+    until("the ledger is well", || ledger.problem().is_none());
+    for id in told {
+        let record = block_on(ledger.get(id)).expect("read").expect("there");
+        assert_eq!(record.status(), Status::Success);
+    }
+}
+
+#[test]
 fn a_trail_that_was_tampered_with_is_found() {
     for (sql, at) in [
         (
