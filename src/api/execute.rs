@@ -31,7 +31,7 @@ const MAX_KEY: usize = 255;
         ("traceparent" = Option<String>, Header, nullable = false, description = "W3C Trace Context; its trace id goes into the log."),
     ),
     responses(
-        (status = 200, description = "The command started and ended by itself. As events: `started` (`StartedEvent`), `stdout` and `stderr` (`OutputEvent`), and last `result`, whose data is the final body with its HTTP status as `status`, whatever that is.",
+        (status = 200, description = "The command started and ended by itself. As events: `confirmation_required` (`Approval`) for each question that is asked about it, `started` (`StartedEvent`), `stdout` and `stderr` (`OutputEvent`), and last `result`, whose data is the final body with its HTTP status as `status`, whatever that is.",
             content((body::Answer<'static> = "application/json"), (String = "text/event-stream"))),
         (status = 202, description = "Begun.", body = body::RecordBody,
             headers(

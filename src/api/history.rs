@@ -46,8 +46,8 @@ pub(super) struct HistoryQuery {
     /// Of this user's calls.
     #[param(nullable = false, format = "int64")]
     caller: Option<u32>,
-    /// With all of these words in call or answer; `word*` stands for what begins so. Finds what
-    /// has ended.
+    /// With all of these words in the first 4,096 characters of the call, or of an answer that is no
+    /// longer than 4 KiB; `word*` stands for what begins so. Finds what has ended.
     #[param(nullable = false)]
     text: Option<String>,
     /// At most so many; 50 unless told, at most 1000.

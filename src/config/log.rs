@@ -41,6 +41,10 @@ pub(super) fn log_config(file: LogFile) -> Result<LogConfig, (&'static str, Stri
     })
 }
 
+/// The target of what is logged whatever the filter says: the end of the audit trail, without which
+/// nobody finds out that it was cut off.
+pub const AUDIT_HEAD: &str = "audit_head";
+
 /// Reads a log filter: a level, or levels by target. A word that is neither would by itself be a
 /// target of which everything is logged, and nothing else: a misspelt level would end the log.
 pub fn log_filter(text: &str) -> Option<Targets> {
@@ -48,6 +52,7 @@ pub fn log_filter(text: &str) -> Option<Targets> {
     let is_clear = |directive: &str| directive.contains('=') || is_level(directive.trim());
     text.split(',')
         .all(is_clear)
-        .then(|| text.parse().ok())
+        .then(|| text.parse::<Targets>().ok())
         .flatten()
+        .map(|targets| targets.with_target(AUDIT_HEAD, LevelFilter::INFO))
 }

@@ -22,7 +22,7 @@ pub use executor::{
     LedgerConfig, Limits, SecretsConfig, SpoolConfig, Truncate,
 };
 pub use hooks::{Hook, OnFailure};
-pub use log::{LogConfig, LogFormat, log_filter};
+pub use log::{AUDIT_HEAD, LogConfig, LogFormat, log_filter};
 pub use places::{Places, default_socket, socket_from_environment};
 pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};

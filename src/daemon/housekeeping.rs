@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::api::Api;
+use crate::config::AUDIT_HEAD;
 use crate::domain::Degradation;
 
 /// How often orphans are looked for and the status line is brought up to date. It is for people;
@@ -55,7 +56,7 @@ async fn keep_history(api: &Api, told: &mut u64) {
 pub(super) fn tell_audit_head(api: &Api) {
     if let Some(head) = api.executor.audit_head().filter(|head| head.number > 0) {
         let head = format!("{}:{}", head.number, head.hash);
-        tracing::info!(AUDIT_HEAD = head, "audit trail at {head}");
+        tracing::info!(target: AUDIT_HEAD, AUDIT_HEAD = head, "audit trail at {head}");
     }
 }
 

@@ -320,8 +320,9 @@ impl Daemon {
         for task in background {
             task.abort();
         }
-        housekeeping::tell_audit_head(&api);
+        // With all that was still to be written.
         api.executor.close();
+        housekeeping::tell_audit_head(&api);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use rusqlite::params;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::record::{
     Approval, ApprovalStatus, CloseRecord, Decision, Event, Events, NumberedEvents, Output,
@@ -11,7 +11,7 @@ use super::record::{
 use super::store::{Fault, Store};
 use super::time::micros;
 use super::{Json, approvals, read};
-use crate::domain::{ExecutionId, Status};
+use crate::domain::{ExecutionId, Failure, Status};
 
 /// What was open when the ledger was opened.
 #[derive(Debug, Default)]
@@ -47,24 +47,31 @@ impl Store {
                 recovered.waiting.push(Waiting { record, approval });
                 continue;
             }
+            let mut happened = Vec::new();
             for approval in approvals {
-                self.withdraw(&approval, now)?;
+                happened.push(self.withdraw(&approval, now)?);
             }
             self.close(&lost(id, now))?;
-            let lost = Event {
+            let call: Value = record.open.call.read().unwrap_or_default();
+            happened.push(json!({
+                "type": "executionAborted", "status": Status::Lost,
+                "summary": call["summary"].as_str().unwrap_or_default(), "detail": Failure::lost().detail,
+            }));
+            let count = happened.len() as u64;
+            let happened = happened.into_iter().map(|body| Event {
                 time: now,
-                body: json!({"type": "executionAborted", "status": Status::Lost}).into(),
-            };
+                body: body.into(),
+            });
             self.events(&NumberedEvents {
                 first: event,
                 events: Events {
                     execution_id: Some(id),
                     tool: Some(record.open.tool),
                     caller_uid: Some(record.open.caller_uid),
-                    events: vec![lost],
+                    events: happened.collect(),
                 },
             })?;
-            event += 1;
+            event += count;
             recovered.lost.push(id);
         }
         Ok(recovered)
@@ -81,21 +88,26 @@ impl Store {
         rows.collect()
     }
 
-    fn withdraw(&mut self, approval: &Approval, now: SystemTime) -> Result<(), Fault> {
+    /// Nobody is asked any more: what those who listen are told of it.
+    fn withdraw(&mut self, approval: &Approval, now: SystemTime) -> Result<Value, Fault> {
+        let id = approval.id.to_string();
+        let withdrawn = json!({
+            "type": "confirmationDecided", "approval_id": id, "decision": "withdrawn", "by": null,
+        });
         if approval.status == ApprovalStatus::Approved {
             // Decided, but what it was given for will not run: only the trail tells.
             self.connection.execute(
                 "UPDATE approvals SET status = 'withdrawn' WHERE id = ?",
                 params![approval.id.as_bytes()],
             )?;
-            let body = json!({"approval_id": approval.id.to_string(), "status": "withdrawn"});
+            let body = json!({"approval_id": id, "status": "withdrawn"});
             self.append(
                 "approval_decided",
                 Some(approval.execution_id),
                 micros(now),
                 &body,
             )?;
-            return Ok(());
+            return Ok(withdrawn);
         }
         let status = if approval.expires_at > now {
             ApprovalStatus::Withdrawn
@@ -110,7 +122,11 @@ impl Store {
             remember: None,
             at: now,
         })?;
-        Ok(())
+        Ok(if status == ApprovalStatus::Expired {
+            json!({"type": "confirmationExpired", "approval_id": id})
+        } else {
+            withdrawn
+        })
     }
 }
 

@@ -9,16 +9,20 @@ use tokio::task::JoinError;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{Background, Call, Caller, Digest, Hasher};
+use crate::policy::hazards::obeys_files;
 
-/// How many words of a call are looked at for files they name. A script has more only when it is
-/// made to hide one.
-const WORDS: usize = 4096;
+/// How many words of each text of a call are looked at for files they name. What has more is not
+/// to be approved, for it may hide one.
+const WORDS: usize = 16_384;
 
 /// How many scripts may be quoted in one another.
 const QUOTED: usize = 3;
 
-/// How many directories are looked in.
-const BASES: usize = 16;
+/// How many directories are looked in, likewise.
+const BASES: usize = 64;
+
+/// How many names are looked up, likewise: some microseconds each.
+const LOOKS: usize = 262_144;
 
 /// Exactly what would run, as far as it can be known beforehand: what an approval is given for.
 /// One that is made later is another if anything has changed meanwhile.
@@ -34,6 +38,7 @@ pub(super) struct Intent {
     working_dir: Option<PathBuf>,
     directory: Option<Identity>,
     files: BTreeMap<PathBuf, Identity>,
+    is_whole: bool,
 }
 
 /// A file as it is now: another one of that name, or other content, has another (stat(2)).
@@ -77,7 +82,9 @@ impl Intent {
         let _ = serde_json::to_writer(&mut input, &call.input);
         let mut texts = Vec::new();
         collect_texts(&call.input, &mut texts);
-        texts.extend(options.stdin.as_deref());
+        let stdin = options.stdin.as_deref();
+        let dir = working_dir.map(PathBuf::as_path);
+        let (files, is_whole) = files(&texts, stdin, dir, home.as_deref());
         Self {
             caller_uid: caller.uid,
             tool: call.tool.clone(),
@@ -91,7 +98,8 @@ impl Intent {
             directory: working_dir
                 .and_then(|dir| std::fs::metadata(dir).ok())
                 .map(|metadata| Identity::new(&metadata, false)),
-            files: files(&texts, working_dir.map(PathBuf::as_path), home.as_deref()),
+            files,
+            is_whole,
             working_dir: working_dir.cloned(),
             input: input.digest(),
         }
@@ -100,6 +108,11 @@ impl Intent {
     /// Of all of it.
     pub(super) fn digest(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// Whether all files that it could depend on are part of it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// In what it differs from what was meant earlier.
@@ -155,25 +168,39 @@ fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
     }
 }
 
-/// The scripts and programs that words of these texts name: from the directory it runs in, and from
-/// every directory that is named, for it may go there. What only holds data is none of them, lest a
-/// log that grows makes every approval stale; with an interpreter about, any file may be a script.
-fn files(texts: &[&str], dir: Option<&Path>, home: Option<&str>) -> BTreeMap<PathBuf, Identity> {
-    let mut words: Vec<String> = texts
-        .iter()
-        .flat_map(|text| words(text, QUOTED))
-        .take(WORDS)
-        .collect();
-    words.sort_unstable();
-    words.dedup();
-    let interprets = words.iter().any(|word| is_interpreter(word));
+/// The scripts and programs that words of these texts name, and whether these are all: from the
+/// directory it runs in, and from every directory that is named, for it may go there. What only
+/// holds data is none of them, lest a log that grows makes every approval stale; with something
+/// about that does what files say, any file may be a script.
+fn files(
+    texts: &[&str],
+    stdin: Option<&str>,
+    dir: Option<&Path>,
+    home: Option<&str>,
+) -> (BTreeMap<PathBuf, Identity>, bool) {
+    let mut all = Vec::new();
+    let mut is_whole = true;
+    for text in texts {
+        is_whole &= words(text, QUOTED, &mut all);
+    }
+    // Data that is too long to be looked through is nothing but data for what obeys no files.
+    let reads_all = stdin.is_none_or(|stdin| words(stdin, QUOTED, &mut all));
+    all.sort_unstable();
+    all.dedup();
+    let obeys = all.iter().any(|word| obeys_files(word));
+    is_whole &= reads_all || !obeys;
     let mut bases = vec![dir.map_or_else(PathBuf::new, Path::to_owned)];
     let mut files = BTreeMap::new();
+    let mut looks = 0;
     // Directories that are named from those that are named, as far as that goes.
     let mut at = 0;
     while let Some(base) = bases.get(at).cloned() {
         at += 1;
-        for word in &words {
+        looks += all.len();
+        if looks > LOOKS {
+            return (files, false);
+        }
+        for word in &all {
             let path = match (word.strip_prefix("~/"), home) {
                 (Some(rest), Some(home)) => Path::new(home).join(rest),
                 (Some(_) | None, _) => base.join(word),
@@ -181,23 +208,28 @@ fn files(texts: &[&str], dir: Option<&Path>, home: Option<&str>) -> BTreeMap<Pat
             let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
-            if metadata.is_dir() && bases.len() < BASES && !bases.contains(&path) {
-                bases.push(path);
+            if metadata.is_dir() && !bases.contains(&path) {
+                is_whole &= bases.len() < BASES;
+                if bases.len() < BASES {
+                    bases.push(path);
+                }
                 continue;
             }
             let is_program = metadata.mode() & 0o111 != 0;
-            if metadata.is_file() && (interprets || is_program) {
+            if metadata.is_file() && (obeys || is_program) {
                 files.insert(path, Identity::new(&metadata, true));
             }
         }
     }
-    files
+    (files, is_whole)
 }
 
-/// The words of a script, quotes and backslashes taken away as a shell does, and besides them those
-/// between any of its signs: what is quoted may be a script of its own.
-fn words(text: &str, depth: usize) -> Vec<String> {
-    let mut words = Vec::new();
+/// Adds the words of a script, quotes and backslashes taken away as a shell does, and besides them
+/// those between any of its signs: what is quoted may be a script of its own. Says whether these
+/// are all.
+fn words(text: &str, depth: usize, all: &mut Vec<String>) -> bool {
+    let limit = all.len() + WORDS;
+    let first = all.len();
     let (mut word, mut quote) = (String::new(), None);
     let mut characters = text.chars();
     while let Some(c) = characters.next() {
@@ -207,40 +239,28 @@ fn words(text: &str, depth: usize) -> Vec<String> {
             ('"' | '\'', None) => quote = Some(c),
             (_, None) if c.is_whitespace() || ";&|()<>`=,".contains(c) => {
                 if !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
+                    all.push(std::mem::take(&mut word));
                 }
-                if words.len() >= WORDS {
-                    return words;
+                if all.len() >= limit {
+                    return false;
                 }
             }
             _ => word.push(c),
         }
     }
-    words.push(word);
-    let is_script = |word: &&String| word.contains(char::is_whitespace) && word.as_str() != text;
+    all.extend((!word.is_empty()).then_some(word));
+    let mut is_whole = true;
     if let Some(depth) = depth.checked_sub(1) {
-        let inner: Vec<String> = words
-            .iter()
-            .filter(is_script)
-            .flat_map(|word| self::words(word, depth))
-            .collect();
-        words.extend(inner);
+        let is_script = |word: &&String| word.contains(char::is_whitespace) && *word != text;
+        let inner: Vec<String> = all[first..].iter().filter(is_script).cloned().collect();
+        for script in &inner {
+            is_whole &= all.len() < limit && words(script, depth, all);
+        }
     }
     let signs = |c: char| c.is_whitespace() || "\"'`;&|()<>{}$=,".contains(c);
-    let between = text.split(signs).filter(|word| !word.is_empty());
-    words.extend(between.take(WORDS).map(str::to_owned));
-    words
-}
-
-/// Whether a word is the name of something that runs the files it is given.
-fn is_interpreter(word: &str) -> bool {
-    const INTERPRETERS: [&str; 17] = [
-        ".", "source", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "python", "perl",
-        "ruby", "node", "php", "awk", "make", "env",
-    ];
-    let name = word.rsplit('/').next().unwrap_or(word);
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    word == "." || INTERPRETERS.contains(&name)
+    let mut between = text.split(signs).filter(|word| !word.is_empty());
+    all.extend(between.by_ref().take(WORDS).map(str::to_owned));
+    is_whole && between.next().is_none()
 }
 
 #[cfg(test)]
@@ -262,19 +282,26 @@ mod tests {
     #[test]
     fn all_of_a_long_call_is_meant_and_little_of_it_kept() {
         let config = ExecutorConfig::default();
-        let intent = |stdin: String| {
-            let mut call = Call::new("bash", json!({"command": "cat"}));
-            call.options.stdin = Some(stdin);
+        let intent = |command: &str, stdin: &str| {
+            let mut call = Call::new("bash", json!({"command": command}));
+            call.options.stdin = Some(stdin.to_owned());
             Intent::new(&call, &Caller::this_process(), &config)
         };
         let long = "a b\n".repeat(1 << 20);
-        assert!(words(&long, QUOTED).len() <= WORDS);
-        assert!(words("( \n ) sh x", QUOTED).contains(&"sh".to_owned()));
+        let mut all = Vec::new();
+        assert!(!words(&long, QUOTED, &mut all) && all.len() <= WORDS);
+        all.clear();
+        assert!(words("( \n ) sh x", QUOTED, &mut all) && all.contains(&"sh".to_owned()));
         let mut other = long.clone();
         other.pop();
-        let (long, other) = (intent(long), intent(other));
-        assert_ne!(long.digest(), other.digest());
-        assert!(serde_json::to_vec(&long).expect("JSON").len() < 4096);
+        let meant = intent("cat", &long);
+        assert_ne!(meant.digest(), intent("cat", &other).digest());
+        assert!(serde_json::to_vec(&meant).expect("JSON").len() < 4096);
+        // As data it may be as long as it likes; as what decides, it is to be looked through.
+        assert!(meant.is_whole());
+        assert!(!intent("python3 -", &long).is_whole());
+        assert!(!intent(&long, "").is_whole());
+        assert!(intent(&"x y\n".repeat(1000), "").is_whole());
     }
 
     #[test]
@@ -300,6 +327,9 @@ mod tests {
             "bash deploy.sh",
             ". ./deploy.sh",
             "python3.11 'deploy.sh'",
+            "gawk -f deploy.sh",
+            "/usr/bin/tclsh8.6 deploy.sh",
+            "dpkg -i deploy.sh",
             "bash de'pl'oy.\\sh",
             "cd sub; bash ../deploy.sh",
             &format!("cd {parent} && cd {name} && bash deploy.sh"),

@@ -1,8 +1,10 @@
 //! An execution's life: begun, recorded, taken through the stages, closed.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::entry::{Entry, Outputs};
@@ -285,7 +287,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes it through the stages.
+    /// Takes it through the stages. A panic in one costs its own execution, not the record of it.
     pub(super) async fn perform(
         &self,
         execution: &Execution,
@@ -293,8 +295,9 @@ impl Inner {
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
         let secrets = &execution.secrets;
-        let mut walk = std::pin::pin!(stages::walk(call, self, &config, execution));
-        let mut result = tokio::select! {
+        let walk = AssertUnwindSafe(stages::walk(call, self, &config, execution)).catch_unwind();
+        let mut walk = std::pin::pin!(walk);
+        let result = tokio::select! {
             biased;
             result = &mut walk => result,
             () = tokio::time::sleep(SHORT) => {
@@ -304,6 +307,14 @@ impl Inner {
                 walk.await
             }
         };
+        let mut result = result.unwrap_or_else(|_| {
+            Err(ExecutorError::Internal {
+                tool_name: execution.tool.clone(),
+                input_summary: execution.known().call.summary.clone(),
+                detail: "it panicked; the log says where".to_owned(),
+                source: None,
+            })
+        });
         masking::mask(&mut result, secrets);
         result
     }

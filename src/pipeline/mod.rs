@@ -18,6 +18,9 @@ mod record;
 mod records;
 mod stages;
 
+#[cfg(test)]
+mod tests;
+
 pub use approvals::{Answer, CannotDecide};
 pub use call_record::CallRecord;
 pub use event::Event;

@@ -27,4 +27,4 @@ pub use file::{GUARDED_POLICY, OBSERVE_POLICY, OPEN_POLICY, SHIPPED_POLICY, Sour
 pub use judge::Policy;
 pub use question::{Judgement, Question, RuleSource, Verdict};
 pub use remembered::Remembered;
-pub use shell::{Command, Fence, Reading, Unreadable, read_shell, read_shell_strictly};
+pub use shell::{Command, Fence, Reading, Unreadable, hazards, read_shell, read_shell_strictly};

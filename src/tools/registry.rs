@@ -42,6 +42,14 @@ impl Registry {
         }
     }
 
+    /// One tool only.
+    #[cfg(test)]
+    pub(crate) fn of(tool: impl ToolImpl + 'static) -> Self {
+        Self {
+            tools: vec![Tool::new(tool)],
+        }
+    }
+
     /// Does what would otherwise be done at the first call.
     pub(crate) fn prepare(&self) {
         for tool in self.iter() {

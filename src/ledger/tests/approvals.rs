@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::*;
 use crate::domain::ApprovalId;
 
@@ -190,7 +192,30 @@ fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
         ]
     );
     let events = block_on(ledger.events(0, EventFilter::default(), 100)).expect("read");
-    assert_eq!(events.events.len(), 4);
+    let told: Vec<_> = events
+        .events
+        .iter()
+        .map(|event| {
+            let known = |name: &str| event.body.get(name).and_then(Value::as_str);
+            let which = known("decision").or(known("summary")).unwrap_or_default();
+            (&*event.kind, which.to_owned())
+        })
+        .collect();
+    let lost = || ("executionAborted", "git status".to_owned());
+    let withdrawn = || ("confirmationDecided", "withdrawn".to_owned());
+    let expired = ("confirmationExpired", String::new());
+    assert_eq!(
+        told,
+        [
+            expired,
+            lost(),
+            lost(),
+            withdrawn(),
+            lost(),
+            withdrawn(),
+            lost()
+        ]
+    );
     assert_eq!(
         block_on(ledger.verify_audit(Some(ledger.head()))).expect("read"),
         Chain::Holds(ledger.head())

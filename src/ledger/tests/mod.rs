@@ -61,7 +61,7 @@ fn opening(tool: &str, uid: u32, created_at: SystemTime) -> OpenRecord {
         tool: tool.to_owned(),
         caller_uid: uid,
         caller_gid: uid,
-        call: json!({"input": {"command": "git status"}}).into(),
+        call: json!({"summary": "git status", "input": {"command": "git status"}}).into(),
         working_dir: None,
         asynchronous: false,
         status: Status::Running,

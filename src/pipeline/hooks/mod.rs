@@ -62,12 +62,6 @@ impl Hooks<'_> {
         self.ask(Point::after(stage), call).await
     }
 
-    /// Whether there are any from `first` on up to the run.
-    pub(super) fn any_from(&self, first: Point) -> bool {
-        let is_there = |hook: &Hook| hook.point >= first && hook.point.precedes_the_run();
-        self.config.hooks.iter().any(is_there)
-    }
-
     /// Tells those that stand at a point after the run what came of it. They change nothing.
     pub(super) async fn tell(
         &self,

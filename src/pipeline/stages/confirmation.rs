@@ -2,14 +2,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::permission::{Judged, Subject};
-use crate::domain::{
-    ApprovalId, Call, ExecutorError, Judgement, Point, Stage, Status, StopReason, Verdict,
-};
+use crate::domain::{ApprovalId, Call, ExecutorError, Judgement, Status, StopReason, Verdict};
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Ledger, LedgerError, Verdicted};
 use crate::pipeline::Execution;
 use crate::pipeline::event::{Event, rfc3339};
 use crate::pipeline::executor::Inner;
-use crate::pipeline::hooks::Hooks;
 use crate::pipeline::intent::Intent;
 use crate::tools::{Context, Tool};
 
@@ -59,6 +56,9 @@ pub(super) async fn confirm<'a>(
         context,
     };
     let (call, intent) = question.intend(call).await?;
+    if !intent.is_whole() {
+        return Err(question.unclear(judgement));
+    }
     let approval = question.ask(judgement, &intent).await?;
     let approval = question.wait(approval).await?;
     // It may be denied by now, which no approval outweighs.
@@ -83,21 +83,20 @@ pub(super) async fn confirm<'a>(
     })
 }
 
-/// Whether what was approved is still what would run, where hooks have taken their time since.
+/// Whether what was approved is still what would run: looked at last of all, for the ledger and
+/// hooks have taken their time.
 pub(super) async fn still_holds<'a>(
     mut confirmed: Confirmed<'a>,
-    hooks: &Hooks<'_>,
+    execution: &Execution,
     context: &Context<'_>,
 ) -> Result<Confirmed<'a>, ExecutorError> {
-    let approved = confirmed.intent.as_ref();
-    let Some(approved) = approved.filter(|_| hooks.any_from(Point::after(Stage::Confirmation)))
-    else {
+    let Some(approved) = &confirmed.intent else {
         return Ok(confirmed);
     };
-    let (call, now) = intend(confirmed.call, hooks.execution, context).await?;
+    let (call, now) = intend(confirmed.call, execution, context).await?;
     if now != *approved {
         return Err(ExecutorError::ApprovalStale {
-            tool_name: hooks.execution.tool.clone(),
+            tool_name: execution.tool.clone(),
             input_summary: context.summary.clone(),
             changed: now.difference(approved),
         });
@@ -130,6 +129,21 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
+    /// What is refused because nobody could say what they approve.
+    fn unclear(&self, judgement: Judgement) -> ExecutorError {
+        let judgement = Judgement {
+            verdict: Verdict::Deny,
+            reason: "it would have to be approved, and has too many words, or names too many directories, to tell on which files it depends".to_owned(),
+            suggest: Some("make several calls of it".to_owned()),
+            ..judgement
+        };
+        ExecutorError::PermissionDenied {
+            tool_name: self.execution.tool.clone(),
+            input_summary: self.context.summary.clone(),
+            judgement: Box::new(judgement),
+        }
+    }
+
     async fn intend(&self, call: Call) -> Result<(Call, Intent), ExecutorError> {
         intend(call, self.execution, self.context).await
     }

@@ -107,8 +107,8 @@ async fn carry_out(
     let Ran { call, outcome } = {
         let _in = execution.enter(Stage::Execution);
         hooks.before(Stage::Execution, &confirmed.call).await?;
-        let confirmed = confirmation::still_holds(confirmed, hooks, &context).await?;
         on_record(execution, audit, &context.summary).await?;
+        let confirmed = confirmation::still_holds(confirmed, execution, &context).await?;
         let ran = execution::run(confirmed, context).await?;
         let seen = || Some(formatting::seen(&ran.outcome));
         hooks

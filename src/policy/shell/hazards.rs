@@ -88,7 +88,8 @@ const OPTIONS: &[(&str, &[&str], &str)] = &[
     ("jobs",   &["-x"], "runs a program its options name"),
     ("test",   &["-v"], SUBSCRIPT),
     ("[",      &["-v"], SUBSCRIPT),
-    ("journalctl", &["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush"], "removes or moves logs"),
+    ("journalctl", &["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--relinquish-var", "--smart-relinquish-var"], "removes or moves logs"),
+    ("journalctl", &["--cursor-file", "--setup-keys", "--update-catalog"], "writes files"),
     ("journalctl", &["-H", "--host", "-M", "--machine"], REMOTE),
     ("systemctl", &["-H", "--host", "-M", "--machine"], REMOTE),
     ("ss",     &["-K", "--kill", "-D", "--diag"], "closes connections, writes files"),
@@ -176,6 +177,17 @@ pub fn runs_its_arguments(name: &str) -> bool {
     let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let what = listed(PROGRAMS, name).or_else(|| listed(PROGRAMS, unversioned));
     what.is_some_and(|what| what == WRAPPER || what == REMOTE)
+}
+
+/// Whether what `name` does is decided by what is in the files it is given, as a script decides
+/// what a shell does.
+pub fn obeys_files(name: &str) -> bool {
+    let program = base_name(name);
+    let unversioned = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    matches!(program, "." | "source" | "sed")
+        || listed(PROGRAMS, program)
+            .or_else(|| listed(PROGRAMS, unversioned))
+            .is_some()
 }
 
 /// Whether the program `name` is on the list whatever its arguments are.

@@ -97,7 +97,15 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
     assert!(daemon.log().contains("lost=1"), "{}", daemon.log());
     let events = daemon.get(&format!("/events?follow=false&execution_id={many}"));
     let events = String::from_utf8(events.body).expect("text");
-    assert!(events.contains("event: executionAborted"), "{events}");
+    let last = events.trim_end().rsplit("\n\n").next().expect("one");
+    for part in [
+        "event: executionAborted",
+        r#""status":"lost""#,
+        r#""summary":"yes | head"#,
+        r#""detail":"the daemon died"#,
+    ] {
+        assert!(last.contains(part), "{last:?} lacks {part:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{Daemon, Mode, bash_call, wait_until};
@@ -129,6 +130,17 @@ fn without_a_journal_lines_are_for_people() {
         assert!(line.contains(part), "{line:?} lacks {part:?}");
     }
     assert!(!line.contains('\x1b'), "colour is for terminals: {line:?}");
+}
+
+#[test]
+fn the_end_of_the_audit_trail_is_logged_whatever_the_level() {
+    let mut daemon = start("[log]\nlevel = \"error\"\n");
+    daemon.bash(": unheard");
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let log = daemon.log();
+    assert!(log.contains("AUDIT_HEAD"), "{log}");
+    assert!(!log.contains(": unheard"), "{log}");
 }
 
 #[test]

@@ -131,6 +131,16 @@ fn a_change_that_is_not_valid_leaves_the_last_good_one_in_force() {
     }
     replace(&daemon, "executor.toml", &configuration("good"));
     wait_for_word(&daemon, "good");
+
+    let path = "/events?follow=false&type=configurationReloaded,configurationRefused";
+    let events = String::from_utf8(daemon.get(path).body).expect("text");
+    assert!(
+        events.contains("event: configurationReloaded\n"),
+        "{events}"
+    );
+    let refused = events.matches("event: configurationRefused\n").count();
+    assert!(refused >= 3, "{events}");
+    assert!(events.contains("executor.toml:5: "), "{events}");
 }
 
 #[test]

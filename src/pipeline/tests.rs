@@ -1,0 +1,74 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::ExecutorConfig;
+use crate::domain::{
+    Call, Caller, ExecutorError, FailureKind, RiskLevel, Stage, Status, ToolDefinition,
+    ToolDetails, Violation,
+};
+use crate::runner::Outcome;
+use crate::tools::{Context, Registry, ToolImpl};
+
+/// A tool that panics where it is told to.
+struct Clumsy;
+
+impl ToolImpl for Clumsy {
+    fn name(&self) -> &'static str {
+        "clumsy"
+    }
+
+    fn details(&self, _config: &ExecutorConfig) -> ToolDetails {
+        ToolDetails {
+            definition: ToolDefinition {
+                name: self.name().to_owned(),
+                description: String::new(),
+                input_schema: json!({"type": "object"}),
+            },
+            version: String::new(),
+            risk_level: RiskLevel::Trusted,
+            output_schema: None,
+            source: "test".to_owned(),
+        }
+    }
+
+    fn check(&self, input: &Value) -> Vec<Violation> {
+        assert!(input["where"] != "validation", "clumsy");
+        Vec::new()
+    }
+
+    fn run<'a>(
+        &'a self,
+        _call: &'a Call,
+        _context: Context<'a>,
+    ) -> BoxFuture<'a, Result<Outcome, ExecutorError>> {
+        Box::pin(async { panic!("clumsy") })
+    }
+}
+
+#[tokio::test]
+async fn a_panic_costs_its_own_execution_and_not_the_record_of_it() {
+    let mut executor = Executor::new(ExecutorConfig::default());
+    let inner = Arc::get_mut(&mut executor.inner).expect("not shared yet");
+    inner.registry = Registry::of(Clumsy);
+    for (place, stage) in [("validation", Stage::Validation), ("run", Stage::Execution)] {
+        let call = Call::new("clumsy", json!({"where": place}));
+        let begun = executor.begin(call, Caller::this_process(), Terms::default());
+        let Begun::New(execution) = begun.await else {
+            panic!("not begun");
+        };
+        let finished = execution.wait().await;
+        assert_eq!(finished.status, Status::Failed);
+        let failure = finished.failure.as_ref().expect("a failure");
+        assert_eq!(
+            (failure.kind, failure.stage),
+            (FailureKind::Internal, Some(stage))
+        );
+    }
+    // Whoever waits for the end of all executions is not kept waiting.
+    executor.shut_down(Duration::from_secs(600)).await;
+    assert_eq!(executor.running(), 0);
+}
