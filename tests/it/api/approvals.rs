@@ -302,6 +302,25 @@ fn an_approval_is_for_what_was_shown() {
 }
 
 #[test]
+fn an_environment_that_is_another_after_a_restart_makes_an_approval_stale() {
+    let mut daemon = start();
+    let marker = daemon.dir().join("marker");
+    let id = daemon.begin(&format!("touch {}", marker.display()), &json!({}));
+    pending(&daemon);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let path = daemon.dir().join("executor.toml");
+    let toml = fs::read_to_string(&path).expect("there") + "[env]\nPATH = \"/elsewhere:/bin\"\n";
+    fs::write(path, toml).expect("written");
+    daemon = daemon.restart();
+    approve(&daemon, &pending(&daemon));
+    let result = daemon.ended(&id)["result"].clone();
+    // What it was before is known by its digest only.
+    assert_eq!(result["code"], "approval_stale", "{result}");
+    assert!(!marker.exists());
+}
+
+#[test]
 fn nobody_waits_for_what_is_asynchronous_and_a_restart_does_not_end_it() {
     let mut daemon = start();
     let marker = daemon.dir().join("marker");
