@@ -144,6 +144,23 @@ fn the_end_of_the_audit_trail_is_logged_whatever_the_level() {
 }
 
 #[test]
+fn how_far_the_audit_trail_has_come_is_logged_now_and_then() {
+    let daemon = start("[log]\nlevel = \"warn\"\n");
+    // A decision and an ending each.
+    for _ in 0..500 {
+        daemon.bash("true");
+    }
+    daemon.wait_until("its end is logged", || {
+        let log = daemon.log();
+        let heads = log
+            .lines()
+            .filter_map(|line| line.split("AUDIT_HEAD=\"").nth(1));
+        let mut numbers = heads.filter_map(|head| head.split(':').next()?.parse::<u64>().ok());
+        numbers.any(|number| number >= 1000)
+    });
+}
+
+#[test]
 fn the_level_changes_with_the_configuration() {
     let daemon = start("[log]\nlevel = \"warn\"\n");
     daemon.bash(": unheard");
