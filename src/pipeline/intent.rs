@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -183,16 +183,27 @@ fn files(
     for text in texts {
         is_whole &= words(text, QUOTED, &mut all);
     }
-    // Data that is too long to be looked through is nothing but data for what obeys no files.
+    let own = all.len();
     let reads_all = stdin.is_none_or(|stdin| words(stdin, QUOTED, &mut all));
+    let obeys = all.iter().any(|word| obeys_files(word));
+    if obeys {
+        is_whole &= reads_all;
+    } else if !reads_all || all.len() > LOOKS / BASES {
+        // For what obeys no files it is data, and need not be looked through.
+        all.truncate(own);
+    }
     all.sort_unstable();
     all.dedup();
-    let obeys = all.iter().any(|word| obeys_files(word));
-    is_whole &= reads_all || !obeys;
-    let mut bases = vec![dir.map_or_else(PathBuf::new, Path::to_owned)];
+    let start = dir.map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let mut known: BTreeSet<(u64, u64)> = std::fs::metadata(&start)
+        .map(|start| (start.dev(), start.ino()))
+        .into_iter()
+        .collect();
+    let mut bases = vec![start];
     let mut files = BTreeMap::new();
     let mut looks = 0;
-    // Directories that are named from those that are named, as far as that goes.
+    // Directories that are named from those that are named, as far as that goes: one and the same
+    // has many names with `..` in them.
     let mut at = 0;
     while let Some(base) = bases.get(at).cloned() {
         at += 1;
@@ -208,11 +219,11 @@ fn files(
             let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
-            if metadata.is_dir() && !bases.contains(&path) {
-                is_whole &= bases.len() < BASES;
-                if bases.len() < BASES {
-                    bases.push(path);
+            if metadata.is_dir() && known.insert((metadata.dev(), metadata.ino())) {
+                if bases.len() == BASES {
+                    return (files, false);
                 }
+                bases.push(path);
                 continue;
             }
             let is_program = metadata.mode() & 0o111 != 0;
@@ -305,6 +316,32 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_directories_is_one_where_they_are_one() {
+        let dir = scratch();
+        let names: Vec<String> = (0..30).map(|n| format!("d{n}")).collect();
+        names
+            .iter()
+            .for_each(|name| fs::create_dir(dir.join(name)).expect("writable"));
+        let config = ExecutorConfig {
+            working_dir: Some(dir.clone()),
+            ..ExecutorConfig::default()
+        };
+        let is_whole = |command: &str, stdin: &str| {
+            let mut call = Call::new("bash", json!({"command": command}));
+            call.options.stdin = Some(stdin.to_owned());
+            Intent::new(&call, &Caller::this_process(), &config).is_whole()
+        };
+        let all = names.join(" ");
+        assert!(is_whole("cd .. && cd ./ && cd ../.. && make", ""));
+        assert!(is_whole(&format!("cd .. && ls {all} && sh x"), ""));
+        // Many words and many directories: as data nobody cares, as a script nobody could tell.
+        let words: String = (0..10_000).map(|n| format!("word{n} ")).collect();
+        assert!(is_whole(&format!("ls {all}; cat"), &words));
+        assert!(!is_whole(&format!("ls {all}; sh"), &words));
+        fs::remove_dir_all(&dir).expect("ours");
+    }
+
+    #[test]
     fn what_a_word_names_is_part_of_it() {
         let dir = scratch();
         let script = dir.join("deploy.sh");
@@ -332,11 +369,13 @@ mod tests {
             "dpkg -i deploy.sh",
             "bash de'pl'oy.\\sh",
             "cd sub; bash ../deploy.sh",
+            "cd sub && cd .. && cd ./ && bash deploy.sh",
             &format!("cd {parent} && cd {name} && bash deploy.sh"),
         ] {
             fs::write(&script, "echo one\n").expect("writable");
             let before = intent(command);
             assert_eq!(before.digest(), intent(command).digest(), "{command}");
+            assert!(before.is_whole(), "{command}");
             // As long, and as old: the kernel's own time of change tells.
             fs::write(&script, "echo two\n").expect("writable");
             let after = intent(command);
