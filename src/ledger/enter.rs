@@ -81,11 +81,11 @@ impl Ledger {
 
     /// The same for whoever only waits until the end cannot be lost any more: the answer may then
     /// be sent. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
-    /// the file within 10 ms; not so while the file cannot be written, for there is no telling for
-    /// how long.
+    /// the file within 10 ms; not so while the file cannot be written or cannot keep up, for there
+    /// is no telling for how long.
     pub fn end_execution(&self, record: CloseRecord, events: Option<Events>) -> Ended {
         let log = self.inner.log.as_ref();
-        let log = log.filter(|_| !self.inner.shared.has_problem());
+        let log = log.filter(|_| self.inner.shared.is_trusted());
         let Some((log, mut begun)) = log.zip(self.inner.begun(record.id)) else {
             return Ended::Queued(self.close_execution(record, events));
         };
@@ -95,8 +95,9 @@ impl Ledger {
         };
         let lines = [begun.logged, end];
         let shared = &self.inner.shared;
-        let filed = shared.queue_lazily(events, |event| enter(begun.record, record, lines, event));
-        Ended::Logged(filed)
+        Ended::Logged(shared.queue(Failing::Never, events, |event| {
+            enter(begun.record, record, lines, event)
+        }))
     }
 }
 

@@ -71,13 +71,7 @@ struct Opening<'a> {
 impl Store {
     /// Enters an execution. `first_event` is the number its first event can have at the least.
     pub(super) fn open(&mut self, record: &OpenRecord, first_event: u64) -> Result<(), Fault> {
-        let facet = self.facet(&record.tool, record.status, record.caller_uid)?;
-        let columns = Opening {
-            record,
-            facet,
-            status: record.status,
-            first_event,
-        };
+        let columns = self.opening(record, record.status, first_event)?;
         insert(&mut *self.connection.prepare_cached(OPEN)?, &columns)?;
         self.append_decision(record, Digest::of(record.call.as_str().as_bytes()))
     }
@@ -89,13 +83,7 @@ impl Store {
         first_event: u64,
         close: &CloseRecord,
     ) -> Result<(), Fault> {
-        let facet = self.facet(&record.tool, close.status, record.caller_uid)?;
-        let columns = Opening {
-            record,
-            facet,
-            status: close.status,
-            first_event,
-        };
+        let columns = self.opening(record, close.status, first_event)?;
         let call = record.call.as_str();
         let number = {
             let mut statement = self.connection.prepare_cached(ENTER)?;
@@ -117,6 +105,20 @@ impl Store {
             rule_source: ruling.and_then(|ruling| ruling.source.as_deref().map(Cow::Borrowed)),
         };
         self.append_ending(close, &row)
+    }
+
+    fn opening<'a>(
+        &mut self,
+        record: &'a OpenRecord,
+        status: Status,
+        first_event: u64,
+    ) -> Result<Opening<'a>, Fault> {
+        Ok(Opening {
+            facet: self.facet(&record.tool, status, record.caller_uid)?,
+            record,
+            status,
+            first_event,
+        })
     }
 
     fn append_decision(&mut self, record: &OpenRecord, call: Digest) -> Result<(), Fault> {
@@ -163,17 +165,16 @@ impl Store {
     /// Enters the ends out of the log that had not got here either.
     pub(super) fn close_missing(
         &mut self,
-        logged: &[(CloseRecord, Option<Events>)],
+        logged: Vec<(CloseRecord, Option<Events>)>,
     ) -> Result<(), Fault> {
         for (record, events) in logged {
-            match self.close(record) {
+            match self.close(&record) {
                 Ok(()) => {}
                 // It has got here, and may be forgotten by now.
                 Err(Fault::Refused(LedgerError::NotOpen { .. })) => continue,
                 Err(fault) => return Err(fault),
             }
             if let Some(events) = events {
-                let events = events.clone();
                 let first = self.next_event()?;
                 self.events(&NumberedEvents { first, events })?;
             }

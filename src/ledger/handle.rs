@@ -321,9 +321,10 @@ impl Ledger {
 
 impl Inner {
     fn settling(&self) -> Option<Receipt<()>> {
-        let nothing = || |_: &mut Store| Ok(());
-        (!self.shared.is_settled())
-            .then(|| self.shared.queue(Failing::Dropped, None, |_| nothing()))
+        (!self.shared.is_settled()).then(|| {
+            self.shared
+                .queue(Failing::Dropped, None, |_| |_: &mut Store| Ok(()))
+        })
     }
 
     /// Has what was told to be safe written to the file, where a question finds it.
@@ -352,10 +353,10 @@ impl Drop for Inner {
 
 /// Settles what an earlier daemon left, all of it or nothing.
 fn recover(store: &mut Store, file: &Path, found: Found) -> Result<Recovered, LedgerError> {
-    let run = |store: &mut Store| {
+    let run = move |store: &mut Store| {
         store.connection.execute_batch("BEGIN IMMEDIATE")?;
         store.open_missing(&found.opened)?;
-        store.close_missing(&found.ended)?;
+        store.close_missing(found.ended)?;
         let recovered = store.recover(SystemTime::now())?;
         store.connection.execute_batch("COMMIT")?;
         Ok(recovered)

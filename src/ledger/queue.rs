@@ -24,6 +24,10 @@ const COMPANY: Duration = Duration::from_millis(10);
 /// How many writes are company enough: some milliseconds' work.
 const CROWD: usize = 128;
 
+/// How many that were told to be safe may wait for the file, and as many again be on their way into
+/// it: when it takes no more, because somebody has locked it, that many have to be kept.
+const ON_TRUST: usize = 1024;
+
 /// How often a ledger that cannot be written tries again by itself.
 const PROBE: Duration = Duration::from_millis(500);
 
@@ -60,6 +64,9 @@ impl<T> Receipt<T> {
 /// What becomes of a write that fails for the disk's sake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failing {
+    /// It has been told to be safe, for it is in the log: it waits for company, and is tried until
+    /// it succeeds.
+    Never,
     /// It is tried again when the disk is back: history should not lack it.
     Kept,
     /// It is dropped: whoever asked decides.
@@ -200,76 +207,47 @@ impl Shared {
     where
         F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
     {
-        let receipt = self.enqueue(failing, events, make);
-        self.nudge();
-        receipt
-    }
-
-    /// The same for what is in the log, and may wait for company.
-    pub(super) fn queue_lazily<T: Send + 'static, F>(
-        &self,
-        events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
-    ) -> Receipt<T>
-    where
-        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
-    {
-        let receipt = self.enqueue(Failing::Kept, events, make);
+        let (reply, receipt) = oneshot::channel();
         let mut queue = lock(&self.queue);
-        let is_enough = queue.tasks.len() >= CROWD || self.told.receiver_count() > 0;
-        queue.is_urgent |= is_enough;
-        if is_enough || std::mem::take(&mut queue.is_dozing) {
-            drop(queue);
+        if queue.is_closing {
+            return Receipt(receipt);
+        }
+        let number = queue.next_event;
+        let events = events.map(|events| NumberedEvents {
+            first: number,
+            events,
+        });
+        queue.next_event = events.as_ref().map_or(number, |events| events.last() + 1);
+        queue.tasks.push(Box::new(Task {
+            write: make(number),
+            events,
+            done: None,
+            reply: Some(reply),
+            failing,
+            told: self.told.clone(),
+        }));
+        let is_urgent = failing != Failing::Never
+            || queue.tasks.len() >= CROWD
+            || self.told.receiver_count() > 0;
+        let is_news = is_urgent && !queue.is_urgent;
+        queue.is_urgent |= is_urgent;
+        let was_dozing = std::mem::take(&mut queue.is_dozing);
+        drop(queue);
+        if is_news || was_dozing {
             self.wake.notify_one();
         }
-        receipt
+        Receipt(receipt)
     }
 
-    /// Has what is queued written now.
-    fn nudge(&self) {
-        let mut queue = lock(&self.queue);
-        if queue.tasks.is_empty() || queue.is_urgent {
-            return;
-        }
-        queue.is_urgent = true;
-        drop(queue);
-        self.wake.notify_one();
+    /// Whether more may be taken on trust, which the file is to have soon.
+    pub(super) fn is_trusted(&self) -> bool {
+        lock(&self.queue).tasks.len() < ON_TRUST && lock(&self.state).problem.is_none()
     }
 
     /// Whether everything that was queued is in the file.
     pub(super) fn is_settled(&self) -> bool {
         let queue = lock(&self.queue);
         queue.tasks.is_empty() && !queue.is_writing
-    }
-
-    fn enqueue<T: Send + 'static, F>(
-        &self,
-        failing: Failing,
-        events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
-    ) -> Receipt<T>
-    where
-        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
-    {
-        let (reply, receipt) = oneshot::channel();
-        let mut queue = lock(&self.queue);
-        let number = queue.next_event;
-        if !queue.is_closing {
-            let events = events.map(|events| NumberedEvents {
-                first: number,
-                events,
-            });
-            queue.next_event = events.as_ref().map_or(number, |events| events.last() + 1);
-            queue.tasks.push(Box::new(Task {
-                write: make(number),
-                events,
-                done: None,
-                reply: Some(reply),
-                failing,
-                told: self.told.clone(),
-            }));
-        }
-        Receipt(receipt)
     }
 
     /// Waits for something to do, when all there was before is done but for `rest`.
@@ -335,10 +313,6 @@ impl Shared {
 
     pub(super) fn set_head(&self, head: Head) {
         lock(&self.state).head = head;
-    }
-
-    pub(super) fn has_problem(&self) -> bool {
-        lock(&self.state).problem.is_some()
     }
 
     pub(super) fn problem(&self) -> Option<Degradation> {

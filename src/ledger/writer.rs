@@ -169,7 +169,12 @@ impl Writer {
         self.shared.set_problem(Some(error));
         for mut task in tasks {
             task.acknowledge(Err(error.clone()));
-            if task.failing() == Failing::Kept && self.retries.len() < RETRIES {
+            let is_kept = match task.failing() {
+                Failing::Never => true,
+                Failing::Kept => self.retries.len() < RETRIES,
+                Failing::Dropped => false,
+            };
+            if is_kept {
                 self.retries.push(task);
             }
         }

@@ -44,12 +44,17 @@ impl Origin {
     }
 }
 
-/// The end of an execution on its way from the ledger's log into its file.
+/// The end of an execution that is safe, or cannot be made so, and on its way into the ledger's file.
 struct Filing {
-    receipt: Receipt<()>,
+    filed: Filed,
     finished: Arc<Finished>,
     /// Where a long text of it is.
     text: Option<Arc<SpoolFile>>,
+}
+
+enum Filed {
+    Done(Result<(), LedgerError>),
+    Soon(Receipt<()>),
 }
 
 /// How long an execution may take for its opening and its end to be one commit of the ledger. Who
@@ -146,10 +151,7 @@ impl Inner {
             // It stays on record as waiting, for the next daemon.
             () = self.parked(execution) => None,
         };
-        self.running.send_modify(|running| *running -= 1);
-        if let Some(filing) = filing {
-            self.file(execution, filing).await;
-        }
+        self.conclude(execution, filing).await;
     }
 
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits
@@ -235,10 +237,7 @@ impl Inner {
             });
             inner.withdraw(&execution).await;
             let filing = inner.close(&execution, lost).await;
-            inner.running.send_modify(|running| *running -= 1);
-            if let Some(filing) = filing {
-                inner.file(&execution, filing).await;
-            }
+            inner.conclude(&execution, filing).await;
         });
     }
 
@@ -359,41 +358,37 @@ impl Inner {
         execution.live().keep(finished.verbatim()).await;
         let outputs = Outputs::new(execution, &finished, content, digests);
         let filed = match entry.close(execution, &finished, outputs) {
-            Ended::Logged(receipt) => Ok(receipt),
-            Ended::Queued(receipt) => Err(receipt.await),
+            Ended::Logged(receipt) => Filed::Soon(receipt),
+            Ended::Queued(receipt) => Filed::Done(receipt.await),
         };
         execution.finish(Arc::clone(&finished));
         // Whoever waits for the answer gets it first.
         tokio::task::yield_now().await;
         execution.live().release(finished.verbatim());
         log::ending(execution, &finished);
-        match filed {
-            Ok(receipt) => Some(Filing {
-                receipt,
-                finished,
-                text,
-            }),
-            Err(filed) => {
-                self.filed(execution, filed, &finished, text);
-                None
-            }
-        }
+        Some(Filing {
+            filed,
+            finished,
+            text,
+        })
     }
 
-    /// Waits until the ledger can be asked about an execution that has ended.
-    async fn file(&self, execution: &Execution, filing: Filing) {
-        let filed = filing.receipt.await;
-        self.filed(execution, filed, &filing.finished, filing.text);
-    }
-
-    /// Leaves an execution that has ended to the ledger, or else remembers it.
-    fn filed(
-        &self,
-        execution: &Execution,
-        filed: Result<(), LedgerError>,
-        finished: &Finished,
-        text: Option<Arc<SpoolFile>>,
-    ) {
+    /// It does not run any more. As soon as the ledger can be asked about it, it is the ledger's to
+    /// tell; where that cannot be, it is remembered.
+    async fn conclude(&self, execution: &Execution, filing: Option<Filing>) {
+        self.running.send_modify(|running| *running -= 1);
+        let Some(Filing {
+            filed,
+            finished,
+            text,
+        }) = filing
+        else {
+            return;
+        };
+        let filed = match filed {
+            Filed::Done(filed) => filed,
+            Filed::Soon(receipt) => receipt.await,
+        };
         let Err(error) = filed else {
             return self.records.forget(execution.id);
         };

@@ -276,6 +276,37 @@ fn what_was_told_while_the_disk_filled_up_is_not_lost() {
 }
 
 #[test]
+fn what_was_told_while_somebody_held_the_file_is_not_lost() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    enter(&ledger, opening("bash", 0, at(0)), Status::Success);
+    let somebody = Connection::open(scratch.file()).expect("a file");
+    somebody.execute_batch("BEGIN IMMEDIATE").expect("free");
+    let mut told = Vec::new();
+    for n in 0..5000 {
+        let record = opening("bash", 0, at(n));
+        let id = record.id;
+        assert!(ledger.begin_execution(record, None).is_none());
+        if let Ended::Logged(filed) = ledger.end_execution(closing(id, Status::Success), None) {
+            told.push((id, filed));
+        }
+    }
+    // Who comes later waits for the file.
+    assert!((100..4000).contains(&told.len()), "{}", told.len());
+    let mut ids = Vec::new();
+    for (id, filed) in told {
+        filed.wait().expect_err("somebody has it");
+        ids.push(id);
+    }
+    drop(somebody);
+    until("the ledger is well", || ledger.problem().is_none());
+    for id in ids {
+        let record = block_on(ledger.get(id)).expect("read").expect("there");
+        assert_eq!(record.status(), Status::Success);
+    }
+}
+
+#[test]
 fn a_trail_that_was_tampered_with_is_found() {
     for (sql, at) in [
         (
