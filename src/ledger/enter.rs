@@ -3,10 +3,11 @@
 
 use std::time::SystemTime;
 
+use super::event::Events;
 use super::handle::{Inner, Ledger};
 use super::log::{Begun, Log, Logged};
 use super::queue::{Failing, Receipt};
-use super::record::{Change, Claim, CloseRecord, Events, OpenRecord};
+use super::record::{Change, Claim, CloseRecord, OpenRecord};
 use super::store::{Fault, Store};
 use super::time::micros;
 use crate::domain::ExecutionId;

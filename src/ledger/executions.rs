@@ -3,49 +3,27 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use rusqlite::{OptionalExtension as _, Statement, ToSql, params};
+use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
 
-use super::convert::{signed, word};
-use super::record::{
-    Change, Claim, CloseRecord, Events, NumberedEvents, OpenRecord, Output, Place,
+use super::columns::{
+    CLOSE, CLOSE_FROM, ENTER, ENTER_FROM, OPEN, Opening, all_bytes, bind_ending, insert,
 };
+use super::convert::{signed, word};
+use super::event::{Events, NumberedEvents};
+use super::record::{Change, Claim, CloseRecord, OpenRecord};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
 use super::{Digest, Json, LedgerError};
 use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, Verdict};
 
-/// How far back in the trail one may be that is still in a log of openings: two logs of shortest
+/// How far back in the trail one may be that is still in the log: both parts of shortest
 /// lines, and two records in the trail for each.
 const OPENINGS: u64 = 32_768;
-
-/// What a record takes besides its texts, in bytes: row, indices, events, audit.
-const OVERHEAD: u64 = 1024;
-
-/// The first twenty columns are known when an execution is opened, the others when it ends.
-const OPEN: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
-    call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source,
-    first_event, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING";
-
-const ENTER: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
-    call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source,
-    first_event, created_at, ending, problem, usage, stages, started_at, ended_at, approval_id, approver_uid,
-    content_sha256, stdout_bytes, stdout_sha256, stderr_bytes, stderr_sha256, kept_bytes, kept, content, stdout, stderr)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (number) DO NOTHING";
 
 const CHANGE: &str = "UPDATE executions SET status = ?2, facet = ?3, call = coalesce(?4, call),
     working_dir = coalesce(?5, working_dir), started_at = coalesce(?6, started_at), verdict = coalesce(?7, verdict),
     rule = coalesce(?8, rule), rule_source = coalesce(?9, rule_source) WHERE number = ?1";
-
-const CLOSE: &str = "UPDATE executions SET status = ?2, facet = ?3, ending = ?4, problem = ?5, usage = ?6, stages = ?7,
-    started_at = coalesce(?8, started_at), ended_at = ?9, approval_id = ?10, approver_uid = ?11, content_sha256 = ?12,
-    stdout_bytes = ?13, stdout_sha256 = ?14, stderr_bytes = ?15, stderr_sha256 = ?16, kept_bytes = ?17, kept = ?18,
-    content = ?19, stdout = ?20, stderr = ?21 WHERE number = ?1";
-
-/// Where the columns of an ending begin in [`CLOSE`] and [`ENTER`].
-const CLOSE_FROM: usize = 4;
-const ENTER_FROM: usize = 21;
 
 /// What an open execution's row says that a change or the end of it must know.
 struct Row<'a> {
@@ -58,14 +36,6 @@ struct Row<'a> {
     verdict: Option<Verdict>,
     rule: Option<Cow<'a, str>>,
     rule_source: Option<Cow<'a, str>>,
-}
-
-/// What an execution's row says from the first.
-struct Opening<'a> {
-    record: &'a OpenRecord,
-    facet: i64,
-    status: Status,
-    first_event: u64,
 }
 
 impl Store {
@@ -370,120 +340,5 @@ impl<'a> Ending<'a> {
             stdout_sha256: record.stdout.digest,
             stderr_sha256: record.stderr.digest,
         }
-    }
-}
-
-/// Enters a row, whose number it returns: two calls in one microsecond, and the later one goes
-/// behind. The columns that it does not know have been bound, if there are any.
-fn insert(statement: &mut Statement<'_>, columns: &Opening<'_>) -> Result<i64, Fault> {
-    let record = columns.record;
-    let ruling = record.ruling.as_ref();
-    let claim = record.idempotency.as_ref();
-    let created_at = micros(record.created_at);
-    let dir = record.working_dir.as_ref().map(|dir| dir.to_string_lossy());
-    let replay_of = record.replay_of.as_ref();
-    let known = params![
-        record.id.as_bytes(),
-        columns.facet,
-        record.tool,
-        columns.status.as_str(),
-        record.caller_uid,
-        record.caller_gid,
-        record.asynchronous,
-        record.call.as_str(),
-        dir,
-        record.tool_use_id,
-        record.trace_id.as_ref().map(|id| id.as_str()),
-        replay_of.map(|id| id.as_bytes().as_slice()),
-        claim.map(|claim| &claim.key),
-        claim.map(|claim| claim.body_digest.0),
-        ruling.map(|ruling| ruling.verdict.as_str()),
-        ruling.and_then(|ruling| ruling.rule.as_ref()),
-        ruling.and_then(|ruling| ruling.source.as_ref()),
-        signed(columns.first_event),
-        created_at,
-    ];
-    bind(statement, 2, known)?;
-    let mut number = created_at;
-    loop {
-        statement.raw_bind_parameter(1, number)?;
-        match statement.raw_execute() {
-            Ok(0) => number += 1,
-            Ok(_) => return Ok(number),
-            Err(error) if is_constraint(&error) => {
-                return Err(Fault::Refused(LedgerError::Duplicate { id: record.id }));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// Binds what is known at the end, in the order in which [`CLOSE`] and [`ENTER`] have it.
-fn bind_ending(
-    statement: &mut Statement<'_>,
-    from: usize,
-    record: &CloseRecord,
-    call_bytes: usize,
-) -> rusqlite::Result<()> {
-    let texts = [&record.content, &record.stdout, &record.stderr];
-    let kept = Json::of(&(record.content.bytes, texts.map(|text| &text.place)));
-    let (approval, approver) = record.approved.unzip();
-    let known = params![
-        record.ending.as_str(),
-        record.problem.as_ref().map(Json::as_str),
-        record.usage.as_ref().map(Json::as_str),
-        record.stages.as_str(),
-        record.started_at.map(micros),
-        micros(record.ended_at),
-        approval.as_ref().map(|id| id.as_bytes().as_slice()),
-        approver,
-        sha256(&record.content),
-        signed(record.stdout.bytes),
-        sha256(&record.stdout),
-        signed(record.stderr.bytes),
-        sha256(&record.stderr),
-        signed(all_bytes(record, call_bytes)),
-        kept.as_str(),
-        inline(&record.content).map(String::from_utf8_lossy),
-        inline(&record.stdout),
-        inline(&record.stderr),
-    ];
-    bind(statement, from, known)
-}
-
-fn bind(statement: &mut Statement<'_>, from: usize, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
-    for (index, value) in (from..).zip(values) {
-        statement.raw_bind_parameter(index, value)?;
-    }
-    Ok(())
-}
-
-/// What an execution takes, here and in the spool.
-fn all_bytes(record: &CloseRecord, call_bytes: usize) -> u64 {
-    let texts = [&record.content, &record.stdout, &record.stderr];
-    let kept: u64 = texts.map(|text| kept_bytes(&text.place)).iter().sum();
-    OVERHEAD + call_bytes as u64 + kept
-}
-
-fn is_constraint(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
-}
-
-fn sha256(text: &Output) -> Option<[u8; 32]> {
-    text.digest.map(|digest| digest.0)
-}
-
-fn inline(text: &Output) -> Option<&[u8]> {
-    match &text.place {
-        Place::Inline(bytes) => Some(bytes),
-        Place::Nowhere | Place::InContent { .. } | Place::Spool { .. } => None,
-    }
-}
-
-fn kept_bytes(place: &Place) -> u64 {
-    match place {
-        Place::Nowhere | Place::InContent { .. } => 0,
-        Place::Inline(bytes) => bytes.len() as u64,
-        Place::Spool { bytes } => *bytes,
     }
 }

@@ -7,13 +7,13 @@ use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 use super::chain::{Chain, Link, Verifier};
+use super::event::{EventFilter, EventPage, Events, NumberedEvents};
 use super::log::{Found, Log};
 use super::queue::{Failing, Receipt, Shared, lock};
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
-    Approval, AuditEntry, Decision, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head,
-    Limits, NumberedEvents, Page, Verdicted,
+    Approval, AuditEntry, Decision, ExecutionRecord, Filter, Head, Limits, Page, Verdicted,
 };
 use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};

@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
+use super::event::Events;
 use super::file::beside;
 use super::queue::lock;
-use super::record::{CloseRecord, Events, OpenRecord, Place};
+use super::record::{CloseRecord, OpenRecord, Place};
 use crate::domain::ExecutionId;
 
 /// The longest line of an end, its texts only, in bytes: beyond it one commit costs less than

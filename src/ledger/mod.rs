@@ -6,9 +6,11 @@
 
 mod approvals;
 mod chain;
+mod columns;
 mod convert;
 mod enter;
 mod error;
+mod event;
 mod executions;
 mod file;
 mod handle;
@@ -33,14 +35,14 @@ pub use crate::domain::{Digest, Ruling, Verdict};
 pub use chain::{Chain, Link, Verifier};
 pub use enter::Ended;
 pub use error::LedgerError;
+pub use event::{Event, EventFilter, EventPage, Events, NumberedEvent, NumberedEvents};
 pub use handle::{Ledger, Opened};
 pub use json::Json;
 pub use queue::Receipt;
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
-    Event, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head, Idempotency,
-    InvalidCursor, Limits, NumberedEvent, NumberedEvents, OpenRecord, Output, Page, Place,
-    Verdicted,
+    ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, Limits, OpenRecord, Output, Page,
+    Place, Verdicted,
 };
 pub use recover::{Recovered, Waiting};

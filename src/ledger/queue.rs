@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 
 use super::LedgerError;
-use super::record::{Events, Head, NumberedEvents};
+use super::event::{Events, NumberedEvents};
+use super::record::Head;
 use super::store::{Fault, Store};
 use crate::domain::Degradation;
 

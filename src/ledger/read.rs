@@ -6,9 +6,10 @@ use super::Json;
 use super::convert::{
     blob_digest, id_bytes, json, optional_raw_json, path, raw_json, signed, unsigned, word,
 };
+use super::event::{Event, EventFilter, EventPage, Events, NumberedEvents};
 use super::record::{
-    Approval, CloseRecord, Cursor, Event, EventFilter, EventPage, Events, ExecutionRecord, Filter,
-    Idempotency, NumberedEvents, OpenRecord, Output, Page, Place,
+    Approval, CloseRecord, Cursor, ExecutionRecord, Filter, Idempotency, OpenRecord, Output, Page,
+    Place,
 };
 use super::store::Fault;
 use super::time::{from_micros, micros};

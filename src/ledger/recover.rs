@@ -5,9 +5,8 @@ use std::time::SystemTime;
 use rusqlite::params;
 use serde_json::{Value, json};
 
-use super::record::{
-    Approval, ApprovalStatus, CloseRecord, Decision, Event, Events, NumberedEvents, Output,
-};
+use super::event::{Event, Events, NumberedEvents};
+use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, Output};
 use super::store::{Fault, Store};
 use super::time::micros;
 use super::{Json, approvals, read};

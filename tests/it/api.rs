@@ -4,6 +4,7 @@
 mod access;
 mod answers;
 mod approvals;
+mod approvals_lasting;
 mod document;
 mod events;
 mod following;

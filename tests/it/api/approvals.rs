@@ -22,7 +22,7 @@ allow = ["bash(command:echo *)", "bash(command:sleep *)"]
 "#;
 
 /// A daemon whose callers may approve for themselves.
-fn start() -> Daemon {
+pub(super) fn start() -> Daemon {
     start_with("self_approval = true")
 }
 
@@ -36,20 +36,20 @@ fn start_with(confirmation: &str) -> Daemon {
     Daemon::launch(dir, None, |_| {})
 }
 
-fn approvals(daemon: &Daemon, query: &str) -> Vec<Value> {
+pub(super) fn approvals(daemon: &Daemon, query: &str) -> Vec<Value> {
     let body = daemon.get(&format!("/approvals{query}")).json();
     body["approvals"].as_array().expect("approvals").clone()
 }
 
 /// The one that waits.
 #[track_caller]
-fn pending(daemon: &Daemon) -> Value {
+pub(super) fn pending(daemon: &Daemon) -> Value {
     wait_for("something waits for approval", || {
         approvals(daemon, "").into_iter().next()
     })
 }
 
-fn answer(daemon: &Daemon, approval: &Value, body: &Value) -> Reply {
+pub(super) fn answer(daemon: &Daemon, approval: &Value, body: &Value) -> Reply {
     let path = format!("/approvals/{}", approval["id"].as_str().expect("an id"));
     let body = body.to_string();
     daemon
@@ -57,7 +57,7 @@ fn answer(daemon: &Daemon, approval: &Value, body: &Value) -> Reply {
         .request("POST", &path, &[], body.as_bytes())
 }
 
-fn approve(daemon: &Daemon, approval: &Value) {
+pub(super) fn approve(daemon: &Daemon, approval: &Value) {
     let reply = answer(daemon, approval, &json!({"decision": "approve"}));
     assert_eq!(reply.status, 200, "{}", reply.content());
 }
@@ -299,98 +299,6 @@ fn an_approval_is_for_what_was_shown() {
         approve(&daemon, &pending(&daemon));
     });
     assert_eq!(reply.stdout(), "fine");
-}
-
-#[test]
-fn an_environment_that_is_another_after_a_restart_makes_an_approval_stale() {
-    let mut daemon = start();
-    let marker = daemon.dir().join("marker");
-    let id = daemon.begin(&format!("touch {}", marker.display()), &json!({}));
-    pending(&daemon);
-    daemon.signal(Signal::SIGTERM);
-    daemon.wait();
-    let path = daemon.dir().join("executor.toml");
-    let toml = fs::read_to_string(&path).expect("there") + "[env]\nPATH = \"/elsewhere:/bin\"\n";
-    fs::write(path, toml).expect("written");
-    daemon = daemon.restart();
-    approve(&daemon, &pending(&daemon));
-    let result = daemon.ended(&id)["result"].clone();
-    // What it was before is known by its digest only.
-    assert_eq!(result["code"], "approval_stale", "{result}");
-    assert!(!marker.exists());
-}
-
-#[test]
-fn nobody_waits_for_what_is_asynchronous_and_a_restart_does_not_end_it() {
-    let mut daemon = start();
-    let marker = daemon.dir().join("marker");
-    let members = json!({"stdin": "sun", "env": {"WORD": "moon"}});
-    let script = format!("cat >{}; echo $WORD >>{0}", marker.display());
-    let [approved, refused, late] = [(); 3].map(|()| daemon.begin(&script, &members));
-    let secret = daemon.begin(
-        &format!(
-            "touch {}; : ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-            marker.display()
-        ),
-        &json!({}),
-    );
-    daemon.wait_until("all wait", || approvals(&daemon, "").len() == 4);
-    let before = approvals(&daemon, "");
-    let of = |execution: &str| {
-        before
-            .iter()
-            .find(|approval| approval["execution_id"] == execution)
-            .expect("asked")
-            .clone()
-    };
-    // A synchronous one is lost with its caller.
-    let mut caller = daemon.connect();
-    caller.send("POST", "/execute", &[], call("id").to_string().as_bytes());
-    daemon.wait_until("that waits too", || approvals(&daemon, "").len() == 5);
-    let lost = approvals(&daemon, "")[4]["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-
-    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
-        daemon.signal(signal);
-        daemon.wait();
-        daemon = daemon.restart();
-        daemon.wait_until("all but the secret one wait again", || {
-            approvals(&daemon, "").len() == 3
-        });
-        for id in [&approved, &refused, &late] {
-            let record = daemon.get(&format!("/executions/{id}")).json();
-            assert_eq!(record["status"], "waiting", "{signal}");
-        }
-    }
-    assert_eq!(daemon.ended(&lost)["status"], "lost");
-    assert_eq!(daemon.ended(&secret)["result"]["code"], "approval_stale");
-    assert!(!marker.exists());
-    approve(&daemon, &of(&approved));
-    let record = daemon.ended(&approved);
-    assert_eq!(
-        (&record["status"], &record["approval"]["approver_uid"]),
-        (&json!("success"), &json!(0))
-    );
-    assert_eq!(fs::read_to_string(&marker).expect("written"), "sunmoon\n");
-    assert_eq!(
-        answer(&daemon, &of(&refused), &json!({"decision": "deny"})).status,
-        200
-    );
-    assert_eq!(daemon.ended(&refused)["status"], "denied");
-
-    // What the policy denies by now is denied, whatever is answered.
-    let waiting = of(&late);
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
-    fs::write(daemon.dir().join("policy.toml"), "default = \"deny\"\n").expect("ours");
-    let daemon = daemon.restart();
-    assert_eq!(daemon.ended(&late)["result"]["code"], "permission_denied");
-    assert_eq!(
-        answer(&daemon, &waiting, &json!({"decision": "approve"})).status,
-        409
-    );
 }
 
 #[test]
