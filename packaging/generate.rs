@@ -77,6 +77,11 @@ const TOOLS: (&str, &str) = (
     "what a model is told of each tool",
 );
 
+const SKILLS: (&str, &str) = (
+    "/etc/shelly-executor/skills",
+    "skills: tools of your own, each a directory",
+);
+
 const STATE: (&str, &str) = (
     "/var/lib/shelly-executor",
     "the daemon's lock and id, in spool/ what executions write, and in policy.d/ remembered approvals",
@@ -85,9 +90,11 @@ const STATE: (&str, &str) = (
 /// The files that a page's command has to do with.
 fn files(page: &str) -> Files {
     match page {
-        "shelly-executord" => &[SOCKET, CONFIGURATION, TOOLS, STATE],
+        "shelly-executord" => &[SOCKET, CONFIGURATION, TOOLS, SKILLS, STATE],
         "shellyctl-config" | "shellyctl-config-check" => &[CONFIGURATION, TOOLS],
-        "shellyctl-completions" => &[],
+        "shellyctl-tools" => &[SOCKET, SKILLS],
+        "shellyctl-tools-install" | "shellyctl-tools-remove" | "shellyctl-tools-check" => &[SKILLS],
+        "shellyctl-completions" | "shellyctl-tools-new" => &[],
         _ => &[SOCKET],
     }
 }
@@ -218,7 +225,7 @@ mod tests {
         }
         assert!(exec.ends_with(" COMMAND..."), "{exec}");
         let tools = section("shellyctl-tools", "SYNOPSIS").join(" ");
-        assert!(tools.ends_with(" [NAME]"), "{tools}");
+        assert!(tools.contains(" [NAME]"), "{tools}");
     }
 
     #[test]

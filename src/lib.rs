@@ -6,12 +6,16 @@ pub mod client;
 pub mod config;
 pub mod daemon;
 pub mod domain;
+mod flow;
 pub mod ledger;
+pub mod metrics;
 pub mod pipeline;
 pub mod policy;
 pub mod runner;
+mod sandbox;
 pub mod tools;
 
 pub use config::ExecutorConfig;
 pub use domain::{ExecutorError, ToolDefinition, ToolOutput};
 pub use pipeline::Executor;
+pub use sandbox::sandbox_init;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -12,8 +12,8 @@ use super::json::{Text, json_response, to_json_around};
 use super::openapi::ResultSchema;
 use super::problem::{Problem, problem_response};
 use crate::domain::{
-    Display, ExecutionId, Exit, KillMode, KillReason, KillReport, LeftBehind, Ruling, RunReport,
-    Stage, StageTimes, Status, StreamName,
+    Display, ExecutionId, Exit, KillMode, KillReason, KillReport, LeftBehind, RiskLevel, Ruling,
+    RunReport, Sandboxed, Stage, StageTimes, Status, StreamName,
 };
 use crate::pipeline::{Execution, Finished, Record};
 
@@ -23,6 +23,10 @@ pub(super) struct Answer<'a> {
     /// The text for the model: `[stdout]`, `[stderr]` and `[exit_code]` or `[signal]`.
     #[schema(value_type = String)]
     content: Text,
+    /// What a program reads; there exactly when the tool has an output schema and did its work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value, required = false)]
+    output: Option<&'a serde_json::Value>,
     /// Whether the command failed.
     is_error: bool,
     /// The id of the model's call, handed back.
@@ -62,6 +66,11 @@ pub(super) struct RunBody {
     usage: UsageBody,
     /// What a person is shown.
     display: Display,
+    /// How far it was trusted: what is `untrusted` ran in a sandbox, or did nothing by itself.
+    risk_level: RiskLevel,
+    /// The sandbox it ran in; null outside of one.
+    #[schema(required)]
+    sandbox: Option<Sandboxed>,
     /// The proof of the kill; there exactly when a signal was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -153,9 +162,25 @@ pub(super) struct RecordBody {
     /// The execution that it repeats.
     #[schema(required, format = "uuid")]
     replay_of: Option<String>,
+    /// The execution whose tool made the call; null of a call from outside.
+    #[schema(required, format = "uuid")]
+    parent_id: Option<String>,
+    /// How many calls it is inside of; 0 of a call from outside.
+    depth: u32,
+    /// What came of it by calls of its tool, oldest first. Only of an execution that is asked for by
+    /// its id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    children: Vec<ChildBody>,
     /// The trace it belongs to.
     #[schema(required)]
     trace_id: Option<String>,
+    /// On whose behalf it was called.
+    #[schema(required)]
+    tenant_id: Option<String>,
+    /// The session it belongs to.
+    #[schema(required)]
+    session_id: Option<String>,
     /// When the call came in (RFC 3339, UTC, milliseconds).
     #[schema(format = "date-time")]
     created_at: String,
@@ -173,6 +198,62 @@ pub(super) struct RecordBody {
     /// The body that `POST /execute` answers it with; null until the end.
     #[schema(value_type = ResultSchema, required)]
     result: Option<Box<RawValue>>,
+}
+
+/// An execution that a tool's call became.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Child)]
+struct ChildBody {
+    /// Its name.
+    #[schema(format = "uuid")]
+    execution_id: String,
+    /// The tool that was called.
+    tool: String,
+    /// What it was about, in a line.
+    summary: String,
+    /// Where it stands or how it ended.
+    status: Status,
+    /// How many calls it is inside of.
+    depth: u32,
+    /// From the start to the end of its work, in milliseconds; null without.
+    #[schema(required)]
+    duration_ms: Option<u64>,
+    /// What came of it, likewise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, no_recursion)]
+    children: Vec<ChildBody>,
+}
+
+/// The tree of what came of `parent`, out of all that came of it and of its children.
+fn tree(parent: ExecutionId, all: &[Record]) -> Vec<ChildBody> {
+    let is_child = |record: &&Record| {
+        let lineage = record.lineage.as_ref();
+        lineage.is_some_and(|lineage| lineage.parent == parent)
+    };
+    let children = all.iter().filter(is_child);
+    children
+        .map(|record| ChildBody {
+            execution_id: record.id.to_string(),
+            tool: record.tool.clone(),
+            summary: record.call.summary.clone(),
+            status: record.status,
+            depth: record.lineage.as_ref().map_or(0, |lineage| lineage.depth),
+            duration_ms: record
+                .finished
+                .as_ref()
+                .and_then(|finished| finished.run())
+                .map(|run| millis(run.duration)),
+            children: tree(record.id, all),
+        })
+        .collect()
+}
+
+/// An execution's record, with what came of it.
+pub(super) fn record_with(record: &Record, descendants: &[Record]) -> RecordBody {
+    RecordBody {
+        children: tree(record.id, descendants),
+        ..self::record(record)
+    }
 }
 
 /// An approval that an execution ran under.
@@ -240,6 +321,8 @@ impl RunBody {
                 memory_peak_bytes: run.usage.memory_peak,
             },
             display: display.clone(),
+            risk_level: run.risk_level,
+            sandbox: run.sandbox.clone(),
             kill: run.kill.as_ref().map(KillBody::from),
         }
     }
@@ -312,6 +395,7 @@ pub(super) fn result<'a>(
         (None, Some(ran)) => {
             let answer = Answer {
                 content: Text,
+                output: ran.output.as_ref(),
                 is_error: ran.is_error,
                 tool_use_id: subject.tool_use_id,
                 execution_id: subject.id.to_string(),
@@ -328,7 +412,15 @@ pub(super) fn result<'a>(
 pub(super) fn response<'a>(subject: impl Into<Subject<'a>>, finished: &'a Finished) -> Response {
     match result(subject, finished) {
         (StatusCode::OK, body) => json_response(StatusCode::OK, body),
-        (status, body) => problem_response(status, body),
+        (status, body) => {
+            let mut response = problem_response(status, body);
+            let failure = finished.failure.as_ref();
+            if let Some(secs) = failure.and_then(|failure| failure.retry_after_secs) {
+                let headers = response.headers_mut();
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
+            }
+            response
+        }
     }
 }
 
@@ -356,7 +448,15 @@ pub(super) fn record(record: &Record) -> RecordBody {
             approver_uid,
         }),
         replay_of: record.replay_of.map(|id| id.to_string()),
+        parent_id: record
+            .lineage
+            .as_ref()
+            .map(|lineage| lineage.parent.to_string()),
+        depth: record.lineage.as_ref().map_or(0, |lineage| lineage.depth),
+        children: Vec::new(),
         trace_id: record.trace_id.as_ref().map(|id| id.as_str().to_owned()),
+        tenant_id: record.call.tenant_id.clone(),
+        session_id: record.call.session_id.clone(),
         created_at: timestamp(record.created_at),
         started_at: record.started_at.map(timestamp),
         ended_at: finished.map(|finished| timestamp(finished.ended_at)),
@@ -377,6 +477,6 @@ pub(super) fn timestamp(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+pub(super) fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -50,7 +50,16 @@ pub async fn serve(
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) {
-    let router = routes::router(api);
+    serve_routes(listener, routes::router(api), limits, shutdown).await;
+}
+
+/// The same with what a listener has to answer.
+pub(super) async fn serve_routes(
+    listener: UnixListener,
+    router: Router,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+) {
     let places = Arc::new(Semaphore::new(limits.max_connections));
     // The daemon's probe of its own socket gets through however many clients there are.
     let own_place = Arc::new(Semaphore::new(1));

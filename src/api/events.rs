@@ -77,7 +77,7 @@ pub(super) struct EventBody<'a> {
     /// Its caller.
     #[schema(required, format = "int64")]
     caller_uid: Option<u32>,
-    /// The rest.
+    /// The rest; with `trace_id`, `tenant_id` and `session_id` where the call has them.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     body: &'a Map<String, Value>,

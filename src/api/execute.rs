@@ -11,8 +11,8 @@ use super::json::{json_response, to_json};
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::wire::CallBody;
-use super::{Api, body, request, sse};
-use crate::domain::{Digest, StopReason, TraceId};
+use super::{Api, body, capability, request, sse};
+use crate::domain::{Call, Digest, StopReason, TraceId};
 use crate::pipeline::{Begun, Execution, Idempotency, Record, Terms};
 
 /// The longest `Idempotency-Key`, in characters: a UUID and some more.
@@ -28,7 +28,8 @@ const MAX_KEY: usize = 255;
     params(
         ("prefer" = Option<String>, Header, nullable = false, description = "`respond-async` asks for 202 at once (RFC 7240).", example = "respond-async"),
         ("idempotency-key" = Option<String>, Header, nullable = false, description = "The caller's own key for the call: sent again with the same body it answers as before and runs nothing."),
-        ("traceparent" = Option<String>, Header, nullable = false, description = "W3C Trace Context; its trace id goes into the log."),
+        ("authorization" = Option<String>, Header, nullable = false, description = "`Bearer` and the value of SHELLY_CAPABILITY, of a tool's own process: the call is made on behalf of its execution."),
+        ("traceparent" = Option<String>, Header, nullable = false, description = "W3C Trace Context: the trace the call belongs to, as `trace_id` in the body."),
     ),
     responses(
         (status = 200, description = "The command started and ended by itself. As events: `confirmation_required` (`Approval`) for each question that is asked about it, `started` (`StartedEvent`), `stdout` and `stderr` (`OutputEvent`), and last `result`, whose data is the final body with its HTTP status as `status`, whatever that is.",
@@ -47,10 +48,7 @@ pub(super) async fn execute(
     body: Body,
 ) -> Result<Response, Refusal> {
     let (mut call, digest) = request::call(body, &headers, &api).await?;
-    call.options.trace_id = headers
-        .get("traceparent")
-        .and_then(|value| value.to_str().ok())
-        .and_then(TraceId::from_traceparent);
+    trace(&mut call, &headers)?;
     let terms = Terms {
         asynchronous: prefers_async(&headers),
         idempotency: idempotency(&headers, digest)?,
@@ -61,10 +59,18 @@ pub(super) async fn execute(
         return Err(refusal.of_call(call.tool_use_id));
     }
     let tool_use_id = call.tool_use_id.clone();
-    let begun = api
-        .executor
-        .begin(call, peer.caller.clone(), terms.clone())
-        .await;
+    let parent = capability::shown(&headers, &api, &peer)
+        .map_err(|refusal| refusal.of_call(tool_use_id.clone()))?;
+    let begun = match &parent {
+        Some(parent) => {
+            let within = api.executor.begin_within(parent, call, terms.clone());
+            within.await
+        }
+        None => {
+            let own = api.executor.begin(call, peer.caller.clone(), terms.clone());
+            own.await
+        }
+    };
     let manner = Manner {
         is_streamed: accepts_events(&headers),
         terms,
@@ -102,6 +108,13 @@ pub(super) async fn answer(
                 "this `Idempotency-Key` was used for another call, execution `{id}`: use a new key for a new call"
             );
             return Err(Refusal::new(Code::IdempotencyConflict, detail));
+        }
+        Begun::TooMuch(too_much) => {
+            return Err(Refusal::new(Code::PayloadTooLarge, too_much.to_string()));
+        }
+        Begun::TooLate => {
+            let detail = "the execution whose call this would be is over";
+            return Err(Refusal::new(Code::BadCapability, detail));
         }
         Begun::Unrecorded(problem) => {
             let detail = format!(
@@ -179,6 +192,31 @@ fn accepted(execution: &Record) -> Response {
         headers.insert(header::LOCATION, location);
     }
     response
+}
+
+/// Puts a call in the trace that its headers name. One that is not well-formed names none (W3C Trace
+/// Context, section 3.2).
+fn trace(call: &mut Call, headers: &HeaderMap) -> Result<(), Refusal> {
+    let header = headers.get("traceparent");
+    let header = header.and_then(|value| value.to_str().ok());
+    let Some(named) = header.and_then(TraceId::from_traceparent) else {
+        return Ok(());
+    };
+    match &call.options.trace_id {
+        Some(own) if *own != named => {
+            let detail = format!(
+                "`trace_id` is {:?}, and `traceparent` says `{}`: expected the same, or one of them",
+                own.as_str(),
+                named.as_str()
+            );
+            let refusal = Refusal::new(Code::MalformedRequest, detail);
+            Err(refusal.of_call(call.tool_use_id.clone()))
+        }
+        Some(_) | None => {
+            call.options.trace_id = Some(named);
+            Ok(())
+        }
+    }
 }
 
 /// The caller's key for the call, if it has one.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::body::{self, record};
+use super::body::{self, record_with};
 use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
@@ -44,7 +44,7 @@ pub(super) async fn show(
     let found = find(&api, &peer, &id).await?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
     hold(&found, wait).await?;
-    Ok(answer(&found))
+    Ok(answer(&api, &found).await)
 }
 
 /// Cancel an execution.
@@ -65,13 +65,19 @@ pub(super) async fn cancel(
         execution.stop(StopReason::Cancelled);
         execution.wait().await;
     }
-    Ok(answer(&found))
+    Ok(answer(&api, &found).await)
 }
 
-fn answer(found: &Found) -> Response {
+async fn answer(api: &Api, found: &Found) -> Response {
+    let id = match found {
+        Found::Live(execution) => execution.id,
+        Found::Past(past) => past.id,
+    };
+    // Without its children a record is no less true.
+    let descendants = api.executor.descendants(id).await.unwrap_or_default();
     let body = match found {
-        Found::Live(execution) => record(&execution.record()),
-        Found::Past(past) => record(past),
+        Found::Live(execution) => record_with(&execution.record(), &descendants),
+        Found::Past(past) => record_with(past, &descendants),
     };
     json_response(StatusCode::OK, to_json(&body))
 }

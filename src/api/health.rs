@@ -10,8 +10,10 @@ use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::body::millis;
 use super::json::{json_response, to_json};
 use crate::domain::Degradation;
+use crate::pipeline::{SandboxState, SelfTest};
 
 /// What is known of the daemon besides its executions.
 #[derive(Debug)]
@@ -108,8 +110,56 @@ pub(super) struct HealthBody {
     uptime_secs: u64,
     /// How many executions run.
     running: usize,
+    /// The sandbox, in which untrusted calls run.
+    sandbox: SandboxBody,
     /// What does not work as it should.
     problems: Vec<DegradationBody>,
+}
+
+/// How the sandbox is.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Sandbox)]
+struct SandboxBody {
+    /// The OCI runtime that is configured.
+    runtime: String,
+    /// Its version, once it was asked.
+    #[schema(required)]
+    version: Option<String>,
+    /// `untested` as long as nothing is configured to run in it.
+    self_test: SelfTestWord,
+    /// How long the test took, from nothing to the end of a command, in milliseconds.
+    #[schema(required)]
+    self_test_ms: Option<u64>,
+    /// Why it failed, and what to do.
+    #[schema(required)]
+    detail: Option<String>,
+}
+
+/// What came of the test.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = SelfTest)]
+enum SelfTestWord {
+    Untested,
+    Passed,
+    Failed,
+}
+
+impl From<SandboxState> for SandboxBody {
+    fn from(state: SandboxState) -> Self {
+        let (self_test, took, detail) = match state.self_test {
+            SelfTest::Untested => (SelfTestWord::Untested, None, None),
+            SelfTest::Passed(took) => (SelfTestWord::Passed, Some(took), None),
+            SelfTest::Failed(detail) => (SelfTestWord::Failed, None, Some(detail)),
+        };
+        Self {
+            runtime: state.runtime,
+            version: state.version,
+            self_test,
+            self_test_ms: took.map(millis),
+            detail,
+        }
+    }
 }
 
 /// Something that does not work as it should.
@@ -154,6 +204,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         version: env!("CARGO_PKG_VERSION"),
         uptime_secs: api.health.started.elapsed().as_secs(),
         running: api.executor.running(),
+        sandbox: api.executor.sandbox().into(),
         problems,
     };
     json_response(StatusCode::OK, to_json(&body))

@@ -4,13 +4,17 @@
 mod approvals;
 mod audit;
 mod body;
+mod capability;
 mod connection;
+mod context;
+mod door;
 mod events;
 mod execute;
 mod executions;
 mod health;
 mod history;
 mod json;
+mod metrics;
 mod openapi;
 mod output;
 mod path;
@@ -27,6 +31,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 pub use connection::{Limits, serve};
+pub use door::Doors;
 pub use health::Health;
 pub use openapi::document as openapi_document;
 pub use wire::parse_call;

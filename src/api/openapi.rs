@@ -32,15 +32,20 @@ use super::sse;
         (name = "audit", description = "What was decided and done, and the proof of it."),
         (name = "permissions", description = "What is allowed."),
         (name = "tools", description = "What can be called."),
+        (name = "context", description = "What skills share."),
         (name = "daemon", description = "The daemon itself."),
     ),
-    components(schemas(Problem<'static>, RunProblem<'static>, sse::Started<'static>, sse::Piece<'static>, events::EventBody<'static>, events::Missed)),
+    components(schemas(Problem<'static>, RunProblem<'static>, sse::Started<'static>, sse::Piece<'static>, events::EventBody<'static>, events::Missed, crate::domain::Scope)),
     paths(
         super::approvals::decide,
         super::approvals::list,
         super::approvals::show,
         super::audit::export,
         super::audit::verify,
+        super::context::list,
+        super::context::remove,
+        super::context::set,
+        super::context::show,
         super::events::follow,
         super::execute::execute,
         super::executions::cancel,
@@ -49,6 +54,7 @@ use super::sse;
         super::history::clear,
         super::history::list,
         super::history::replay,
+        super::metrics::show,
         super::openapi::show,
         super::output::show,
         super::permissions::explain,
@@ -64,12 +70,14 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("execute", &[
         Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::IdempotencyConflict, Code::AuditUnavailable,
-        Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::Lost,
+        Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::Lost, Code::OutputInvalid, Code::BadCapability,
+        Code::DepthExceeded, Code::CallCycle, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
     ("replayExecution", &[
         Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::AuditUnavailable,
         Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::UnknownExecution, Code::NotReplayable,
+        Code::OutputInvalid, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
     ("listExecutions",  &[Code::MalformedRequest, Code::Internal]),
     ("clearExecutions", &[Code::Internal]),
@@ -82,6 +90,11 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("explainPermission", &[
         Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::PayloadTooLarge, Code::InvalidInput, Code::Internal,
     ]),
+    ("listContext",     &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
+    ("getContext",      &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
+    ("setContext",      &[Code::BadCapability, Code::NotFound, Code::MalformedRequest, Code::PayloadTooLarge]),
+    ("removeContext",   &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
+    ("metrics",         &[Code::NotFound, Code::Internal]),
     ("showTool",        &[Code::UnknownTool, Code::MalformedRequest]),
     ("showExecution",   &[Code::UnknownExecution, Code::MalformedRequest]),
     ("cancelExecution", &[Code::UnknownExecution, Code::MalformedRequest]),
@@ -96,7 +109,12 @@ pub fn document() -> openapi::OpenApi {
             continue;
         };
         // A test finds the route that has no operation.
-        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        let operations = [
+            &mut item.get,
+            &mut item.post,
+            &mut item.put,
+            &mut item.delete,
+        ];
         for operation in operations.into_iter().flatten() {
             add_problems(operation, route.audience);
         }
@@ -145,7 +163,7 @@ fn problem_response(status: StatusCode, codes: &[Code]) -> openapi::Response {
         .description(words.join(", "))
         .content("application/problem+json", content);
     match status {
-        StatusCode::SERVICE_UNAVAILABLE => {
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
             let header = HeaderBuilder::new()
                 .schema(Some(ObjectBuilder::new().schema_type(Type::Integer)))
                 .description(Some("Seconds after which to try again."));

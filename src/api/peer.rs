@@ -14,6 +14,8 @@ use crate::runner::watch;
 pub(super) struct Peer {
     /// Who it is.
     pub caller: Caller,
+    /// The process that connected, if it is one of this pid namespace.
+    pub pid: Option<i32>,
     hang_up: Arc<AsyncFd<std::os::fd::OwnedFd>>,
 }
 
@@ -30,7 +32,11 @@ impl Peer {
         // directions are closed (epoll_ctl(2)). A half-close is EPOLLRDHUP and is not.
         let second = stream.as_fd().try_clone_to_owned()?;
         let hang_up = Arc::new(watch(second, Interest::PRIORITY)?);
-        Ok(Self { caller, hang_up })
+        Ok(Self {
+            caller,
+            pid: credentials.pid().filter(|pid| *pid > 0),
+            hang_up,
+        })
     }
 
     /// Waits until the peer has hung up.

@@ -18,6 +18,7 @@ use crate::domain::{
 #[serde(rename_all = "snake_case")]
 pub(super) enum Code {
     MalformedRequest,
+    BadCapability,
     AccessDenied,
     PermissionDenied,
     UserRejected,
@@ -35,11 +36,19 @@ pub(super) enum Code {
     NotReplayable,
     PayloadTooLarge,
     InvalidInput,
+    DepthExceeded,
+    CallCycle,
+    RateLimited,
+    QueueFull,
+    CircuitOpen,
     ShuttingDown,
     TooManyConnections,
     AuditUnavailable,
+    SandboxUnavailable,
+    ProviderMissing,
     SpawnFailed,
     OutputCaptureFailed,
+    OutputInvalid,
     Lost,
     Internal,
     Timeout,
@@ -50,6 +59,7 @@ impl Code {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Self::MalformedRequest => StatusCode::BAD_REQUEST,
+            Self::BadCapability => StatusCode::UNAUTHORIZED,
             Self::AccessDenied
             | Self::PermissionDenied
             | Self::UserRejected
@@ -64,13 +74,21 @@ impl Code {
             | Self::NotReplayable => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
-            Self::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::ShuttingDown | Self::TooManyConnections | Self::AuditUnavailable => {
-                StatusCode::SERVICE_UNAVAILABLE
+            Self::InvalidInput | Self::DepthExceeded | Self::CallCycle => {
+                StatusCode::UNPROCESSABLE_ENTITY
             }
-            Self::SpawnFailed | Self::OutputCaptureFailed | Self::Lost | Self::Internal => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Self::RateLimited | Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+            Self::CircuitOpen
+            | Self::ShuttingDown
+            | Self::TooManyConnections
+            | Self::AuditUnavailable
+            | Self::SandboxUnavailable
+            | Self::ProviderMissing => StatusCode::SERVICE_UNAVAILABLE,
+            Self::SpawnFailed
+            | Self::OutputCaptureFailed
+            | Self::OutputInvalid
+            | Self::Lost
+            | Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -78,10 +96,18 @@ impl Code {
     /// Whether a process may have run before it came to this.
     pub(super) fn may_follow_a_start(self) -> bool {
         match self {
-            Self::Cancelled | Self::ShuttingDown | Self::OutputCaptureFailed | Self::Timeout => {
-                true
-            }
+            Self::Cancelled
+            | Self::ShuttingDown
+            | Self::OutputCaptureFailed
+            | Self::OutputInvalid
+            | Self::Timeout => true,
             Self::MalformedRequest
+            | Self::BadCapability
+            | Self::DepthExceeded
+            | Self::CallCycle
+            | Self::RateLimited
+            | Self::QueueFull
+            | Self::CircuitOpen
             | Self::AccessDenied
             | Self::PermissionDenied
             | Self::UserRejected
@@ -91,6 +117,8 @@ impl Code {
             | Self::IdempotencyConflict
             | Self::NotReplayable
             | Self::AuditUnavailable
+            | Self::SandboxUnavailable
+            | Self::ProviderMissing
             | Self::Lost
             | Self::ToolDisabled
             | Self::UnknownTool
@@ -112,15 +140,25 @@ impl Code {
             FailureKind::UnknownTool => Self::UnknownTool,
             FailureKind::ToolDisabled => Self::ToolDisabled,
             FailureKind::InvalidInput => Self::InvalidInput,
-            FailureKind::PermissionDenied | FailureKind::HookDenied => Self::PermissionDenied,
+            FailureKind::DepthExceeded => Self::DepthExceeded,
+            FailureKind::CallCycle => Self::CallCycle,
+            FailureKind::CallsUsedUp | FailureKind::RateLimited => Self::RateLimited,
+            FailureKind::QueueFull => Self::QueueFull,
+            FailureKind::CircuitOpen => Self::CircuitOpen,
+            FailureKind::PermissionDenied
+            | FailureKind::HookDenied
+            | FailureKind::CallNotDeclared => Self::PermissionDenied,
             FailureKind::UserRejected => Self::UserRejected,
             FailureKind::ApprovalExpired => Self::ApprovalExpired,
             FailureKind::ApprovalStale => Self::ApprovalStale,
             FailureKind::AuditUnavailable => Self::AuditUnavailable,
+            FailureKind::SandboxUnavailable => Self::SandboxUnavailable,
+            FailureKind::ProviderMissing => Self::ProviderMissing,
             FailureKind::SpawnFailed => Self::SpawnFailed,
             FailureKind::Timeout => Self::Timeout,
             FailureKind::Cancelled => Self::Cancelled,
             FailureKind::ShutDown => Self::ShuttingDown,
+            FailureKind::OutputInvalid => Self::OutputInvalid,
             FailureKind::OutputCaptureFailed => Self::OutputCaptureFailed,
             FailureKind::Lost => Self::Lost,
             FailureKind::Internal => Self::Internal,
@@ -159,7 +197,7 @@ pub(super) struct Problem<'a> {
     /// The execution; null when none was opened.
     #[schema(required, format = "uuid")]
     execution_id: Option<String>,
-    /// How an input breaks its schema; there exactly when that is the problem.
+    /// How an input or output breaks its schema; there exactly when that is the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     errors: Option<Vec<ViolationBody>>,
@@ -301,7 +339,11 @@ impl IntoResponse for Refusal {
 
 fn violations(failure: &Failure) -> Option<Vec<ViolationBody>> {
     let violations = failure.violations.iter().map(ViolationBody::from);
-    (failure.kind == FailureKind::InvalidInput).then(|| violations.collect())
+    let breaks_a_schema = matches!(
+        failure.kind,
+        FailureKind::InvalidInput | FailureKind::OutputInvalid
+    );
+    breaks_a_schema.then(|| violations.collect())
 }
 
 /// A response that carries a problem.

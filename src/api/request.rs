@@ -33,6 +33,11 @@ pub(super) async fn call(
     Ok((parse(bytes, api).await?, digest))
 }
 
+/// Reads all of the body.
+pub(super) async fn body(body: Body, headers: &HeaderMap, api: &Api) -> Result<Bytes, Refusal> {
+    read(body, headers, api.edge.settings().max_request_bytes).await
+}
+
 async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
     let too_large = || {
         let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");

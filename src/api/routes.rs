@@ -6,13 +6,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::{
-    Api, approvals, audit, events, execute, executions, health, history, openapi, output,
-    permissions, tools,
+    Api, approvals, audit, capability, context, events, execute, executions, health, history,
+    metrics, openapi, output, permissions, tools,
 };
 use crate::config::Access;
 
@@ -27,6 +27,9 @@ pub(super) enum Audience {
     Admins,
     /// Those that `[access] approvers` lists.
     Approvers,
+    /// Those that `[access] observers` (or `admins`) lists: they see how the daemon does, and run
+    /// nothing.
+    Observers,
     /// Callers, approvers and admins. A caller sees what it has asked for.
     Involved,
 }
@@ -58,7 +61,12 @@ pub(super) const ROUTES: &[Route] = &[
     Route { path: "/events",                 method: Method::GET,    audience: Audience::Involved,  handler: || get(events::follow) },
     Route { path: "/audit",                  method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::export) },
     Route { path: "/audit/verify",           method: Method::GET,    audience: Audience::Admins,    handler: || get(audit::verify) },
+    Route { path: "/context/{scope}",        method: Method::GET,    audience: Audience::Callers,   handler: || get(context::list) },
+    Route { path: "/context/{scope}/{name}", method: Method::GET,    audience: Audience::Callers,   handler: || get(context::show) },
+    Route { path: "/context/{scope}/{name}", method: Method::PUT,    audience: Audience::Callers,   handler: || put(context::set) },
+    Route { path: "/context/{scope}/{name}", method: Method::DELETE, audience: Audience::Callers,   handler: || delete(context::remove) },
     Route { path: "/health",                 method: Method::GET,    audience: Audience::Connected, handler: || get(health::show) },
+    Route { path: "/metrics",                method: Method::GET,    audience: Audience::Observers, handler: || get(metrics::show) },
     Route { path: "/openapi.json",           method: Method::GET,    audience: Audience::Connected, handler: || get(openapi::show) },
 ];
 
@@ -87,6 +95,30 @@ pub(super) fn router(api: Api) -> Router {
         .with_state(api)
 }
 
+/// What there is for processes of executions: calls, and the values that they share.
+const FOR_PROCESSES: [&str; 3] = ["/execute", "/context/{scope}", "/context/{scope}/{name}"];
+
+/// That part of the table, for those who show what they may do (see [`capability`]).
+pub(super) fn for_processes(api: Api) -> Router {
+    let mut router = Router::new();
+    let is_for_them = |route: &&Route| FOR_PROCESSES.contains(&route.path);
+    for Route { path, handler, .. } in ROUTES.iter().filter(is_for_them) {
+        router = router.route(path, handler().route_layer(middleware::from_fn(shows)));
+    }
+    router
+        .fallback(|| async { Refusal::new(Code::NotFound, "there is nothing but calls here") })
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(api)
+}
+
+/// Lets a request through that shows a token; whether it is a good one is for the handler to say.
+async fn shows(request: Request, next: Next) -> Response {
+    match request.headers().contains_key(header::AUTHORIZATION) {
+        true => next.run(request).await,
+        false => capability::not_shown().into_response(),
+    }
+}
+
 /// Lets a request through to its handler when its sender belongs to the audience.
 async fn admit(
     State((api, audience)): State<(Api, Audience)>,
@@ -107,6 +139,10 @@ async fn admit(
         Audience::Admins => (is_admin, "admins"),
         // Who may do anything here may not for that reason allow it.
         Audience::Approvers => (Access::lists(&access.approvers, &peer.caller), "approvers"),
+        Audience::Observers => (
+            is_admin || Access::admits(&access.observers, &peer.caller),
+            "observers",
+        ),
         Audience::Involved => (
             is_admin
                 || Access::admits(&access.callers, &peer.caller)

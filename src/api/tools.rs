@@ -1,11 +1,13 @@
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::executions::bad_query;
 use super::json::{json_response, to_json};
 use super::path::Name;
 use super::problem::{Code, Refusal};
@@ -32,8 +34,14 @@ pub(super) struct ToolDetailsBody {
     definition: ToolBody,
     /// The tool's own version.
     version: String,
+    /// All versions that can be called, the default first.
+    versions: Vec<String>,
     /// How far it is trusted.
     risk_level: RiskLevel,
+    /// What kind of tool it is, in a word.
+    category: String,
+    /// The time limit of a call that names none, in seconds.
+    timeout_secs: f64,
     /// JSON Schema of its structured output; null when it answers text only.
     #[schema(value_type = Option<Object>, required)]
     output_schema: Option<Value>,
@@ -49,8 +57,11 @@ impl From<ToolDetails> for ToolDetailsBody {
                 description: tool.definition.description,
                 input_schema: tool.definition.input_schema,
             },
+            versions: vec![tool.version.clone()],
             version: tool.version,
             risk_level: tool.risk_level,
+            category: tool.category,
+            timeout_secs: tool.timeout.as_secs_f64(),
             output_schema: tool.output_schema,
             source: tool.source,
         }
@@ -72,33 +83,35 @@ pub(super) async fn list(State(api): State<Api>) -> Response {
     json_response(StatusCode::OK, to_json(&tools))
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VersionQuery {
+    /// One of the tool's versions; absent, its default.
+    #[param(nullable = false)]
+    version: Option<String>,
+}
+
 /// One tool with its version, risk level, output schema and source.
 #[utoipa::path(
     get, path = "/tools/{name}", tag = "tools", operation_id = "showTool",
-    params(("name" = String, Path, description = "The tool's name.")),
+    params(
+        ("name" = String, Path, description = "The tool's name."),
+        VersionQuery,
+    ),
     responses((status = 200, description = "The tool.", body = ToolDetailsBody))
 )]
-pub(super) async fn show(State(api): State<Api>, Name(name): Name) -> Result<Response, Refusal> {
-    let tool = api
-        .executor
-        .tools()
-        .into_iter()
-        .find(|tool| tool.definition.name == name);
-    match tool {
-        Some(tool) => Ok(json_response(
-            StatusCode::OK,
-            to_json(&ToolDetailsBody::from(tool)),
-        )),
-        None => {
-            let near = api.executor.nearest_tool(&name);
-            let hint = near.map_or_else(
-                || "GET /tools lists what there is".to_owned(),
-                |near| format!("did you mean `{near}`?"),
-            );
-            Err(Refusal::new(
-                Code::UnknownTool,
-                format!("there is no tool `{name}`; {hint}"),
-            ))
-        }
-    }
+pub(super) async fn show(
+    State(api): State<Api>,
+    Name(name): Name,
+    query: Result<Query<VersionQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(VersionQuery { version }) = query.map_err(bad_query)?;
+    let tool = api.executor.tool(&name, version.as_deref());
+    let tool = tool.map_err(|error| Refusal::new(Code::UnknownTool, error.to_string()))?;
+    let body = ToolDetailsBody {
+        versions: api.executor.tool_versions(&name),
+        ..ToolDetailsBody::from(tool)
+    };
+    Ok(json_response(StatusCode::OK, to_json(&body)))
 }

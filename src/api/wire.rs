@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::config::ExecutorConfig;
-use crate::domain::{Background, Call, CallOptions};
+use crate::domain::{Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, is_too_heavy};
 
 /// A tool call in the shape a model emits it, with what a caller may ask for besides.
 #[derive(Deserialize, ToSchema)]
@@ -38,6 +38,8 @@ pub(super) struct CallBody {
     #[serde(rename = "cache_control")]
     #[schema(value_type = Value, required = false)]
     _cache_control: Option<Value>,
+    /// The version of the tool; absent, its default.
+    tool_version: Option<String>,
     /// The time limit in seconds, above 0 and at most `max_timeout_secs`.
     #[schema(value_type = Option<f64>, exclusive_minimum = 0.0)]
     timeout_secs: Option<Seconds>,
@@ -50,6 +52,56 @@ pub(super) struct CallBody {
     stdin: Option<String>,
     /// What becomes of processes that outlive the command.
     background: Option<BackgroundWord>,
+    /// `untrusted` has it run in the sandbox; `trusted` lowers nothing.
+    risk_level: Option<RiskLevel>,
+    /// A directory that it may write to in the sandbox, at or below one that the configuration allows.
+    #[schema(value_type = Option<String>, pattern = "^/")]
+    workspace: Option<String>,
+    /// The session the call belongs to: what skills keep for it, later calls of it find.
+    #[schema(min_length = 1, max_length = 256)]
+    session_id: Option<String>,
+    /// On whose behalf the caller calls.
+    #[schema(min_length = 1, max_length = 256)]
+    tenant_id: Option<String>,
+    /// The trace the call belongs to: 32 hexadecimal digits are a W3C trace id, anything else is a name that is kept as it
+    /// is. What `traceparent` says has to be the same.
+    #[schema(min_length = 1, max_length = 256)]
+    trace_id: Option<String>,
+    /// Values for skills, by scope and name.
+    context: Option<ContextBody>,
+}
+
+/// What a call brings along for the skills it leads to (seed 002).
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Context)]
+struct ContextBody {
+    /// What the caller remembers.
+    #[serde(default)]
+    memory: Map<String, Value>,
+    /// How it is set up.
+    #[serde(default)]
+    config: Map<String, Value>,
+    /// What belongs to its session.
+    #[serde(default)]
+    session: Map<String, Value>,
+    /// What skills leave for one another.
+    #[serde(default)]
+    scratch: Map<String, Value>,
+}
+
+impl From<ContextBody> for ScopedValues {
+    fn from(body: ContextBody) -> Self {
+        let all = [
+            (Scope::Memory, body.memory),
+            (Scope::Config, body.config),
+            (Scope::Session, body.session),
+            (Scope::Scratch, body.scratch),
+        ];
+        all.into_iter()
+            .filter(|(_, values)| !values.is_empty())
+            .collect()
+    }
 }
 
 /// A number of seconds, whole or not.
@@ -106,7 +158,10 @@ enum BackgroundWord {
 /// out of range.
 pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> {
     let body = read(body)?;
-    let mut options = CallOptions::default();
+    let mut options = CallOptions {
+        tool_version: body.tool_version,
+        ..CallOptions::default()
+    };
     if let Some(Seconds(secs)) = body.timeout_secs {
         options
             .set_timeout_secs(secs, config.max_timeout)
@@ -117,11 +172,33 @@ pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> 
             .set_working_dir(PathBuf::from(dir))
             .map_err(|error| error.to_string())?;
     }
+    if let Some(dir) = body.workspace {
+        options
+            .set_workspace(PathBuf::from(dir))
+            .map_err(|error| error.to_string())?;
+    }
+    options.risk_level = body.risk_level.unwrap_or_default();
     for (name, value) in body.env.unwrap_or_default() {
         options
             .add_env(name, value)
             .map_err(|error| error.to_string())?;
     }
+    if let Some(id) = body.session_id {
+        options
+            .set_session_id(id)
+            .map_err(|error| error.to_string())?;
+    }
+    if let Some(id) = body.tenant_id {
+        options
+            .set_tenant_id(id)
+            .map_err(|error| error.to_string())?;
+    }
+    if let Some(id) = body.trace_id {
+        options
+            .set_trace_id(&id)
+            .map_err(|error| error.to_string())?;
+    }
+    options.values = body.context.map(ScopedValues::from).unwrap_or_default();
     options.stdin = body.stdin;
     options.background = match body.background {
         None | Some(BackgroundWord::Kill) => Background::Kill,
@@ -151,6 +228,11 @@ const EXAMPLE: &str =
     "expected a tool call such as {\"name\": \"bash\", \"input\": {\"command\": \"df -h\"}}";
 
 fn read(body: &[u8]) -> Result<CallBody, String> {
+    if is_too_heavy(body) {
+        return Err(
+            "the body holds more than 65,000 objects or a million values: send such data as one text, or in a file".to_owned(),
+        );
+    }
     // Serde would take the members in their order from an array, too.
     match body.trim_ascii_start().first() {
         Some(b'{') => {}
@@ -267,7 +349,7 @@ mod tests {
                 "the body is no JSON object: expected a tool call such as",
             ),
             (
-                r#"["bash",{},null,null,null,null,null,null,null,null,null]"#,
+                r#"["bash",{},null,null,null,null,null,null,null,null,null,null,null,null]"#,
                 "no JSON object",
             ),
             ("not json", "no JSON object"),
@@ -295,6 +377,14 @@ mod tests {
             (
                 r#"{"name":"bash","input":{},"timeout_secs":"9"}"#,
                 "`timeout_secs`: invalid type: string \"9\", expected a number of seconds",
+            ),
+            (
+                r#"{"name":"bash","input":{},"trace_id":"a\tb"}"#,
+                "`trace_id`: \"a\\tb\" has control characters",
+            ),
+            (
+                r#"{"name":"bash","input":{},"tenant_id":""}"#,
+                "`tenant_id`: has 0 bytes",
             ),
             (
                 r#"{"name":"bash","input":{},"working_dir":"tmp"}"#,

@@ -65,8 +65,15 @@ pub struct ToolDetails {
     pub definition: ToolDefinition,
     /// Its version.
     pub version: Option<Value>,
-    /// How much harm it can do.
+    /// All versions that can be called, the default first.
+    #[serde(default)]
+    pub versions: Vec<String>,
+    /// How far it is trusted.
     pub risk_level: Option<Value>,
+    /// What kind of tool it is, in a word.
+    pub category: Option<String>,
+    /// The time limit of a call that names none, in seconds.
+    pub timeout_secs: Option<f64>,
     /// Where its definition comes from.
     pub source: Option<Value>,
     /// The JSON schema of its output.
@@ -119,9 +126,27 @@ pub struct Health {
     pub uptime_secs: f64,
     /// Executions under way.
     pub running: u64,
+    /// The sandbox.
+    pub sandbox: Option<SandboxHealth>,
     /// Why it is degraded.
     #[serde(default)]
     pub problems: Vec<HealthProblem>,
+}
+
+/// How the sandbox is.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct SandboxHealth {
+    /// The runtime that is configured.
+    pub runtime: String,
+    /// Its version, once it was asked.
+    pub version: Option<String>,
+    /// `untested`, `passed` or `failed`.
+    pub self_test: String,
+    /// How long the test took, in milliseconds.
+    pub self_test_ms: Option<u64>,
+    /// Why it failed.
+    pub detail: Option<String>,
 }
 
 /// One reason for a degraded daemon.
@@ -171,8 +196,17 @@ pub struct Record {
     pub approval: Option<GivenApproval>,
     /// The execution that it repeats.
     pub replay_of: Option<String>,
-    /// The trace it belongs to (W3C Trace Context).
+    /// The execution whose tool made the call.
+    pub parent_id: Option<String>,
+    /// What came of it by calls of its tool.
+    #[serde(default)]
+    pub children: Vec<Child>,
+    /// The trace it belongs to (W3C Trace Context, or another name).
     pub trace_id: Option<String>,
+    /// On whose behalf it was called.
+    pub tenant_id: Option<String>,
+    /// The session it belongs to.
+    pub session_id: Option<String>,
     /// The stages it has been in.
     #[serde(default)]
     pub stages: Vec<StageTimes>,
@@ -190,6 +224,26 @@ impl Record {
             (None, _) | (_, None) => Ok(None),
         }
     }
+}
+
+/// An execution that a tool's call became.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Child {
+    /// The execution's id.
+    pub execution_id: String,
+    /// The tool that was called.
+    pub tool: String,
+    /// What was asked for, in a line.
+    #[serde(default)]
+    pub summary: String,
+    /// How far it is.
+    pub status: String,
+    /// How long its work took.
+    pub duration_ms: Option<u64>,
+    /// What came of it in turn.
+    #[serde(default)]
+    pub children: Vec<Child>,
 }
 
 /// A stage that an execution is or was in.

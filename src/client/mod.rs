@@ -31,8 +31,8 @@ pub use approvals::{Approval, Approvals, Decision, Remember, Resolution};
 pub use audit::{AuditHead, AuditReport};
 pub use call::{Background, Call};
 pub use documents::{
-    GivenApproval, Health, HealthProblem, Judgement, OutputStream, Received, Record,
-    RecordedJudgement, RuleSource, StageTimes, ToolDefinition, ToolDetails,
+    Child, GivenApproval, Health, HealthProblem, Judgement, OutputStream, Received, Record,
+    RecordedJudgement, RuleSource, SandboxHealth, StageTimes, ToolDefinition, ToolDetails,
 };
 pub use error::{ClientError, EventTooLarge, TransportError};
 pub use events::{Event, EventKind, EventStream};
@@ -54,6 +54,11 @@ fn default_socket() -> PathBuf {
     } else {
         DEFAULT_SOCKET.into()
     }
+}
+
+/// Where the skills are of a daemon that runs with the usual configuration file.
+pub fn default_skills_dir() -> PathBuf {
+    crate::config::skills_dir(&crate::config::Places::for_this_user().config)
 }
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -112,6 +117,19 @@ impl Client {
     /// As [`Client::tools`]; an unknown tool is [`ClientError::Refused`].
     pub async fn tool(&self, name: &str) -> Result<Received<ToolDetails>, ClientError> {
         self.read(Ask::new(Method::GET, &["tools", name])).await
+    }
+
+    /// Everything about one version of a tool.
+    ///
+    /// # Errors
+    /// As [`Client::tool`].
+    pub async fn tool_version(
+        &self,
+        name: &str,
+        version: &str,
+    ) -> Result<Received<ToolDetails>, ClientError> {
+        let ask = Ask::new(Method::GET, &["tools", name]).param("version", version);
+        self.read(ask).await
     }
 
     /// How the daemon is.

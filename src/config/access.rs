@@ -13,6 +13,8 @@ pub struct Access {
     pub approvers: Vec<Principal>,
     /// Those who see and cancel everybody's executions.
     pub admins: Vec<Principal>,
+    /// Those who read the metrics, and need not be callers for that.
+    pub observers: Vec<Principal>,
     /// Names that stand for nobody on this machine. They admit nobody; a log line tells.
     pub unknown: Vec<String>,
 }
@@ -29,17 +31,18 @@ impl Access {
         list.iter().any(|principal| caller.is(principal))
     }
 
-    /// Resolves the three lists.
+    /// Resolves the four lists.
     ///
     /// # Errors
     /// An entry that is neither `user:NAME` nor `group:NAME`.
-    pub(super) fn resolve(lists: [&[String]; 3]) -> Result<Self, String> {
+    pub(super) fn resolve(lists: [&[String]; 4]) -> Result<Self, String> {
         let mut access = Self::default();
-        let [callers, approvers, admins] = lists;
+        let [callers, approvers, admins, observers] = lists;
         for (entries, resolved) in [
             (callers, &mut access.callers),
             (approvers, &mut access.approvers),
             (admins, &mut access.admins),
+            (observers, &mut access.observers),
         ] {
             for entry in entries {
                 match principal(entry)? {
@@ -96,7 +99,7 @@ mod tests {
 
     fn access(callers: &[&str]) -> Result<Access, String> {
         let callers: Vec<String> = callers.iter().map(|&c| c.to_owned()).collect();
-        Access::resolve([&callers, &[], &[]])
+        Access::resolve([&callers, &[], &[], &[]])
     }
 
     #[test]

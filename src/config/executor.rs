@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 
-use super::Hook;
+use super::{FilesConfig, FlowConfig, Hook, SandboxConfig};
 
 /// How an [`Executor`](crate::Executor) runs things. The defaults are the library's; the daemon's
 /// come from `config/executor.toml`.
@@ -48,10 +48,13 @@ pub struct ExecutorConfig {
     pub tools_file: Option<PathBuf>,
     /// What is masked in outputs before anything is stored or sent. Default well-known tokens.
     pub secrets: SecretsConfig,
-    /// Tools that are not listed and cannot be called. Default none.
+    /// Tools that are not listed and cannot be called. Default all but `bash` (seed 000).
     pub disabled_tools: BTreeSet<String>,
-    /// Whether an execution's stages are timed (seed 004's `enableMetrics`). Default yes.
-    pub stage_times: bool,
+    /// Tools that run in the sandbox only, whatever they say of themselves. Default none.
+    pub untrusted_tools: BTreeSet<String>,
+    /// Whether executions are counted and their stages timed (seed 004's `enableMetrics`). Default
+    /// yes.
+    pub metrics: bool,
     /// Where executions are recorded for good; `None` remembers them in memory. Default none.
     pub ledger: Option<LedgerConfig>,
     /// Whether what cannot be recorded may run. Default yes.
@@ -62,9 +65,19 @@ pub struct ExecutorConfig {
     pub remembered_dir: Option<PathBuf>,
     /// What the operator's own programs are asked on a call's way. Default nothing.
     pub hooks: Vec<Hook>,
+    /// Where tools come from that are not built in, and how they may call one another.
+    pub skills: SkillsConfig,
+    /// The socket at which processes of tools make their calls, if there is one.
+    pub socket: Option<PathBuf>,
     /// How much of what was executed is remembered. Default a thousand (seed 004's
     /// `maxHistorySize`).
     pub history: HistoryConfig,
+    /// What the file tools may touch. Default there are none.
+    pub files: FilesConfig,
+    /// Where and how what is not trusted runs. Default nowhere.
+    pub sandbox: SandboxConfig,
+    /// How much may happen at once and how often. Default no limits (seed 000).
+    pub flow: FlowConfig,
 }
 
 impl Default for ExecutorConfig {
@@ -87,8 +100,11 @@ impl Default for ExecutorConfig {
             instance: None,
             tools_file: None,
             secrets: SecretsConfig::default(),
-            disabled_tools: BTreeSet::new(),
-            stage_times: true,
+            disabled_tools: ["execute_command", "check_condition"]
+                .map(str::to_owned)
+                .into(),
+            untrusted_tools: BTreeSet::new(),
+            metrics: true,
             ledger: None,
             audit: Audit::BestEffort,
             confirmation: ConfirmationConfig {
@@ -99,11 +115,16 @@ impl Default for ExecutorConfig {
             },
             remembered_dir: None,
             hooks: Vec::new(),
+            skills: SkillsConfig::default(),
+            socket: None,
             history: HistoryConfig {
                 max_count: 1000,
                 max_age: None,
                 max_total_bytes: 2 << 30,
             },
+            files: FilesConfig::default(),
+            sandbox: SandboxConfig::default(),
+            flow: FlowConfig::default(),
         }
     }
 }
@@ -139,6 +160,30 @@ pub struct ConfirmationConfig {
     pub timeout: Duration,
     /// How long a call waits whose caller does not.
     pub async_timeout: Duration,
+}
+
+/// Where tools come from that are not built in, and how they may call one another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillsConfig {
+    /// The directory with a directory for each; `None` has none. Default none.
+    pub dir: Option<PathBuf>,
+    /// How many calls may be inside one another (seed 002). Default 10.
+    pub max_depth: u32,
+    /// How many calls may come of one from outside. Default 1000.
+    pub max_calls: u32,
+    /// How many bytes the values may have that such calls share. Default 1 MiB.
+    pub max_context_bytes: usize,
+}
+
+impl Default for SkillsConfig {
+    fn default() -> Self {
+        Self {
+            dir: None,
+            max_depth: 10,
+            max_calls: 1000,
+            max_context_bytes: 1 << 20,
+        }
+    }
 }
 
 /// What becomes of calls while they cannot be recorded.

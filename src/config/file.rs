@@ -7,7 +7,10 @@ use regex::bytes::Regex;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::files::FilesFile;
+use super::flow::FlowFile;
 use super::hooks::Hooks;
+use super::sandbox::SandboxFile;
 use super::values::Bounded;
 use super::{Audit, Durability, LogFormat, Truncate};
 use crate::domain::CallOptions;
@@ -44,6 +47,10 @@ pub(super) struct File {
     pub(super) ledger: LedgerFile,
     pub(super) confirmation: ConfirmationFile,
     pub(super) hooks: Hooks,
+    pub(super) files: FilesFile,
+    pub(super) skills: SkillsFile,
+    pub(super) sandbox: SandboxFile,
+    pub(super) flow: FlowFile,
     pub(super) access: AccessFile,
     pub(super) log: LogFile,
 }
@@ -85,6 +92,7 @@ pub(super) struct SecretsFile {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ToolsFile {
     pub(super) disabled: BTreeSet<String>,
+    pub(super) untrusted: BTreeSet<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -117,6 +125,15 @@ pub(super) struct AccessFile {
     pub(super) callers: Vec<String>,
     pub(super) approvers: Vec<String>,
     pub(super) admins: Vec<String>,
+    pub(super) observers: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SkillsFile {
+    pub(super) max_depth: Option<Bounded<0, 100>>,
+    pub(super) max_calls: Option<Bounded<0, 1_000_000>>,
+    pub(super) max_context_bytes: Option<Bounded<0, { 64 * MIB }>>,
 }
 
 #[derive(Default, Deserialize)]

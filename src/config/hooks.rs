@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
 
 use super::values::Bounded;
 use crate::domain::{Point, Stage};
@@ -19,22 +20,39 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 const NAME_CHARS: usize = 64;
 
 /// A program that is asked at one point of a call's way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Hook {
     /// What it is called in records, events and the log; no two are called the same.
     pub name: String,
     /// Where it is asked.
     pub point: Point,
-    /// The program, by absolute path.
-    pub program: PathBuf,
-    /// Its arguments, without its own name.
-    pub args: Vec<String>,
+    /// What is asked.
+    pub asked: Asked,
     /// The tools it concerns; `None` for all.
     pub tools: Option<BTreeSet<String>>,
     /// Its time limit.
     pub timeout: Duration,
     /// What its failure means.
     pub on_failure: OnFailure,
+}
+
+/// What a hook is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// A program that decides.
+    Program {
+        /// By absolute path.
+        program: PathBuf,
+        /// Its arguments, without its own name.
+        args: Vec<String>,
+    },
+    /// A skill that decides nothing: what it answers is kept for the skills of the call (seed 002).
+    Skill {
+        /// Its name.
+        name: String,
+        /// Its input, with templates over what a program would be given.
+        input: Value,
+    },
 }
 
 /// What it means when a hook gives no answer that counts.
@@ -72,8 +90,10 @@ struct HookFile {
     name: String,
     before: Option<Stage>,
     after: Option<Stage>,
-    #[serde(deserialize_with = "command")]
+    #[serde(default, deserialize_with = "command")]
     command: Vec<String>,
+    skill: Option<String>,
+    input: Option<Table>,
     #[serde(default, deserialize_with = "tools")]
     tools: Option<BTreeSet<String>>,
     timeout_secs: Option<Bounded<1, 3600>>,
@@ -95,21 +115,41 @@ impl HookFile {
                 return Err("`before` or `after`: set one of them to a stage".to_owned());
             }
         };
+        let asked = match (self.skill, self.command.is_empty(), self.input) {
+            (Some(_), true, _) if point == Point::before(Stage::Discovery) => {
+                let detail = "`before`: a skill is called by the call's tool, which is not found yet: expected a later stage";
+                return Err(detail.to_owned());
+            }
+            (Some(name), true, input) => Asked::Skill {
+                name,
+                input: Value::Table(input.unwrap_or_default()),
+            },
+            (None, false, None) => {
+                let mut command = self.command.into_iter();
+                Asked::Program {
+                    program: command.next().map(PathBuf::from).unwrap_or_default(),
+                    args: command.collect(),
+                }
+            }
+            (None, false, Some(_)) => {
+                return Err("`input` is for a `skill`: a program is given the call".to_owned());
+            }
+            (_, _, _) => return Err("`command` or `skill`: set one of them".to_owned()),
+        };
+        let decides = matches!(asked, Asked::Program { .. });
         let on_failure = match (self.on_failure, point.precedes_the_run()) {
             (Some(OnFailure::Deny), false) => {
                 let detail = "`on_failure`: \"deny\" is of no use once the call was run: expected \"allow\", or a hook before the execution stage";
                 return Err(detail.to_owned());
             }
-            (None, true) => OnFailure::Deny,
-            (None, false) => OnFailure::Allow,
+            (None, true) if decides => OnFailure::Deny,
+            (None, _) => OnFailure::Allow,
             (Some(given), _) => given,
         };
-        let mut command = self.command.into_iter();
         Ok(Hook {
             name,
             point,
-            program: command.next().map(PathBuf::from).unwrap_or_default(),
-            args: command.collect(),
+            asked,
             tools: self.tools,
             timeout: self.timeout_secs.map_or(DEFAULT_TIMEOUT, Bounded::secs),
             on_failure,
@@ -226,10 +266,11 @@ mod tests {
                     [[hooks]]\nname = \"b\"\nafter = \"execution\"\ncommand = [\"/bin/b\"]\ntools = [\"bash\"]\ntimeout_secs = 9\n";
         let hooks = parse(text).expect("valid");
         assert_eq!(hooks[0].point, Point::before(Stage::Execution));
-        assert_eq!(
-            (&hooks[0].program, &*hooks[0].args),
-            (&PathBuf::from("/bin/a"), &["-x".to_owned()][..])
-        );
+        let program = Asked::Program {
+            program: PathBuf::from("/bin/a"),
+            args: vec!["-x".to_owned()],
+        };
+        assert_eq!(hooks[0].asked, program);
         assert_eq!(
             (hooks[0].timeout, hooks[0].on_failure),
             (DEFAULT_TIMEOUT, OnFailure::Deny)
@@ -240,6 +281,42 @@ mod tests {
             (Duration::from_secs(9), OnFailure::Allow)
         );
         assert!(hooks[1].concerns("bash") && !hooks[1].concerns("read_file"));
+    }
+
+    #[test]
+    fn a_skill_stands_in_the_place_of_a_program() {
+        let hook = |keys: &str| parse(&format!("[[hooks]]\nname = \"a\"\n{keys}\n"));
+        let hooks = hook("before = \"execution\"\nskill = \"s\"\ninput = { q = \"{{ tool }}\" }");
+        let [hook_of_skill] = &hooks.expect("valid")[..] else {
+            panic!("one hook");
+        };
+        let asked = Asked::Skill {
+            name: "s".to_owned(),
+            input: Value::Table(
+                [("q".to_owned(), Value::from("{{ tool }}"))]
+                    .into_iter()
+                    .collect(),
+            ),
+        };
+        assert_eq!(
+            (&hook_of_skill.asked, hook_of_skill.on_failure),
+            (&asked, OnFailure::Allow)
+        );
+        for (keys, part) in [
+            ("before = \"discovery\"\nskill = \"s\"", "a later stage"),
+            (
+                "before = \"execution\"\nskill = \"s\"\ncommand = [\"/bin/a\"]",
+                "set one of them",
+            ),
+            ("before = \"execution\"", "set one of them"),
+            (
+                "before = \"execution\"\ncommand = [\"/bin/a\"]\ninput = {}",
+                "`input` is for a `skill`",
+            ),
+        ] {
+            let refusal = hook(keys).expect_err(keys);
+            assert!(refusal.contains(part), "{refusal}");
+        }
     }
 
     #[test]

@@ -2,13 +2,17 @@
 //! makes a new one or, when any part of it is wrong, none at all.
 
 mod access;
+mod backend;
 mod error;
 mod executor;
 mod file;
+mod files;
+mod flow;
 mod hooks;
 mod log;
 mod places;
 mod remembered;
+mod sandbox;
 mod settings;
 mod tools_file;
 mod values;
@@ -16,15 +20,19 @@ mod watch;
 
 pub use access::Access;
 pub(crate) use access::principal;
+pub use backend::{FlowBackend, RedisAddress, RedisServer};
 pub use error::ConfigError;
 pub use executor::{
     Audit, CgroupChoice, ConfirmationConfig, Durability, ExecutorConfig, HistoryConfig,
-    LedgerConfig, Limits, SecretsConfig, SpoolConfig, Truncate,
+    LedgerConfig, Limits, SecretsConfig, SkillsConfig, SpoolConfig, Truncate,
 };
-pub use hooks::{Hook, OnFailure};
+pub use files::{BaseDir, FilesConfig};
+pub use flow::{BreakerConfig, FlowConfig, Rate, RetryConfig, ToolFlow};
+pub use hooks::{Asked, Hook, OnFailure};
 pub use log::{AUDIT_HEAD, LogConfig, LogFormat, log_filter};
-pub use places::{Places, default_socket, socket_from_environment};
+pub use places::{Places, SKILLS_DIR, default_socket, skills_dir, socket_from_environment};
 pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};
+pub use sandbox::{SandboxConfig, SandboxUser};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use tools_file::{DEFAULT_TOOLS_TOML, ToolDescriptions};
-pub use watch::watch_files;
+pub use watch::{watch_files, watch_tree};

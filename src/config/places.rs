@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the socket where no flag does.
 const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
 
+/// The directory of skills, beside the configuration.
+pub const SKILLS_DIR: &str = "skills";
+
 /// What the directories are called.
 const NAME: &str = "shelly-executor";
 
@@ -28,6 +31,13 @@ impl Places {
             state: state_dir(root),
         }
     }
+}
+
+/// The directory of skills that belongs to a configuration file: beside it, as an absolute path, for skills
+/// are told where they are and run elsewhere.
+pub fn skills_dir(config: &Path) -> PathBuf {
+    let dir = config.with_file_name(SKILLS_DIR);
+    std::path::absolute(&dir).unwrap_or(dir)
 }
 
 /// The socket that `SHELLY_SOCKET` names. An empty variable names none.

@@ -8,8 +8,8 @@ use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
 use super::values::Bounded;
 use super::{
-    Access, CgroupChoice, ConfigError, ConfirmationConfig, Durability, ExecutorConfig,
-    HistoryConfig, Limits, LogConfig, SecretsConfig,
+    Access, Asked, CgroupChoice, ConfigError, ConfirmationConfig, Durability, ExecutorConfig,
+    HistoryConfig, Limits, LogConfig, SecretsConfig, SkillsConfig,
 };
 
 /// The shipped configuration, which is also the default.
@@ -84,11 +84,13 @@ impl Settings {
             doubts.push(format!("`shell`: cannot execute `{}`", shell.display()));
         }
         for hook in &self.executor.hooks {
-            if nix::unistd::access(&hook.program, AccessFlags::X_OK).is_err() {
+            if let Asked::Program { program, .. } = &hook.asked
+                && nix::unistd::access(program, AccessFlags::X_OK).is_err()
+            {
                 doubts.push(format!(
                     "the hook `{}`: cannot execute `{}`",
                     hook.name,
-                    hook.program.display()
+                    program.display()
                 ));
             }
         }
@@ -162,7 +164,7 @@ impl File {
     fn names(&self, key: &str) -> bool {
         match key {
             "default_timeout_secs" => self.default_timeout_secs.is_some(),
-            "callers" | "path" | "level" => true,
+            "callers" | "path" | "level" | "user" => true,
             _ => false,
         }
     }
@@ -206,7 +208,8 @@ impl File {
                 variables: self.secrets.variables,
             },
             disabled_tools: self.tools.disabled,
-            stage_times: set(self.metrics.enabled, "enabled")?,
+            untrusted_tools: self.tools.untrusted,
+            metrics: set(self.metrics.enabled, "enabled")?,
             ledger: None,
             audit: set(self.ledger.audit, "audit")?,
             confirmation: ConfirmationConfig {
@@ -218,6 +221,16 @@ impl File {
             },
             remembered_dir: None,
             hooks: self.hooks.0,
+            skills: SkillsConfig {
+                dir: None,
+                max_depth: set(self.skills.max_depth, "max_depth")?.number(),
+                max_calls: set(self.skills.max_calls, "max_calls")?.number(),
+                max_context_bytes: set(self.skills.max_context_bytes, "max_context_bytes")?.size(),
+            },
+            socket: None,
+            sandbox: self.sandbox.config().map_err(|detail| ("user", detail))?,
+            files: self.files.config(),
+            flow: self.flow.config(),
             history: HistoryConfig {
                 max_count: set(self.ledger.max_history_size, "max_history_size")?.get(),
                 max_age: self
@@ -236,8 +249,13 @@ impl File {
             max_request_bytes: set(self.max_request_bytes, "max_request_bytes")?.size(),
             max_connections: set(self.max_connections, "max_connections")?.size(),
             shutdown_grace: set(self.shutdown_grace_secs, "shutdown_grace_secs")?.secs(),
-            access: Access::resolve([&access.callers, &access.approvers, &access.admins])
-                .map_err(|detail| ("callers", detail))?,
+            access: Access::resolve([
+                &access.callers,
+                &access.approvers,
+                &access.admins,
+                &access.observers,
+            ])
+            .map_err(|detail| ("callers", detail))?,
             log: log_config(self.log)?,
         })
     }
@@ -331,7 +349,7 @@ mod tests {
             .filter(|line| !line.contains("path ="))
             .map(|line| match line.strip_prefix("# ") {
                 Some(rest)
-                    if rest.starts_with("[[")
+                    if (rest.starts_with('[') && rest.ends_with(']'))
                         || rest
                             .split_once(" = ")
                             .is_some_and(|(k, _)| !k.contains(' ')) =>

@@ -13,6 +13,11 @@ impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
         self.0
     }
 
+    /// For counts, whose `MAX` is far below `u32::MAX`.
+    pub(super) fn number(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn secs(self) -> Duration {
         Duration::from_secs(self.0)
     }

@@ -32,6 +32,25 @@ pub fn watch_files(
     Ok((watcher, changes))
 }
 
+/// Watches a directory and all below it, likewise. What is put in the directory's own place is not
+/// seen: watch what it is in as well.
+///
+/// # Errors
+/// When there is no such directory, or it cannot be watched.
+pub fn watch_tree(dir: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
+    let (changed, changes) = mpsc::channel(1);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let is_change = |event: &notify::Event| {
+            event.need_rescan() || !matches!(event.kind, EventKind::Access(_))
+        };
+        if event.as_ref().map_or(true, is_change) {
+            let _ = changed.try_send(());
+        }
+    })?;
+    watcher.watch(dir, RecursiveMode::Recursive)?;
+    Ok((watcher, changes))
+}
+
 /// Whether an event may mean that a file of one of these names is another now. An error (an overflow,
 /// say) may hide a change; reads are what our own loading causes.
 fn concerns(event: &notify::Result<notify::Event>, names: &[OsString]) -> bool {

@@ -18,8 +18,15 @@ pub(super) async fn keep(api: Api) {
     let (mut last, mut seen, mut told) = (String::new(), None, 0);
     let mut known = Vec::new();
     let mut running = api.executor.watch_running();
+    let mut tested = None;
     loop {
         ticks.tick().await;
+        let sandbox = &api.executor.config().sandbox;
+        if api.executor.needs_sandbox() && tested.as_ref() != Some(sandbox) {
+            tested = Some(sandbox.clone());
+            let executor = api.executor.clone();
+            tokio::spawn(async move { executor.test_sandbox().await });
+        }
         if running.has_changed().unwrap_or(false) && *running.borrow_and_update() == 0 {
             super::process::return_memory();
         }

@@ -1,6 +1,7 @@
 //! Starts and stops the daemon, in order, and keeps systemd and the configuration in step with it.
 //! Everything a call needs is below: this room only owns the process.
 
+mod check;
 mod housekeeping;
 mod policy;
 mod process;
@@ -13,17 +14,17 @@ mod telemetry;
 mod watchdog;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
 
 use crate::api::{self, Api, EdgeSettings, Limits};
 use crate::config::{
-    ConfigError, Places, REMEMBERED_DIR, Settings, SpoolConfig, ToolDescriptions,
-    socket_from_environment,
+    ConfigError, Places, REMEMBERED_DIR, Settings, SpoolConfig, socket_from_environment,
 };
-use crate::domain::KillMode;
+use crate::domain::{Doorkeeper, KillMode};
 use crate::pipeline::{Executor, StartError, Started};
 use crate::policy::Policy;
 use policy::PolicyFiles;
@@ -32,6 +33,10 @@ use signals::Signals;
 use socket::Socket;
 use state::State;
 
+pub use crate::pipeline::{SkillCheck, SkillProblem};
+pub use check::{
+    CheckedSkill, ConfigCheck, InvalidConfig, check_config, check_policy, check_skill,
+};
 pub use policy::UnusablePolicy;
 pub use telemetry::TelemetryError;
 
@@ -97,71 +102,6 @@ pub enum DaemonError {
     EventLoop(#[source] io::Error),
 }
 
-/// What a check of the configuration found.
-#[derive(Debug)]
-pub struct ConfigCheck {
-    /// The file that was named, else the one at the usual place.
-    pub path: PathBuf,
-    /// Whether it is there. Where none was named, the built-in configuration does without one.
-    pub exists: bool,
-    /// What is valid but hardly meant; or the first thing that is wrong.
-    pub verdict: Result<Vec<String>, InvalidConfig>,
-}
-
-/// A file of the configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidConfig {
-    /// `executor.toml` or `tools.toml`.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// `policy.toml`.
-    #[error(transparent)]
-    Policy(#[from] UnusablePolicy),
-}
-
-/// Validates the configuration and says what it found; starts nothing.
-pub fn check_config(options: &Options) -> ConfigCheck {
-    let path = config_path(options);
-    let verdict = check_files(&path, options);
-    ConfigCheck {
-        exists: path.exists(),
-        path,
-        verdict,
-    }
-}
-
-/// Validates a policy file with the examples in it; where none is named, the daemon's, with the
-/// approvals that it remembers.
-pub fn check_policy(
-    options: &Options,
-    path: Option<PathBuf>,
-) -> (PathBuf, Result<Policy, UnusablePolicy>) {
-    let named = path.is_some();
-    let files = match path {
-        // Another file is judged for what it says, not for what this daemon remembers.
-        Some(path) => PolicyFiles {
-            path,
-            remembered: None,
-        },
-        None => policy_files(options),
-    };
-    let verdict = files.read(named);
-    (files.path, verdict)
-}
-
-fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidConfig> {
-    let settings = read_settings(options)?;
-    policy_files(options).read(false)?;
-    let tools = path.with_file_name("tools.toml");
-    let descriptions = ToolDescriptions::read(&tools)?;
-    let known = Executor::new(settings.executor.clone()).tool_definitions();
-    let unknown = descriptions
-        .names()
-        .filter(|name| known.iter().all(|tool| tool.name != *name))
-        .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
-    Ok(settings.doubts().into_iter().chain(unknown).collect())
-}
-
 /// Runs the daemon until it is told to stop.
 ///
 /// # Errors
@@ -171,7 +111,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     let config_path = config_path(options);
     let settings = read_settings(options)?;
     let policy_files = policy_files(options);
-    let policy = policy_files.read(false)?;
+    let policy = policy_files.read(false, &settings.executor.files)?;
     let filter = telemetry::start(&settings.log)?;
     process::prepare();
 
@@ -185,6 +125,8 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         .build()
         .map_err(DaemonError::EventLoop)?;
     let socket_path = options.socket.clone().or_else(socket_from_environment);
+    let default_socket = Places::for_this_user().socket;
+    let reached_at = socket_path.as_ref().unwrap_or(&default_socket);
     let configuration = Configuration::new(
         config_path,
         settings,
@@ -192,13 +134,14 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
             policy_files,
             places: state.places(),
             filter,
+            socket: std::path::absolute(reached_at).unwrap_or_else(|_| reached_at.clone()),
         },
     );
     let started = Start {
         configuration,
         policy,
         asked_socket: socket_path,
-        default_socket: Places::for_this_user().socket,
+        default_socket,
     };
     let result = event_loop.block_on(start(started, &state));
     // Threads that still read from something unkillable must not hold up the end.
@@ -233,6 +176,7 @@ async fn start(start: Start, state: &State) -> Result<(), DaemonError> {
         waiting,
     } = Executor::start(config)?;
     executor.set_policy(policy);
+    executor.load_skills();
     executor.resume(waiting);
     if killed > 0 {
         tracing::warn!(
@@ -292,6 +236,9 @@ impl Daemon {
             mut signals,
             probe,
         } = self;
+        // As long as this is there, executions in the sandbox make their calls.
+        let doors: Arc<dyn Doorkeeper> = Arc::new(api::Doors::new(api.clone()));
+        api.executor.set_doorkeeper(Arc::downgrade(&doors));
         let (close, closing) = tokio::sync::oneshot::channel::<()>();
         let closing = async { drop(closing.await) };
         let serving = tokio::spawn(api::serve(listener, api.clone(), limits, closing));

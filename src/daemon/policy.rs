@@ -2,7 +2,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::{ExecutorConfig, remembered_files};
+use crate::config::{ExecutorConfig, FilesConfig, remembered_files};
 use crate::pipeline::Executor;
 use crate::policy::{Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
@@ -53,8 +53,12 @@ pub(super) struct PolicyFiles {
 impl PolicyFiles {
     /// Reads all of it, or nothing. Where there never was a policy file the shipped policy is in
     /// force; one that cannot be read never means that there is none.
-    pub(super) fn read(&self, must_exist: bool) -> Result<Policy, UnusablePolicy> {
-        let mut policy = self.read_policy(must_exist)?;
+    pub(super) fn read(
+        &self,
+        must_exist: bool,
+        files: &FilesConfig,
+    ) -> Result<Policy, UnusablePolicy> {
+        let mut policy = self.read_policy(must_exist, files)?;
         if let Some(dir) = &self.remembered {
             for path in &remembered_files(dir).map_err(unreadable(dir))? {
                 let text = read_text(path)?;
@@ -63,7 +67,15 @@ impl PolicyFiles {
             }
         }
         // Of all tools, those that are disabled among them.
-        let tools = Executor::new(ExecutorConfig::default()).tool_definitions();
+        let tools = Executor::new(ExecutorConfig {
+            disabled_tools: Default::default(),
+            files: FilesConfig {
+                enabled: true,
+                ..FilesConfig::default()
+            },
+            ..ExecutorConfig::default()
+        });
+        let tools = tools.tool_definitions();
         policy.check_parameters(|name| {
             let tool = tools.iter().find(|tool| tool.name == name)?;
             let parameters = tool.input_schema.get("properties")?.as_object()?;
@@ -72,7 +84,7 @@ impl PolicyFiles {
         Ok(policy)
     }
 
-    fn read_policy(&self, must_exist: bool) -> Result<Policy, UnusablePolicy> {
+    fn read_policy(&self, must_exist: bool, files: &FilesConfig) -> Result<Policy, UnusablePolicy> {
         let path = &self.path;
         let text = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => None,
@@ -85,7 +97,12 @@ impl PolicyFiles {
                 text: SHIPPED_POLICY,
             },
         };
-        let policy = Policy::parse(&[source])?;
+        let confirmation = confirmation_rules(files);
+        let confirmation = Source {
+            path: Path::new("[files] of executor.toml"),
+            text: &confirmation,
+        };
+        let policy = Policy::parse(&[source, confirmation])?;
         if !policy.sets_default() {
             // A file that is only half written, or was emptied by accident, permits nothing.
             return Err(UnusablePolicy::Invalid(PolicyError {
@@ -97,6 +114,29 @@ impl PolicyFiles {
         }
         Ok(policy)
     }
+}
+
+/// What `[files]` says somebody is to be asked about, as rules. A `dry_run` changes nothing.
+fn confirmation_rules(files: &FilesConfig) -> String {
+    let mut rules = Vec::new();
+    if files.confirm_write {
+        rules.push(("write_file(dry_run:false)", "confirm_write"));
+    }
+    if files.confirm_delete {
+        rules.push(("write_file(mode:w)", "confirm_delete"));
+    }
+    if files.confirm_write || files.confirm_delete {
+        let key = if files.confirm_write {
+            "confirm_write"
+        } else {
+            "confirm_delete"
+        };
+        rules.push(("edit_file(dry_run:false)", key));
+    }
+    let rules = rules.iter().map(|(rule, key)| {
+        format!("{{ rule = \"{rule}\", reason = \"`{key}` is set in [files] of executor.toml\" }}")
+    });
+    format!("ask = [{}]", rules.collect::<Vec<_>>().join(", "))
 }
 
 fn unreadable(path: &Path) -> impl Fn(io::Error) -> UnusablePolicy {

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use notify::RecommendedWatcher;
 use tokio::sync::mpsc;
 
 use super::policy::{PolicyFiles, UnusablePolicy};
@@ -11,13 +12,19 @@ use super::state::StatePlaces;
 use super::telemetry::LogFilter;
 use super::{POLICY_FILE, edge_settings, service, spool_config};
 use crate::api::Api;
-use crate::config::{ConfigError, ExecutorConfig, LedgerConfig, Settings, watch_files};
+use crate::config::{
+    ConfigError, ExecutorConfig, LedgerConfig, SKILLS_DIR, SandboxConfig, Settings, SkillsConfig,
+    skills_dir, watch_files, watch_tree,
+};
 use crate::domain::Degradation;
 use crate::pipeline::Event;
 
 /// How long the directory must be quiet before it is read: editors and package managers write
 /// several files in a row.
 const QUIET: Duration = Duration::from_millis(100);
+
+/// How long a directory that is never quiet is waited for.
+const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
 /// The configuration in force, where it comes from, and what takes it up.
 pub(super) struct Configuration {
@@ -38,6 +45,8 @@ pub(super) struct Surroundings {
     pub policy_files: PolicyFiles,
     pub places: StatePlaces,
     pub filter: LogFilter,
+    /// Where it can be reached.
+    pub socket: PathBuf,
 }
 
 impl Configuration {
@@ -69,13 +78,27 @@ impl Configuration {
             remembered_dir: self.surroundings.policy_files.remembered.clone(),
             instance: Some(instance.to_owned()),
             tools_file: Some(self.path.with_file_name("tools.toml")),
+            skills: SkillsConfig {
+                dir: Some(self.skills_dir()),
+                ..settings.executor.skills.clone()
+            },
+            socket: Some(self.surroundings.socket.clone()),
+            sandbox: SandboxConfig {
+                dir: Some(self.surroundings.places.sandbox.clone()),
+                init: std::env::current_exe().unwrap_or_default(),
+                ..settings.executor.sandbox.clone()
+            },
             ..settings.executor.clone()
         }
     }
 
+    fn skills_dir(&self) -> PathBuf {
+        skills_dir(&self.path)
+    }
+
     /// Takes up changes, on disk and by signal, until a signal asks for the stop.
     pub(super) async fn follow(&self, api: &Api, signals: &mut Signals) {
-        let watch = watch_files(&self.path, &[POLICY_FILE]);
+        let watch = watch_files(&self.path, &[POLICY_FILE, SKILLS_DIR]);
         let (_watcher, mut changes) = match watch {
             Ok((watcher, changes)) => (Some(watcher), changes),
             Err(error) => {
@@ -84,25 +107,45 @@ impl Configuration {
                 (None, mpsc::channel(1).1)
             }
         };
+        let mut skills = self.watch_skills();
         // What was changed between the first reading and the watch.
-        self.reload(api);
+        self.reload(api).await;
         loop {
             tokio::select! {
                 wish = signals.reload_or_stop() => match wish {
                     Wish::Stop => return,
                     Wish::Reload => {
                         service::reloading();
-                        self.reload(api);
+                        self.reload(api).await;
                         service::status(&super::housekeeping::status_line(api));
                         service::ready();
                     }
                 },
                 Some(()) = changes.recv() => {
-                    while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {}
-                    self.reload(api);
+                    quiet(&mut changes).await;
+                    // The directory may be another, which the old watch does not see.
+                    skills = self.watch_skills();
+                    self.reload(api).await;
+                }
+                Some(()) = changed(&mut skills) => {
+                    if let Some((_, changes)) = &mut skills {
+                        quiet(changes).await;
+                    }
+                    reload_skills(api).await;
                 }
             }
         }
+    }
+
+    /// Watches the skills, where there are any.
+    fn watch_skills(&self) -> Option<(RecommendedWatcher, mpsc::Receiver<()>)> {
+        let dir = self.skills_dir();
+        let watch = dir.is_dir().then(|| watch_tree(&dir))?;
+        watch
+            .inspect_err(|error| {
+                tracing::warn!(%error, dir = %dir.display(), "the skills cannot be watched: changes are taken up on SIGHUP only");
+            })
+            .ok()
     }
 
     fn read(&self) -> Result<Settings, ConfigError> {
@@ -115,10 +158,11 @@ impl Configuration {
     }
 
     /// Reads the files and takes up the whole of each, or nothing of it.
-    fn reload(&self, api: &Api) {
+    async fn reload(&self, api: &Api) {
         let mut problems = self.reload_settings(api);
         problems.extend(self.reload_policy(api));
         api.health.set_configuration(problems);
+        reload_skills(api).await;
     }
 
     fn reload_settings(&self, api: &Api) -> Vec<Degradation> {
@@ -162,9 +206,13 @@ impl Configuration {
 
     fn reload_policy(&self, api: &Api) -> Option<Degradation> {
         let files = &self.surroundings.policy_files;
+        let settings = self.settings();
         let mut news = None;
         let amended = api.executor.amend_policy(|before| {
-            let policy = files.read(self.has_policy.load(Ordering::Relaxed))?;
+            let policy = files.read(
+                self.has_policy.load(Ordering::Relaxed),
+                &settings.executor.files,
+            )?;
             let rules = policy.rule_count();
             news = (!before.reads_like(&policy)).then_some(Event::PolicyReloaded { rules });
             // Whom its names stand for may have changed, too.
@@ -190,6 +238,31 @@ impl Configuration {
             }
         }
     }
+}
+
+/// Waits until nothing has changed for a moment, though not for good where something always does.
+async fn quiet(changes: &mut mpsc::Receiver<()>) {
+    let patience = tokio::time::Instant::now() + LONGEST_UNREST;
+    while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {
+        if tokio::time::Instant::now() >= patience {
+            return;
+        }
+    }
+}
+
+/// The next change of what is watched; for good none where nothing is.
+async fn changed(watch: &mut Option<(RecommendedWatcher, mpsc::Receiver<()>)>) -> Option<()> {
+    match watch {
+        Some((_, changes)) => changes.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads the skills anew, which takes a while where there are many: not on the event loop.
+async fn reload_skills(api: &Api) {
+    let executor = api.executor.clone();
+    // Only a panic makes this fail, of which the log tells; the skills stay as they were.
+    let _ = tokio::task::spawn_blocking(move || executor.load_skills()).await;
 }
 
 /// Says that a file cannot be used, and what that means.

@@ -25,6 +25,8 @@ pub(super) struct StatePlaces {
     pub(super) spool: PathBuf,
     /// The file of all that lasts.
     pub(super) ledger: PathBuf,
+    /// The directory of what sandboxes are made of.
+    pub(super) sandbox: PathBuf,
 }
 
 impl State {
@@ -59,8 +61,14 @@ impl State {
         StatePlaces {
             spool: self.dir.join("spool"),
             ledger: self.dir.join("ledger.db"),
+            // Another program is told of it, which is elsewhere.
+            sandbox: absolute(&self.dir).join("sandbox"),
         }
     }
+}
+
+fn absolute(dir: &Path) -> PathBuf {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
 
 /// Takes the lock. A command that was being started when the last daemon was killed holds it for

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::correlation::short;
+use super::{Correlation, RiskLevel, ScopedValues, TraceId};
 
 /// How deeply an input may nest before it is refused; deeper is an attack, not a tool call.
 /// `serde_json` itself stops at 128 levels, which bounds every reader behind it.
@@ -39,7 +40,9 @@ impl Call {
 /// What a single call may ask for besides its input. Everything is optional.
 #[derive(Clone, Default)]
 pub struct CallOptions {
-    /// The time limit from process start; the configured default when absent.
+    /// The version of the tool; its default one when absent.
+    pub tool_version: Option<String>,
+    /// The time limit from process start; the tool's default when absent.
     pub timeout: Option<Duration>,
     /// The absolute directory to run in; the configured default when absent.
     pub working_dir: Option<PathBuf>,
@@ -49,20 +52,37 @@ pub struct CallOptions {
     pub stdin: Option<String>,
     /// What becomes of processes that outlive the command.
     pub background: Background,
+    /// How far the call is to be trusted at the most; it never lowers what the tool or the policy
+    /// says.
+    pub risk_level: RiskLevel,
+    /// A directory that it may write to when it runs in a sandbox.
+    pub workspace: Option<PathBuf>,
     /// The trace the call belongs to.
     pub trace_id: Option<TraceId>,
+    /// The session the call belongs to, a name of the caller's.
+    pub session_id: Option<String>,
+    /// On whose behalf the caller calls, a name of the caller's.
+    pub tenant_id: Option<String>,
+    /// The values it brings along for skills.
+    pub values: ScopedValues,
 }
 
 impl fmt::Debug for CallOptions {
     // Values of variables and standard input are where callers put secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallOptions")
+            .field("tool_version", &self.tool_version)
             .field("timeout", &self.timeout)
             .field("working_dir", &self.working_dir)
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("stdin_bytes", &self.stdin.as_ref().map(String::len))
             .field("background", &self.background)
+            .field("risk_level", &self.risk_level)
+            .field("workspace", &self.workspace)
             .field("trace_id", &self.trace_id)
+            .field("session_id", &self.session_id)
+            .field("tenant_id", &self.tenant_id)
+            .field("values", &self.values.keys().collect::<Vec<_>>())
             .finish()
     }
 }
@@ -107,18 +127,68 @@ impl CallOptions {
         Ok(())
     }
 
+    /// Sets the session the call belongs to.
+    ///
+    /// # Errors
+    /// Refuses an empty name, one of more than 256 bytes, and control characters.
+    pub fn set_session_id(&mut self, id: String) -> Result<(), InvalidCall> {
+        self.session_id = Some(short("session_id", id)?);
+        Ok(())
+    }
+
+    /// Sets on whose behalf the caller calls.
+    ///
+    /// # Errors
+    /// As [`CallOptions::set_session_id`].
+    pub fn set_tenant_id(&mut self, id: String) -> Result<(), InvalidCall> {
+        self.tenant_id = Some(short("tenant_id", id)?);
+        Ok(())
+    }
+
+    /// Sets the trace the call belongs to.
+    ///
+    /// # Errors
+    /// As [`CallOptions::set_session_id`].
+    pub fn set_trace_id(&mut self, id: &str) -> Result<(), InvalidCall> {
+        self.trace_id = Some(id.parse()?);
+        Ok(())
+    }
+
+    /// What the call belongs to.
+    pub fn correlation(&self) -> Correlation {
+        Correlation {
+            trace_id: self.trace_id.clone(),
+            tenant_id: self.tenant_id.clone(),
+            session_id: self.session_id.clone(),
+        }
+    }
+
     /// Sets the directory to run in.
     ///
     /// # Errors
     /// Refuses a relative path: there is nothing it could be relative to that a caller can see.
     pub fn set_working_dir(&mut self, dir: PathBuf) -> Result<(), InvalidCall> {
-        if !dir.is_absolute() || dir.as_os_str().as_encoded_bytes().contains(&0) {
-            let detail = format!("{dir:?} is no absolute path: expected one such as `/srv/app`");
-            return Err(InvalidCall::new("working_dir", detail));
-        }
-        self.working_dir = Some(dir);
+        self.working_dir = Some(absolute("working_dir", dir)?);
         Ok(())
     }
+
+    /// Sets the directory that the call may write to in a sandbox.
+    ///
+    /// # Errors
+    /// As [`CallOptions::set_working_dir`]. Whether it may have that one is for the configuration
+    /// to say.
+    pub fn set_workspace(&mut self, dir: PathBuf) -> Result<(), InvalidCall> {
+        self.workspace = Some(absolute("workspace", dir)?);
+        Ok(())
+    }
+}
+
+fn absolute(member: &'static str, dir: PathBuf) -> Result<PathBuf, InvalidCall> {
+    if !dir.is_absolute() || dir.as_os_str().as_encoded_bytes().contains(&0) {
+        let detail = format!("{dir:?} is no absolute path: expected one such as `/srv/app`");
+        return Err(InvalidCall::new(member, detail));
+    }
+    Ok(dir)
 }
 
 /// A member of a call that cannot be used.
@@ -132,7 +202,7 @@ pub struct InvalidCall {
 }
 
 impl InvalidCall {
-    fn new(member: &'static str, detail: impl Into<String>) -> Self {
+    pub(super) fn new(member: &'static str, detail: impl Into<String>) -> Self {
         Self {
             member,
             detail: detail.into(),
@@ -150,89 +220,9 @@ pub enum Background {
     Keep,
 }
 
-/// A W3C trace id: 32 lowercase hexadecimal digits, not all zero.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct TraceId(String);
-
-impl TraceId {
-    /// Takes the trace id out of a `traceparent` header (W3C Trace Context, section 3.2).
-    ///
-    /// Unknown versions are read by the version-00 prefix, as the standard asks; `None` when the
-    /// header is not well-formed, in which case the standard says to ignore it.
-    pub fn from_traceparent(header: &str) -> Option<Self> {
-        let mut parts = header.trim().split('-');
-        let (version, trace, parent, flags) =
-            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let sized = version.len() == 2 && parent.len() == 16 && flags.len() == 2;
-        let usable = is_lower_hex(version)
-            && version != "ff"
-            && (version != "00" || parts.next().is_none())
-            && is_lower_hex(parent)
-            && parent.bytes().any(|b| b != b'0')
-            && is_lower_hex(flags);
-        if sized && usable {
-            trace.parse().ok()
-        } else {
-            None
-        }
-    }
-
-    /// The 32 digits.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for TraceId {
-    type Error = InvalidCall;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl FromStr for TraceId {
-    type Err = InvalidCall;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.len() == 32 && is_lower_hex(text) && text.bytes().any(|b| b != b'0') {
-            Ok(Self(text.to_owned()))
-        } else {
-            let detail = format!("{text:?} is no trace id: expected 32 lowercase hex digits");
-            Err(InvalidCall::new("trace_id", detail))
-        }
-    }
-}
-
-fn is_lower_hex(text: &str) -> bool {
-    text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_traceparent_gives_its_trace_id() {
-        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
-        for (header, expected) in [
-            (format!("00-{id}-00f067aa0ba902b7-01"), Some(id)),
-            (format!("cc-{id}-00f067aa0ba902b7-01-later"), Some(id)),
-            (format!("00-{id}-00f067aa0ba902b7-01-later"), None),
-            (format!("ff-{id}-00f067aa0ba902b7-01"), None),
-            (format!("00-{id}-0000000000000000-01"), None),
-            (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
-            (
-                format!("00-{}-00f067aa0ba902b7-01", id.to_uppercase()),
-                None,
-            ),
-            ("rubbish".to_owned(), None),
-        ] {
-            let found = TraceId::from_traceparent(&header);
-            assert_eq!(found.as_ref().map(TraceId::as_str), expected, "{header}");
-        }
-    }
 
     #[test]
     fn a_time_limit_is_refused_rather_than_clamped() {

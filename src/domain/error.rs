@@ -24,6 +24,19 @@ pub enum ExecutorError {
         nearest: Option<String>,
     },
 
+    /// The tool is there, and not in this version.
+    #[error("there is no version `{version}` of `{tool_name}`; there is `{}`", versions.join("`, `"))]
+    UnknownVersion {
+        /// The name that was asked for.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// The version that was asked for.
+        version: String,
+        /// Those that there are.
+        versions: Vec<String>,
+    },
+
     /// The tool is switched off by configuration.
     #[error(
         "the tool `{tool_name}` is disabled: an operator enables it in [tools] of executor.toml"
@@ -44,6 +57,101 @@ pub enum ExecutorError {
         input_summary: String,
         /// Each thing wrong with it.
         violations: Vec<Violation>,
+    },
+
+    /// The tool that calls it was itself called by so many others that this is one too many.
+    #[error("`{tool_name}` would be call {depth} within one another, and {max_depth} may be: `{}`", chain.join("` calls `"))]
+    DepthExceeded {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// How deep it would be; 0 is a call from outside.
+        depth: u32,
+        /// How deep it may be.
+        max_depth: u32,
+        /// The tools that called one another, the outermost first.
+        chain: Vec<String>,
+    },
+
+    /// The tool is among those that led to its own call.
+    #[error("`{tool_name}` would call itself: `{}` calls `{tool_name}`", chain.join("` calls `"))]
+    CallCycle {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// The tools that called one another, the outermost first.
+        chain: Vec<String>,
+    },
+
+    /// The tool that calls it does not say that it does.
+    #[error(
+        "`{caller}` may not call `{tool_name}`: it is not among the `calls` that its skill.json declares"
+    )]
+    CallNotDeclared {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// The tool that calls it.
+        caller: String,
+    },
+
+    /// What was called from outside has led to as many calls as it may.
+    #[error(
+        "`{tool_name}` was not run: the outermost call has led to {max_calls} calls, and no more may come of one"
+    )]
+    CallsUsedUp {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// How many may come of one.
+        max_calls: u32,
+    },
+
+    /// It is called more often than it may be.
+    #[error(
+        "`{tool_name}` was not run: {rate}, and there have been as many; call it again in {}",
+        secs(*retry_after)
+    )]
+    RateLimited {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// How often who or what may call or be called: "uid 1000 may make 10 calls in 1s".
+        rate: String,
+        /// When it would be let through.
+        retry_after: Duration,
+    },
+
+    /// As many calls run at once as may, and there is no waiting for their end, or no more.
+    #[error("`{tool_name}` was not run: {detail}")]
+    QueueFull {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// How many wait, or how long this one has.
+        detail: String,
+        /// When it is likely to find a place in the queue.
+        retry_after: Duration,
+    },
+
+    /// The executor has failed at calls of the tool, one after the other, and leaves it alone.
+    #[error(
+        "`{tool_name}` was not run: calls of it have failed one after the other, and it is left alone; call it again in {}",
+        secs(*retry_after)
+    )]
+    CircuitOpen {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// When one is let through again.
+        retry_after: Duration,
     },
 
     /// The policy does not permit it, or asks about it and nobody is there to be asked.
@@ -120,6 +228,26 @@ pub enum ExecutorError {
         detail: String,
     },
 
+    /// The tool is not trusted, and there is nothing to keep it apart by.
+    #[error("`{tool_name}` was not run: it is untrusted, and the sandbox cannot be used: {detail}")]
+    SandboxUnavailable {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// Why, and what to do.
+        detail: String,
+    },
+
+    /// The tool asks a model, and there is none.
+    #[error("`{tool_name}` was not run: it asks a model, and no model provider is configured")]
+    ProviderMissing {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+    },
+
     /// The process could not be started.
     #[error("cannot start `{tool_name}`: {step}")]
     SpawnFailed {
@@ -174,6 +302,19 @@ pub enum ExecutorError {
         source: io::Error,
     },
 
+    /// What the tool answered breaks its own output schema.
+    #[error("the output of `{tool_name}` is invalid: {}", join(violations))]
+    OutputInvalid {
+        /// The tool.
+        tool_name: String,
+        /// What it was called with.
+        input_summary: String,
+        /// Each thing wrong with it.
+        violations: Vec<Violation>,
+        /// What it answered, as text.
+        partial: Box<ToolOutput>,
+    },
+
     /// A defect of the executor itself.
     #[error("internal error in `{tool_name}`: {detail}")]
     Internal {
@@ -189,107 +330,89 @@ pub enum ExecutorError {
     },
 }
 
+/// What every variant has.
+macro_rules! in_each {
+    ($error:ident, $member:ident) => {
+        match $error {
+            Self::UnknownTool { $member, .. }
+            | Self::UnknownVersion { $member, .. }
+            | Self::ToolDisabled { $member, .. }
+            | Self::InvalidInput { $member, .. }
+            | Self::PermissionDenied { $member, .. }
+            | Self::HookDenied { $member, .. }
+            | Self::UserRejected { $member, .. }
+            | Self::ApprovalExpired { $member, .. }
+            | Self::ApprovalStale { $member, .. }
+            | Self::AuditUnavailable { $member, .. }
+            | Self::SpawnFailed { $member, .. }
+            | Self::Timeout { $member, .. }
+            | Self::Cancelled { $member, .. }
+            | Self::OutputCaptureFailed { $member, .. }
+            | Self::OutputInvalid { $member, .. }
+            | Self::Internal { $member, .. }
+            | Self::DepthExceeded { $member, .. }
+            | Self::CallCycle { $member, .. }
+            | Self::CallNotDeclared { $member, .. }
+            | Self::CallsUsedUp { $member, .. }
+            | Self::RateLimited { $member, .. }
+            | Self::QueueFull { $member, .. }
+            | Self::CircuitOpen { $member, .. }
+            | Self::SandboxUnavailable { $member, .. }
+            | Self::ProviderMissing { $member, .. } => $member,
+        }
+    };
+}
+
 impl ExecutorError {
     /// The tool that was called.
     pub fn tool_name(&self) -> &str {
-        match self {
-            Self::UnknownTool { tool_name, .. }
-            | Self::ToolDisabled { tool_name, .. }
-            | Self::PermissionDenied { tool_name, .. }
-            | Self::HookDenied { tool_name, .. }
-            | Self::UserRejected { tool_name, .. }
-            | Self::ApprovalExpired { tool_name, .. }
-            | Self::ApprovalStale { tool_name, .. }
-            | Self::AuditUnavailable { tool_name, .. }
-            | Self::InvalidInput { tool_name, .. }
-            | Self::SpawnFailed { tool_name, .. }
-            | Self::Timeout { tool_name, .. }
-            | Self::Cancelled { tool_name, .. }
-            | Self::OutputCaptureFailed { tool_name, .. }
-            | Self::Internal { tool_name, .. } => tool_name,
-        }
+        in_each!(self, tool_name)
     }
 
     /// What the tool was called with, in brief.
     pub fn input_summary(&self) -> &str {
-        match self {
-            Self::UnknownTool { input_summary, .. }
-            | Self::ToolDisabled { input_summary, .. }
-            | Self::PermissionDenied { input_summary, .. }
-            | Self::HookDenied { input_summary, .. }
-            | Self::UserRejected { input_summary, .. }
-            | Self::ApprovalExpired { input_summary, .. }
-            | Self::ApprovalStale { input_summary, .. }
-            | Self::AuditUnavailable { input_summary, .. }
-            | Self::InvalidInput { input_summary, .. }
-            | Self::SpawnFailed { input_summary, .. }
-            | Self::Timeout { input_summary, .. }
-            | Self::Cancelled { input_summary, .. }
-            | Self::OutputCaptureFailed { input_summary, .. }
-            | Self::Internal { input_summary, .. } => input_summary,
-        }
+        in_each!(self, input_summary)
     }
 
     /// What the process had written and how it ended, if one ran.
     pub fn partial(&self) -> Option<&ToolOutput> {
-        match self {
-            Self::Timeout { partial, .. } | Self::OutputCaptureFailed { partial, .. } => {
-                Some(partial)
-            }
-            Self::Cancelled { partial, .. } => partial.as_deref(),
-            Self::UnknownTool { .. }
-            | Self::ToolDisabled { .. }
-            | Self::PermissionDenied { .. }
-            | Self::HookDenied { .. }
-            | Self::UserRejected { .. }
-            | Self::ApprovalExpired { .. }
-            | Self::ApprovalStale { .. }
-            | Self::AuditUnavailable { .. }
-            | Self::InvalidInput { .. }
-            | Self::SpawnFailed { .. }
-            | Self::Internal { .. } => None,
+        if let Self::Timeout { partial, .. }
+        | Self::OutputCaptureFailed { partial, .. }
+        | Self::OutputInvalid { partial, .. } = self
+        {
+            Some(partial)
+        } else if let Self::Cancelled { partial, .. } = self {
+            partial.as_deref()
+        } else {
+            None
         }
     }
 
     /// The same, taken out.
     pub(crate) fn into_partial(self) -> Option<ToolOutput> {
-        match self {
-            Self::Timeout { partial, .. } | Self::OutputCaptureFailed { partial, .. } => {
-                Some(*partial)
-            }
-            Self::Cancelled { partial, .. } => partial.map(|partial| *partial),
-            Self::UnknownTool { .. }
-            | Self::ToolDisabled { .. }
-            | Self::InvalidInput { .. }
-            | Self::PermissionDenied { .. }
-            | Self::HookDenied { .. }
-            | Self::UserRejected { .. }
-            | Self::ApprovalExpired { .. }
-            | Self::ApprovalStale { .. }
-            | Self::AuditUnavailable { .. }
-            | Self::SpawnFailed { .. }
-            | Self::Internal { .. } => None,
+        if let Self::Timeout { partial, .. }
+        | Self::OutputCaptureFailed { partial, .. }
+        | Self::OutputInvalid { partial, .. } = self
+        {
+            Some(*partial)
+        } else if let Self::Cancelled { partial, .. } = self {
+            partial.map(|partial| *partial)
+        } else {
+            None
         }
     }
 
     /// The same, to be taken out or replaced.
     pub fn partial_mut(&mut self) -> Option<&mut ToolOutput> {
-        match self {
-            Self::Timeout { partial, .. } | Self::OutputCaptureFailed { partial, .. } => {
-                Some(partial)
-            }
-            Self::Cancelled { partial, .. } => partial.as_deref_mut(),
-            Self::UnknownTool { .. }
-            | Self::ToolDisabled { .. }
-            | Self::PermissionDenied { .. }
-            | Self::HookDenied { .. }
-            | Self::UserRejected { .. }
-            | Self::ApprovalExpired { .. }
-            | Self::ApprovalStale { .. }
-            | Self::AuditUnavailable { .. }
-            | Self::InvalidInput { .. }
-            | Self::SpawnFailed { .. }
-            | Self::Internal { .. } => None,
+        if let Self::Timeout { partial, .. }
+        | Self::OutputCaptureFailed { partial, .. }
+        | Self::OutputInvalid { partial, .. } = self
+        {
+            Some(partial)
+        } else if let Self::Cancelled { partial, .. } = self {
+            partial.as_deref_mut()
+        } else {
+            None
         }
     }
 
@@ -298,7 +421,8 @@ impl ExecutorError {
         let over = |text: &mut String| *text = mask(text);
         match self {
             Self::UnknownTool { tool_name, .. } => over(tool_name),
-            Self::InvalidInput { violations, .. } => {
+            Self::UnknownVersion { version, .. } => over(version),
+            Self::InvalidInput { violations, .. } | Self::OutputInvalid { violations, .. } => {
                 for violation in violations {
                     over(&mut violation.pointer);
                     over(&mut violation.detail);
@@ -308,6 +432,8 @@ impl ExecutorError {
             Self::SpawnFailed { step, .. } => over(step),
             Self::Internal { detail, .. } => over(detail),
             Self::ApprovalStale { changed, .. } => over(changed),
+            // It may name a tenant.
+            Self::RateLimited { rate, .. } => over(rate),
             Self::UserRejected {
                 reason: Some(reason),
                 ..
@@ -317,10 +443,18 @@ impl ExecutorError {
                 ..
             } => over(reason),
             Self::ToolDisabled { .. }
+            | Self::DepthExceeded { .. }
+            | Self::CallCycle { .. }
+            | Self::CallNotDeclared { .. }
+            | Self::CallsUsedUp { .. }
+            | Self::QueueFull { .. }
+            | Self::CircuitOpen { .. }
             | Self::UserRejected { reason: None, .. }
             | Self::HookDenied { reason: None, .. }
             | Self::ApprovalExpired { .. }
             | Self::AuditUnavailable { .. }
+            | Self::SandboxUnavailable { .. }
+            | Self::ProviderMissing { .. }
             | Self::Timeout { .. }
             | Self::Cancelled { .. }
             | Self::OutputCaptureFailed { .. } => {}
@@ -329,7 +463,8 @@ impl ExecutorError {
 
     /// In what the input breaks its schema, if that is what kept it.
     pub fn violations(&self) -> &[Violation] {
-        if let Self::InvalidInput { violations, .. } = self {
+        if let Self::InvalidInput { violations, .. } | Self::OutputInvalid { violations, .. } = self
+        {
             violations
         } else {
             &[]
@@ -340,6 +475,18 @@ impl ExecutorError {
     pub fn judgement(&self) -> Option<&Judgement> {
         if let Self::PermissionDenied { judgement, .. } = self {
             Some(judgement)
+        } else {
+            None
+        }
+    }
+
+    /// How long to wait before the call is worth another try, if that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if let Self::RateLimited { retry_after, .. }
+        | Self::QueueFull { retry_after, .. }
+        | Self::CircuitOpen { retry_after, .. } = self
+        {
+            Some(*retry_after)
         } else {
             None
         }
@@ -365,6 +512,11 @@ pub struct Violation {
     pub pointer: String,
     /// What is wrong and what was expected.
     pub detail: String,
+}
+
+/// Whole seconds, for a wait that is not to be too short.
+fn secs(wait: Duration) -> String {
+    format!("{}s", super::whole_secs(wait))
 }
 
 /// Why, by which rule, and what to do instead.

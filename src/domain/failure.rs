@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{ExecutorError, Judgement, Stage, Status, StopReason, Violation};
@@ -18,18 +20,35 @@ pub struct Failure {
     /// What the policy said, when that was it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Box<Judgement>>,
+    /// After how many seconds the call is worth another try, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_secs: Option<u64>,
 }
 
 /// The kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// [`ExecutorError::UnknownTool`].
+    /// [`ExecutorError::UnknownTool`] and [`ExecutorError::UnknownVersion`].
     UnknownTool,
     /// [`ExecutorError::ToolDisabled`].
     ToolDisabled,
     /// [`ExecutorError::InvalidInput`].
     InvalidInput,
+    /// [`ExecutorError::DepthExceeded`].
+    DepthExceeded,
+    /// [`ExecutorError::CallCycle`].
+    CallCycle,
+    /// [`ExecutorError::CallNotDeclared`].
+    CallNotDeclared,
+    /// [`ExecutorError::CallsUsedUp`].
+    CallsUsedUp,
+    /// [`ExecutorError::RateLimited`].
+    RateLimited,
+    /// [`ExecutorError::QueueFull`].
+    QueueFull,
+    /// [`ExecutorError::CircuitOpen`].
+    CircuitOpen,
     /// [`ExecutorError::PermissionDenied`].
     PermissionDenied,
     /// [`ExecutorError::HookDenied`].
@@ -42,6 +61,10 @@ pub enum FailureKind {
     ApprovalStale,
     /// [`ExecutorError::AuditUnavailable`].
     AuditUnavailable,
+    /// [`ExecutorError::SandboxUnavailable`].
+    SandboxUnavailable,
+    /// [`ExecutorError::ProviderMissing`].
+    ProviderMissing,
     /// [`ExecutorError::SpawnFailed`].
     SpawnFailed,
     /// [`ExecutorError::Timeout`].
@@ -52,6 +75,8 @@ pub enum FailureKind {
     ShutDown,
     /// [`ExecutorError::OutputCaptureFailed`].
     OutputCaptureFailed,
+    /// [`ExecutorError::OutputInvalid`].
+    OutputInvalid,
     /// The daemon died while the execution was under way.
     Lost,
     /// [`ExecutorError::Internal`].
@@ -65,6 +90,7 @@ impl FailureKind {
             Self::Timeout => Status::Timeout,
             Self::Cancelled | Self::ShutDown => Status::Cancelled,
             Self::PermissionDenied
+            | Self::CallNotDeclared
             | Self::HookDenied
             | Self::UserRejected
             | Self::ApprovalExpired
@@ -73,24 +99,66 @@ impl FailureKind {
             Self::UnknownTool
             | Self::ToolDisabled
             | Self::InvalidInput
+            | Self::DepthExceeded
+            | Self::CallCycle
+            | Self::CallsUsedUp
+            | Self::RateLimited
+            | Self::QueueFull
+            | Self::CircuitOpen
             | Self::AuditUnavailable
+            | Self::SandboxUnavailable
+            | Self::ProviderMissing
             | Self::SpawnFailed
             | Self::OutputCaptureFailed
+            | Self::OutputInvalid
             | Self::Internal => Status::Failed,
         }
     }
 
-    fn of(error: &ExecutorError) -> Self {
+    /// Whether nothing ran and the caller was told to call again.
+    pub fn asks_for_another_try(self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited | Self::QueueFull | Self::CircuitOpen
+        )
+    }
+
+    /// Whether the tool was to run and the executor could not have it do its work: nobody stopped it, and
+    /// nothing about the call was refused.
+    pub fn is_of_the_tool(self) -> bool {
+        matches!(
+            self,
+            Self::SpawnFailed
+                | Self::SandboxUnavailable
+                | Self::OutputCaptureFailed
+                | Self::OutputInvalid
+                | Self::Internal
+        )
+    }
+
+    /// What kind of failure an error is.
+    pub fn of(error: &ExecutorError) -> Self {
         match error {
-            ExecutorError::UnknownTool { .. } => Self::UnknownTool,
+            ExecutorError::UnknownTool { .. } | ExecutorError::UnknownVersion { .. } => {
+                Self::UnknownTool
+            }
             ExecutorError::ToolDisabled { .. } => Self::ToolDisabled,
             ExecutorError::InvalidInput { .. } => Self::InvalidInput,
+            ExecutorError::DepthExceeded { .. } => Self::DepthExceeded,
+            ExecutorError::CallCycle { .. } => Self::CallCycle,
+            ExecutorError::CallNotDeclared { .. } => Self::CallNotDeclared,
+            ExecutorError::CallsUsedUp { .. } => Self::CallsUsedUp,
+            ExecutorError::RateLimited { .. } => Self::RateLimited,
+            ExecutorError::QueueFull { .. } => Self::QueueFull,
+            ExecutorError::CircuitOpen { .. } => Self::CircuitOpen,
             ExecutorError::PermissionDenied { .. } => Self::PermissionDenied,
             ExecutorError::HookDenied { .. } => Self::HookDenied,
             ExecutorError::UserRejected { .. } => Self::UserRejected,
             ExecutorError::ApprovalExpired { .. } => Self::ApprovalExpired,
             ExecutorError::ApprovalStale { .. } => Self::ApprovalStale,
             ExecutorError::AuditUnavailable { .. } => Self::AuditUnavailable,
+            ExecutorError::SandboxUnavailable { .. } => Self::SandboxUnavailable,
+            ExecutorError::ProviderMissing { .. } => Self::ProviderMissing,
             ExecutorError::SpawnFailed { .. } => Self::SpawnFailed,
             ExecutorError::Timeout { .. } => Self::Timeout,
             ExecutorError::Cancelled { reason, .. } => match reason {
@@ -100,6 +168,7 @@ impl FailureKind {
                 }
             },
             ExecutorError::OutputCaptureFailed { .. } => Self::OutputCaptureFailed,
+            ExecutorError::OutputInvalid { .. } => Self::OutputInvalid,
             ExecutorError::Internal { .. } => Self::Internal,
         }
     }
@@ -114,6 +183,7 @@ impl Failure {
             stage,
             violations: error.violations().to_vec(),
             judgement: error.judgement().cloned().map(Box::new),
+            retry_after_secs: error.retry_after().map(whole_secs),
         }
     }
 
@@ -126,6 +196,13 @@ impl Failure {
             stage: None,
             violations: Vec::new(),
             judgement: None,
+            retry_after_secs: None,
         }
     }
+}
+
+/// Seconds, rounded up: who waits so long has waited long enough. At least one.
+pub(crate) fn whole_secs(wait: Duration) -> u64 {
+    let begun = u64::from(wait.subsec_nanos() > 0);
+    (wait.as_secs() + begun).max(1)
 }

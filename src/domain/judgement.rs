@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::RiskLevel;
+
 /// What a policy says. Ordered: the strictest is the greatest.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
@@ -67,6 +69,13 @@ pub struct Judgement {
     pub suggest: Option<String>,
     /// A sentence that says what would make the verdict another one.
     pub would_change: String,
+    /// How far the policy trusts the call: `untrusted` has it run in the sandbox.
+    #[serde(default)]
+    pub risk_level: RiskLevel,
+    /// The rule that raised it, as written; null when none did, or the default.
+    #[serde(default)]
+    #[schema(required)]
+    pub risk_rule: Option<String>,
     /// The rules that would let exactly this pass the next time, if they were remembered for the
     /// caller. Empty when there are none: nothing is asked about, what would run is on the hazard
     /// list, or not all of it can be read.

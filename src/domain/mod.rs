@@ -4,35 +4,47 @@
 mod approval;
 mod call;
 mod caller;
+mod calls;
+mod correlation;
 mod digest;
 mod ending;
 mod error;
 mod failure;
 mod id;
 mod judgement;
+mod lineage;
 mod micros;
 mod millis;
 mod output;
+mod scope;
 mod secrets;
 mod stage;
 mod summary;
 mod tool;
+mod weight;
 
 pub use approval::Remember;
-pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall, TraceId};
+pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall};
 pub use caller::{Caller, Principal};
+pub use calls::Doorkeeper;
+pub(crate) use calls::{Admission, Called, Calls, Door, Process};
+pub use correlation::{Correlation, TraceId};
 pub use digest::{Digest, Hasher};
 pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
     Usage,
 };
 pub use error::{ExecutorError, Violation};
+pub(crate) use failure::whole_secs;
 pub use failure::{Failure, FailureKind};
 pub use id::{ApprovalId, ExecutionId};
 pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
+pub use lineage::Lineage;
 pub(crate) use output::Digests;
-pub use output::{Degradation, Display, RunReport, Status, ToolOutput, Verbatim};
+pub use output::{Degradation, Display, RunReport, Sandboxed, Status, ToolOutput, Verbatim};
+pub use scope::{Scope, ScopedValues};
 pub use secrets::{CONTEXT, Secrets};
 pub use stage::{Point, Stage, StageTimes, When};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use tool::{RiskLevel, ToolDefinition, ToolDetails};
+pub(crate) use weight::is_too_heavy;

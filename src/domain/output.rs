@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Digest, Exit, KillReport, LeftBehind, StreamName, Usage};
+use super::{Digest, Exit, KillReport, LeftBehind, RiskLevel, StreamName, Usage};
 
 /// What a tool answered.
 #[derive(Clone, Debug)]
@@ -13,9 +14,11 @@ pub struct ToolOutput {
     pub content: String,
     /// Whether the command failed; goes into the `tool_result` block as it is.
     pub is_error: bool,
+    /// What a program reads, of a tool that has an output schema.
+    pub output: Option<Value>,
     /// What a person is shown.
     pub display: Display,
-    /// What there is to know of the process that ran.
+    /// What there is to know of the process that ran; where none did, of the time it took.
     pub run: RunReport,
     /// Which streams `content` holds as they were written.
     pub(crate) verbatim: Verbatim,
@@ -58,6 +61,7 @@ impl ToolOutput {
         Self {
             content,
             is_error,
+            output: None,
             display: Display::default(),
             run,
             verbatim: Verbatim::default(),
@@ -77,14 +81,16 @@ pub struct Display {
     pub summary: String,
     /// From the start of the process to its end, in milliseconds.
     pub duration_ms: u64,
-    /// How it ended: an exit code, a signal's name, `timeout` or `cancelled`.
+    /// How it ended: an exit code, a signal's name, `timeout` or `cancelled`; `done` or `failed`
+    /// where no process ran.
     pub exit: String,
 }
 
 /// The facts of one run, without its output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunReport {
-    /// How the leader ended, in the kernel's words; `None` when not even SIGKILL has ended it yet.
+    /// How the leader ended, in the kernel's words; `None` when not even SIGKILL has ended it yet,
+    /// and where there was none.
     pub exit: Option<Exit>,
     /// Whether the kernel killed something of it for want of memory.
     pub oom_killed: bool,
@@ -103,6 +109,40 @@ pub struct RunReport {
     pub usage: Usage,
     /// The proof of the kill, when a signal was sent.
     pub kill: Option<KillReport>,
+    /// How far it was trusted.
+    #[serde(default)]
+    pub risk_level: RiskLevel,
+    /// The sandbox it ran in, if it did.
+    #[serde(default)]
+    pub sandbox: Option<Sandboxed>,
+}
+
+/// The sandbox in which something ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Sandboxed {
+    /// The OCI runtime, such as `runsc`.
+    pub runtime: String,
+    /// Its version, as it says itself.
+    pub version: String,
+}
+
+impl RunReport {
+    /// What there is to tell where the daemon did the work itself.
+    pub fn of_no_process(took: Duration) -> Self {
+        Self {
+            exit: None,
+            oom_killed: false,
+            duration: took,
+            truncated: false,
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+            background: Vec::new(),
+            usage: Usage::default(),
+            kill: None,
+            risk_level: RiskLevel::Trusted,
+            sandbox: None,
+        }
+    }
 }
 
 /// Where an execution stands or how it ended.

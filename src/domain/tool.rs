@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -22,16 +24,51 @@ pub struct ToolDetails {
     pub version: String,
     /// How far the tool is trusted.
     pub risk_level: RiskLevel,
-    /// JSON Schema of the structured output; null when the tool answers text only.
+    /// What kind of tool it is, in a word: tools are listed by it.
+    pub category: String,
+    /// The time limit of a call that names none.
+    pub timeout: Duration,
+    /// JSON Schema of the structured output; `None` when the tool answers text only.
     pub output_schema: Option<Value>,
     /// Where the tool comes from: `builtin`, or the file that defines it.
     pub source: String,
 }
 
-/// How far a tool is trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+impl ToolDetails {
+    /// A tool of the program itself, of which nothing more is known than this.
+    pub(crate) fn built_in(definition: ToolDefinition, category: &str, timeout: Duration) -> Self {
+        Self {
+            definition,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            risk_level: RiskLevel::Trusted,
+            category: category.to_owned(),
+            timeout,
+            output_schema: None,
+            source: "builtin".to_owned(),
+        }
+    }
+}
+
+/// How far a tool, or a call of it, is trusted. Ordered: of several levels the greatest counts, so
+/// that nobody lowers what somebody else has raised.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum RiskLevel {
     /// Runs with the daemon's privileges.
+    #[default]
     Trusted,
+    /// Runs in a sandbox only.
+    Untrusted,
+}
+
+impl RiskLevel {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trusted => "trusted",
+            Self::Untrusted => "untrusted",
+        }
+    }
 }

@@ -12,16 +12,16 @@ use crate::domain::Status;
 /// What a record takes besides its texts, in bytes: row, indices, events, audit.
 const OVERHEAD: u64 = 1024;
 
-/// The first twenty columns are known when an execution is opened, the others when it ends.
+/// The first twenty-two columns are known when an execution is opened, the others when it ends.
 pub(super) const OPEN: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
     call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source,
-    first_event, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING";
+    first_event, created_at, parent_id, depth) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING";
 
 pub(super) const ENTER: &str = "INSERT INTO executions (number, id, facet, tool, status, caller_uid, caller_gid, asynchronous,
     call, working_dir, tool_use_id, trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source,
-    first_event, created_at, ending, problem, usage, stages, started_at, ended_at, approval_id, approver_uid,
+    first_event, created_at, parent_id, depth, ending, problem, usage, stages, started_at, ended_at, approval_id, approver_uid,
     content_sha256, stdout_bytes, stdout_sha256, stderr_bytes, stderr_sha256, kept_bytes, kept, content, stdout, stderr)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (number) DO NOTHING";
 
 pub(super) const CLOSE: &str = "UPDATE executions SET status = ?2, facet = ?3, ending = ?4, problem = ?5, usage = ?6, stages = ?7,
@@ -31,7 +31,7 @@ pub(super) const CLOSE: &str = "UPDATE executions SET status = ?2, facet = ?3, e
 
 /// Where the columns of an ending begin in [`CLOSE`] and [`ENTER`].
 pub(super) const CLOSE_FROM: usize = 4;
-pub(super) const ENTER_FROM: usize = 21;
+pub(super) const ENTER_FROM: usize = 23;
 
 /// What an execution's row says from the first.
 pub(super) struct Opening<'a> {
@@ -50,6 +50,7 @@ pub(super) fn insert(statement: &mut Statement<'_>, columns: &Opening<'_>) -> Re
     let created_at = micros(record.created_at);
     let dir = record.working_dir.as_ref().map(|dir| dir.to_string_lossy());
     let replay_of = record.replay_of.as_ref();
+    let parent = record.lineage.as_ref().map(|lineage| &lineage.parent);
     let known = params![
         record.id.as_bytes(),
         columns.facet,
@@ -70,6 +71,8 @@ pub(super) fn insert(statement: &mut Statement<'_>, columns: &Opening<'_>) -> Re
         ruling.and_then(|ruling| ruling.source.as_ref()),
         signed(columns.first_event),
         created_at,
+        parent.map(|parent| parent.as_bytes().as_slice()),
+        record.lineage.as_ref().map_or(0, |lineage| lineage.depth),
     ];
     bind(statement, 2, known)?;
     let mut number = created_at;

@@ -62,6 +62,11 @@ impl Ledger {
         })
     }
 
+    /// Lets go of the key of an execution that has ended and was nothing to be repeated.
+    pub fn release_key(&self, id: ExecutionId) -> Receipt<()> {
+        self.write(Failing::Dropped, None, move |store| store.release_key(id))
+    }
+
     /// Enters what became known of an open execution. A ruling goes into the audit trail.
     pub fn change(&self, id: ExecutionId, change: Change, events: Option<Events>) -> Receipt<()> {
         self.nudge(id);
@@ -87,7 +92,9 @@ impl Ledger {
     pub fn end_execution(&self, record: CloseRecord, events: Option<Events>) -> Ended {
         let log = self.inner.log.as_ref();
         let log = log.filter(|_| self.inner.shared.is_trusted());
-        let Some((log, mut begun)) = log.zip(self.inner.begun(record.id)) else {
+        // What has begun is taken only where it ends in the log, too.
+        let taken = log.and_then(|log| Some((log, self.inner.begun(record.id)?)));
+        let Some((log, mut begun)) = taken else {
             return Ended::Queued(self.close_execution(record, events));
         };
         let events = Events::joined(begun.events.take(), events);

@@ -181,6 +181,17 @@ impl Store {
         }
     }
 
+    /// Lets go of the key of an execution that has ended.
+    pub(super) fn release_key(&mut self, id: ExecutionId) -> Result<(), Fault> {
+        self.connection
+            .prepare_cached(
+                "UPDATE executions SET idempotency_key = NULL, body_digest = NULL
+                 WHERE id = ? AND ended_at IS NOT NULL",
+            )?
+            .execute([id.as_bytes()])?;
+        Ok(())
+    }
+
     /// Enters what became known of an open execution.
     pub(super) fn change(
         &mut self,

@@ -13,7 +13,11 @@ use rusqlite::{Connection, OpenFlags};
 use super::LedgerError;
 
 /// The steps from one version to the next; the first makes a new file.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+];
 
 /// How many bytes of file are checked before the ledger is in use. More would hold up the start,
 /// at some 300 MB/s, and are checked behind it.

@@ -23,6 +23,7 @@ use super::writer::{INDEX_BATCH, Writer};
 use super::{Digest, LedgerError, file};
 use crate::config::Durability;
 use crate::domain::{ApprovalId, Degradation, ExecutionId};
+use crate::metrics::Metrics;
 
 /// The ledger. Cheap to clone; all clones are one, and the last to go closes it.
 #[derive(Clone)]
@@ -107,6 +108,12 @@ impl Ledger {
         self.inner.close();
     }
 
+    /// Has what the ledger does measured, from now on.
+    pub fn measure(&self, metrics: Arc<Metrics>) {
+        // Once, by whoever opened it.
+        let _ = self.inner.shared.metrics.set(metrics);
+    }
+
     /// What does not work, for `/health` and for whoever may not run what is not recorded. The
     /// ledger goes on trying by itself.
     pub fn problem(&self) -> Option<Degradation> {
@@ -126,6 +133,18 @@ impl Ledger {
     /// When the file cannot be read.
     pub async fn get(&self, id: ExecutionId) -> Result<Option<ExecutionRecord>, LedgerError> {
         self.ask(move |connection| read::get(connection, id)).await
+    }
+
+    /// What came of an execution by calls of its tool, theirs among it, oldest first; a thousand of
+    /// them at the most.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn descendants(&self, id: ExecutionId) -> Result<Vec<ExecutionRecord>, LedgerError> {
+        // What has just begun is among them.
+        self.inner.open_all();
+        self.ask(move |connection| read::descendants(connection, id))
+            .await
     }
 
     /// A page of history. With a text, the ended ones that are not in the text index yet are put

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::event::{Events, NumberedEvents};
 use super::record::Head;
 use super::store::{Fault, Store};
 use crate::domain::Degradation;
+use crate::metrics::Metrics;
 
 /// How long nothing must come before the writer does what can wait. Long enough that a client who
 /// calls again at once does not find it busy.
@@ -129,6 +130,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     told: broadcast::Sender<Arc<NumberedEvents>>,
     pub file: PathBuf,
+    /// Where it is measured how long the writer takes, if anywhere.
+    pub metrics: OnceLock<Arc<Metrics>>,
 }
 
 struct Queue {
@@ -195,6 +198,7 @@ impl Shared {
             }),
             told: broadcast::Sender::new(TOLD),
             file,
+            metrics: OnceLock::new(),
         }
     }
 

@@ -14,13 +14,13 @@ use super::record::{
 use super::store::Fault;
 use super::time::{from_micros, micros};
 use super::{approvals, search};
-use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, Verdict};
+use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, Verdict};
 
 /// The columns that [`execution`] reads, in its order.
 const COLUMNS: &str = "number, id, tool, status, caller_uid, caller_gid, asynchronous, call, working_dir, tool_use_id,
     trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source, approval_id, approver_uid, ending,
     problem, usage, stages, content_sha256, stdout_bytes, stdout_sha256, stderr_bytes, stderr_sha256, kept, content,
-    stdout, stderr, created_at, started_at, ended_at";
+    stdout, stderr, created_at, started_at, ended_at, parent_id, depth";
 
 /// How many facets a query is asked for one by one; there are no more unless callers make up names.
 const LIMIT: usize = 1000;
@@ -32,6 +32,22 @@ pub(super) fn get(
     let sql = format!("SELECT {COLUMNS} FROM executions WHERE id = ?");
     let mut get = connection.prepare_cached(&sql)?;
     Ok(get.query_row([id.as_bytes()], execution).optional()?)
+}
+
+/// What came of an execution by calls of its tool, oldest first.
+pub(super) fn descendants(
+    connection: &Connection,
+    id: ExecutionId,
+) -> Result<Vec<ExecutionRecord>, Fault> {
+    let sql = format!(
+        "WITH RECURSIVE below(id) AS (
+             SELECT id FROM executions WHERE parent_id = ?1
+             UNION ALL SELECT e.id FROM below b JOIN executions e ON e.parent_id = b.id LIMIT {LIMIT})
+         SELECT {COLUMNS} FROM executions WHERE id IN (SELECT id FROM below) ORDER BY number"
+    );
+    let mut below = connection.prepare_cached(&sql)?;
+    let rows = below.query_map([id.as_bytes()], execution)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// All that have not ended, oldest first.
@@ -224,6 +240,7 @@ fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
         status,
         created_at: time(32)?.unwrap_or(std::time::UNIX_EPOCH),
         replay_of: id_bytes(row, 11)?.map(ExecutionId::from_bytes),
+        lineage: lineage(row)?,
         trace_id: word(row, 10, |text| text.parse().ok())?,
         tool_use_id: row.get(9)?,
         idempotency,
@@ -257,6 +274,13 @@ fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRecord> {
         close,
         cursor: Cursor(row.get(0)?),
     })
+}
+
+/// Whose call it is.
+fn lineage(row: &Row<'_>) -> rusqlite::Result<Option<Lineage>> {
+    let depth = row.get(36)?;
+    let parent = id_bytes(row, 35)?.map(ExecutionId::from_bytes);
+    Ok(parent.map(|parent| Lineage { parent, depth }))
 }
 
 /// Fills in the outputs and the approval.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Digest, Json};
-use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, TraceId};
+use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, TraceId};
 
 /// What is known of an execution when its call comes in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct OpenRecord {
     pub created_at: SystemTime,
     /// The execution that this one repeats.
     pub replay_of: Option<ExecutionId>,
+    /// The execution whose call it is, when a tool made it.
+    #[serde(default)]
+    pub lineage: Option<Lineage>,
     /// The trace the call belongs to.
     pub trace_id: Option<TraceId>,
     /// The id the model gave its call.

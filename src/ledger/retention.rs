@@ -19,6 +19,9 @@ const STEP: usize = 128;
 /// How long the end of an execution is kept at the most, in microseconds, whatever the limits say.
 const RESPITE: i64 = 10 * 60 * 1_000_000;
 
+/// How many events at the most are kept from before the oldest execution.
+const KEPT: u64 = 10_000;
+
 /// What one step has forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Pruned {
@@ -57,7 +60,7 @@ impl Store {
             pruned.ids.push(id);
         }
         pruned.is_done |= pruned.ids.len() < STEP;
-        self.forget_events()?;
+        self.forget_events(!pruned.ids.is_empty())?;
         self.set_totals(self.totals)?;
         Ok(pruned)
     }
@@ -77,7 +80,7 @@ impl Store {
             pruned.ids.push(id);
         }
         pruned.is_done = pruned.ids.len() < STEP;
-        self.forget_events()?;
+        self.forget_events(!pruned.ids.is_empty())?;
         self.set_totals(self.totals)?;
         if pruned.is_done {
             let body = json!({"by_uid": clearing.by_uid, "executions": clearing.so_far + pruned.ids.len()});
@@ -110,15 +113,20 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets the events from before the oldest execution that is left.
-    fn forget_events(&mut self) -> Result<(), Fault> {
+    /// Forgets the events from before the oldest execution that is left, when others were just
+    /// forgotten. What happened before the first of all, such as a change of the configuration, is
+    /// kept until then, within [`KEPT`].
+    fn forget_events(&mut self, has_forgotten: bool) -> Result<(), Fault> {
         let next = self.next_event()?;
         let kept_from: Option<i64> = self
             .connection
             .prepare_cached("SELECT first_event FROM executions ORDER BY number LIMIT 1")?
             .query_row([], |row| row.get(0))
             .optional()?;
-        let kept_from = kept_from.map_or(next, unsigned);
+        let mut kept_from = kept_from.map_or(next, unsigned);
+        if !has_forgotten {
+            kept_from = kept_from.min(next.saturating_sub(KEPT));
+        }
         // A number is never given out again, even when its event is forgotten.
         self.set_meta("last_event", signed(next - 1))?;
         self.connection

@@ -2,6 +2,7 @@
 //! are told; what can wait (text index, checkpoint) happens behind that.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rusqlite::Connection;
 
@@ -123,9 +124,13 @@ impl Writer {
 
     /// Does all of it or nothing.
     fn transact(&mut self, tasks: &mut [Box<dyn Work>]) -> Result<(), LedgerError> {
+        let begun = Instant::now();
         let done =
             self.in_transaction(|store| tasks.iter_mut().try_for_each(|task| task.apply(store)));
         if done.is_ok() {
+            if let Some(metrics) = self.shared.metrics.get() {
+                metrics.committed(begun.elapsed());
+            }
             self.shared.set_head(self.store.head);
             if self.is_failing {
                 self.is_failing = false;
@@ -169,15 +174,23 @@ impl Writer {
         self.shared.set_problem(Some(error));
         for mut task in tasks {
             task.acknowledge(Err(error.clone()));
+            // What was told already takes nobody's place: an opening that is dropped makes its end
+            // one of an execution that was never opened.
             let is_kept = match task.failing() {
                 Failing::Never => true,
-                Failing::Kept => self.retries.len() < RETRIES,
+                Failing::Kept => self.kept_retries() < RETRIES,
                 Failing::Dropped => false,
             };
             if is_kept {
                 self.retries.push(task);
             }
         }
+    }
+
+    fn kept_retries(&self) -> usize {
+        let retries = self.retries.iter();
+        let kept = retries.filter(|task| matches!(task.failing(), Failing::Kept));
+        kept.count()
     }
 
     /// Tries whether the disk is back, with what waits for it or a write of its own.

@@ -28,6 +28,11 @@ impl Waiters {
         self.lock().remove(&id);
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     fn tell(&self, approval: &Approval) {
         let waiter = self.lock().remove(&approval.id);
         if let Some(waiter) = waiter {

@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::domain::{Background, Call, CallOptions, Caller, Secrets, TraceId, mask_secrets};
+use crate::domain::{
+    Background, Call, CallOptions, Caller, RiskLevel, ScopedValues, Secrets, TraceId, mask_secrets,
+};
 
 /// A call as it is shown and kept: secrets masked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,6 +16,9 @@ pub struct CallRecord {
     pub summary: String,
     /// Its input.
     pub input: Value,
+    /// The version of the tool that it asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_version: Option<String>,
     /// The time limit it asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
@@ -26,9 +31,24 @@ pub struct CallRecord {
     /// Its standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// The session it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// On whose behalf the caller calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
+    /// The values it brings along.
+    #[serde(default, skip_serializing_if = "ScopedValues::is_empty")]
+    pub values: ScopedValues,
     /// Whether what it leaves behind is kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_background: bool,
+    /// How far it is to be trusted at the most.
+    #[serde(default)]
+    pub risk_level: RiskLevel,
+    /// The directory that it may write to in a sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<PathBuf>,
     /// The supplementary groups of who called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caller_groups: Vec<u32>,
@@ -59,21 +79,33 @@ impl CallRecord {
                 (name, value)
             })
             .collect();
-        let working_dir = options.working_dir.as_ref().map(|dir| {
-            let mut text = dir.to_string_lossy().into_owned();
-            masking.text(&mut text);
-            PathBuf::from(text)
-        });
+        let working_dir = options.working_dir.as_deref();
+        let working_dir = working_dir.map(|dir| masking.path(dir));
+        let workspace = options.workspace.as_deref();
+        let workspace = workspace.map(|dir| masking.path(dir));
         let mut stdin = options.stdin.clone();
         stdin.iter_mut().for_each(|text| masking.text(text));
+        let mut session_id = options.session_id.clone();
+        session_id.iter_mut().for_each(|text| masking.text(text));
+        let mut tenant_id = options.tenant_id.clone();
+        tenant_id.iter_mut().for_each(|text| masking.text(text));
+        let mut values = options.values.clone();
+        let brought = values.values_mut().flat_map(Map::values_mut);
+        brought.for_each(|value| masking.value(value));
         Self {
             summary: summary.to_owned(),
             input,
+            tool_version: options.tool_version.clone(),
             timeout: options.timeout,
             working_dir,
             env,
             stdin,
+            session_id,
+            tenant_id,
+            values,
             keeps_background: options.background == Background::Keep,
+            risk_level: options.risk_level,
+            workspace,
             caller_groups: Vec::new(),
             changed_by: Vec::new(),
             is_masked: masking.is_masked,
@@ -95,6 +127,7 @@ impl CallRecord {
             input: self.input.clone(),
             tool_use_id: tool_use_id.map(str::to_owned),
             options: CallOptions {
+                tool_version: self.tool_version.clone(),
                 timeout: self.timeout,
                 working_dir: self.working_dir.clone(),
                 env: self.env.clone(),
@@ -104,7 +137,12 @@ impl CallRecord {
                 } else {
                     Background::Kill
                 },
+                risk_level: self.risk_level,
+                workspace: self.workspace.clone(),
                 trace_id: None::<TraceId>,
+                session_id: self.session_id.clone(),
+                tenant_id: self.tenant_id.clone(),
+                values: self.values.clone(),
             },
         })
     }
@@ -123,6 +161,12 @@ impl Masking<'_> {
             self.is_masked = true;
             *text = masked;
         }
+    }
+
+    fn path(&mut self, path: &Path) -> PathBuf {
+        let mut text = path.to_string_lossy().into_owned();
+        self.text(&mut text);
+        PathBuf::from(text)
     }
 
     /// A variable whose name tells that it is a secret is one, whoever has marked it or not.

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use super::event::Event;
 use super::{CallRecord, Execution, Finished};
-use crate::domain::{ApprovalId, Digests, ExecutionId, Ruling, Status, StreamName};
+use crate::domain::{ApprovalId, Correlation, Digests, ExecutionId, Ruling, Status, StreamName};
 use crate::ledger::{
     self, AuditEntry, Change, CloseRecord, Ended, Events, Idempotency, Json, Ledger, OpenRecord,
     Output, Place, Receipt,
@@ -15,6 +15,8 @@ use crate::runner::Kept;
 #[derive(Debug)]
 pub(super) struct Entry {
     ledger: Ledger,
+    /// Told with everything that happens.
+    correlation: Correlation,
     pending: Mutex<Pending>,
 }
 
@@ -28,16 +30,17 @@ struct Pending {
 }
 
 impl Entry {
-    pub(super) fn new(ledger: Ledger) -> Self {
+    pub(super) fn new(ledger: Ledger, correlation: Correlation) -> Self {
         Self {
             ledger,
+            correlation,
             pending: Mutex::default(),
         }
     }
 
     /// Something happened.
     pub(super) fn note(&self, event: Event) {
-        let event = event.at(SystemTime::now());
+        let event = event.within(&self.correlation, SystemTime::now());
         self.lock().events.push(event);
     }
 
@@ -73,6 +76,11 @@ impl Entry {
             idempotency: Some(idempotency),
             ..open_record(execution, Change::default())
         })
+    }
+
+    /// Lets go of the key of another execution that nothing came of.
+    pub(super) fn release_key(&self, id: ExecutionId) -> Receipt<()> {
+        self.ledger.release_key(id)
     }
 
     /// It is in the ledger already.
@@ -221,7 +229,8 @@ fn open_record(execution: &Execution, change: Change) -> OpenRecord {
         status: change.status.unwrap_or(Status::Running),
         created_at: execution.created_at,
         replay_of: execution.terms.replay_of,
-        trace_id: execution.trace_id.clone(),
+        lineage: execution.family.lineage().cloned(),
+        trace_id: execution.correlation.trace_id.clone(),
         tool_use_id: execution.tool_use_id.clone(),
         idempotency: None,
         ruling: change.ruling,

@@ -2,8 +2,11 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::Finished;
-use crate::domain::{ApprovalId, FailureKind, Stage, Status, When};
+use super::{Execution, Finished};
+use crate::domain::{
+    ApprovalId, Correlation, ExecutionId, ExecutorError, FailureKind, Lineage, Stage, Status,
+    ToolOutput, When,
+};
 use crate::ledger;
 
 /// What happens, for those who listen. The names are those of seed 004; a type goes over the wire
@@ -46,6 +49,32 @@ pub enum Event {
         duration_ms: f64,
         /// Why, or how it failed; empty where there is nothing to say.
         detail: String,
+    },
+    /// A tool made the call (seed 002).
+    #[serde(rename = "skill_call")]
+    SkillCall {
+        /// The tool that was called.
+        skill: String,
+        /// The execution that called it.
+        parent_id: ExecutionId,
+        /// How many calls it is inside of.
+        depth: u32,
+        /// What it is, in a line.
+        summary: String,
+    },
+    /// A call that a tool made has come to an end.
+    #[serde(rename = "skill_result")]
+    SkillResult {
+        /// The tool that was called.
+        skill: String,
+        /// The execution that called it.
+        parent_id: ExecutionId,
+        /// How many calls it is inside of.
+        depth: u32,
+        /// From the call to its end, in milliseconds.
+        duration_ms: u64,
+        /// Whether it failed.
+        is_error: bool,
     },
     /// It ran to its end by itself.
     ExecutionCompleted {
@@ -99,6 +128,26 @@ pub enum Event {
         /// The question.
         approval_id: ApprovalId,
     },
+    /// As many run as may: it waits for a place.
+    ExecutionQueued {
+        /// What it is, in a line.
+        summary: String,
+    },
+    /// Another try is made of what could not be done, as the tool may run twice.
+    ExecutionRetried {
+        /// The number of the try that failed, from 1 on.
+        attempt: u32,
+        /// How long it waits before the next, in milliseconds and fractions.
+        delay_ms: f64,
+        /// What went wrong.
+        detail: String,
+    },
+    /// The tool has failed too often in a row: calls of it are refused for a while.
+    CircuitOpened,
+    /// A call of the tool is let through, as a trial.
+    CircuitHalfOpened,
+    /// The trial went well: calls of the tool go through again.
+    CircuitClosed,
     /// A changed configuration is in force.
     ConfigurationReloaded,
     /// A changed configuration was refused.
@@ -118,6 +167,15 @@ pub enum Event {
     },
 }
 
+/// An event with what it belongs to.
+#[derive(Serialize)]
+struct Correlated<'a> {
+    #[serde(flatten)]
+    event: &'a Event,
+    #[serde(flatten)]
+    correlation: &'a Correlation,
+}
+
 /// To the microsecond.
 pub(super) fn fractional_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
@@ -129,6 +187,32 @@ pub(super) fn rfc3339(time: SystemTime) -> String {
 }
 
 impl Event {
+    /// That a tool made this call.
+    pub(super) fn skill_call(execution: &Execution, lineage: &Lineage) -> Self {
+        Self::SkillCall {
+            skill: execution.tool.clone(),
+            parent_id: lineage.parent,
+            depth: lineage.depth,
+            summary: execution.known().call.summary.clone(),
+        }
+    }
+
+    /// What came of a call that a tool made.
+    pub(super) fn skill_result(
+        execution: &Execution,
+        lineage: &Lineage,
+        result: &Result<ToolOutput, ExecutorError>,
+    ) -> Self {
+        let took = execution.created_at.elapsed().unwrap_or_default();
+        Self::SkillResult {
+            skill: execution.tool.clone(),
+            parent_id: lineage.parent,
+            depth: lineage.depth,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            is_error: result.as_ref().map_or(true, |output| output.is_error),
+        }
+    }
+
     /// How an execution ended.
     pub(super) fn of_ending(finished: &Finished, summary: &str) -> Self {
         let (status, summary) = (finished.status, summary.to_owned());
@@ -155,15 +239,25 @@ impl Event {
             FailureKind::UnknownTool
             | FailureKind::ToolDisabled
             | FailureKind::InvalidInput
+            | FailureKind::DepthExceeded
+            | FailureKind::CallCycle
+            | FailureKind::CallNotDeclared
+            | FailureKind::CallsUsedUp
+            | FailureKind::RateLimited
+            | FailureKind::QueueFull
+            | FailureKind::CircuitOpen
             | FailureKind::PermissionDenied
             | FailureKind::HookDenied
             | FailureKind::UserRejected
             | FailureKind::ApprovalExpired
             | FailureKind::ApprovalStale
             | FailureKind::AuditUnavailable
+            | FailureKind::SandboxUnavailable
+            | FailureKind::ProviderMissing
             | FailureKind::SpawnFailed
             | FailureKind::Timeout
             | FailureKind::OutputCaptureFailed
+            | FailureKind::OutputInvalid
             | FailureKind::Internal => Self::ExecutionFailed {
                 status,
                 summary,
@@ -182,9 +276,18 @@ impl Event {
 
     /// As the ledger has it.
     pub(super) fn at(self, time: SystemTime) -> ledger::Event {
+        self.within(&Correlation::default(), time)
+    }
+
+    /// The same of what belongs to something.
+    pub(super) fn within(self, correlation: &Correlation, time: SystemTime) -> ledger::Event {
+        let correlated = Correlated {
+            event: &self,
+            correlation,
+        };
         ledger::Event {
             time,
-            body: ledger::Json::of(&self),
+            body: ledger::Json::of(&correlated),
         }
     }
 }

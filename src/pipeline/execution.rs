@@ -1,18 +1,24 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use futures_util::FutureExt;
+use serde_json::{Map, Value};
 use tokio::sync::{SetOnce, watch};
 
 use super::approvals::Asked;
 use super::entry::{Approved, Entry};
 use super::event::Event;
-use super::{CallRecord, Finished, Record};
+use super::family::Family;
+use super::{CallRecord, CannotKeep, Finished, Record};
 use crate::domain::{
-    Call, Caller, ExecutionId, Judgement, Ruling, Secrets, Stage, StageTimes, Status, StopReason,
-    StreamName, TraceId,
+    Call, Caller, Correlation, ExecutionId, Judgement, RiskLevel, Ruling, Scope, Secrets, Stage,
+    StageTimes, Status, StopReason, StreamName,
 };
 use crate::ledger::Idempotency;
+use crate::metrics::Metrics;
 use crate::runner::{Capture, Kept, Live};
+use crate::tools::Tool;
 
 /// One call's life under one id: what is known of it from its start until it is forgotten.
 #[derive(Debug)]
@@ -29,22 +35,37 @@ pub struct Execution {
     pub created_at: SystemTime,
     /// Whether its stages are timed for all to see.
     pub timed: bool,
-    /// The trace it belongs to.
-    pub trace_id: Option<TraceId>,
+    /// What it belongs to in its caller's names, secrets masked.
+    pub correlation: Correlation,
     /// On what terms it was begun.
     pub(super) terms: Terms,
+    /// Where it is counted, if it is.
+    pub(super) metrics: Option<Arc<Metrics>>,
     /// What is masked in whatever it leads to.
     pub(super) secrets: Arc<Secrets>,
     /// Where it is kept for good, if anywhere.
     pub(super) entry: Option<Entry>,
+    /// What led to it and what comes of it.
+    pub(super) family: Family,
+    /// What its processes show to make calls on its behalf, where its tool admits that.
+    pub(super) token: Option<String>,
+    /// The tool, in the version that it keeps to its end.
+    tool_found: OnceLock<Arc<Tool>>,
     known: Mutex<Known>,
     /// Whether it waits for an approval.
     waiting: watch::Sender<bool>,
+    /// Whether it waits for a place to run in.
+    queued: AtomicBool,
+    /// Whether it was taken from the rates that it concerns.
+    charged: AtomicBool,
     /// What was asked about it, if something was.
     asked: watch::Sender<Option<Asked>>,
-    live: Arc<Live>,
+    /// That of the last try.
+    live: RwLock<Arc<Live>>,
     stages: Mutex<Vec<StageTimes>>,
     finished: SetOnce<Arc<Finished>>,
+    /// That it never became one.
+    refused: SetOnce<()>,
 }
 
 /// What a caller wants of an execution, besides what is to be done.
@@ -64,6 +85,8 @@ pub(super) struct Known {
     pub(super) call: Arc<CallRecord>,
     pub(super) ruling: Option<Ruling>,
     pub(super) approved: Option<Approved>,
+    /// How far it is trusted, once it was judged; what comes of it is trusted no further.
+    pub(super) risk: Option<RiskLevel>,
 }
 
 /// An execution being in a stage; dropping it is the stage's end.
@@ -76,9 +99,15 @@ impl Drop for InStage<'_> {
             times.ended_at = Some(now);
             *times
         });
-        if let (Some(times), Some(entry)) = (times, &self.0.entry) {
-            let duration = now.duration_since(times.started_at).unwrap_or_default();
-            entry.note(Event::of_stage(times.stage, duration));
+        let Some(times) = times else {
+            return;
+        };
+        let took = now.duration_since(times.started_at).unwrap_or_default();
+        if let Some(metrics) = &self.0.metrics {
+            metrics.left_stage(times.stage, took);
+        }
+        if let Some(entry) = &self.0.entry {
+            entry.note(Event::of_stage(times.stage, took));
         }
     }
 }
@@ -92,6 +121,7 @@ pub(super) struct Birth {
     pub(super) secrets: Arc<Secrets>,
     pub(super) call: Arc<CallRecord>,
     pub(super) created_at: SystemTime,
+    pub(super) family: Family,
 }
 
 impl Execution {
@@ -105,6 +135,7 @@ impl Execution {
             secrets,
             call,
             created_at,
+            family,
         } = birth;
         Self {
             id,
@@ -113,19 +144,26 @@ impl Execution {
             tool_use_id: None,
             created_at,
             timed: true,
-            trace_id: None,
+            correlation: Correlation::default(),
+            metrics: None,
             terms: Terms::default(),
             secrets,
             entry: None,
+            family,
+            token: None,
+            tool_found: OnceLock::new(),
             known: Mutex::new(Known {
                 call,
                 ..Known::default()
             }),
             waiting: watch::Sender::new(false),
+            queued: AtomicBool::new(false),
+            charged: AtomicBool::new(false),
             asked: watch::Sender::new(None),
-            live: Arc::new(live),
+            live: RwLock::new(Arc::new(live)),
             stages: Mutex::new(Vec::with_capacity(6)),
             finished: SetOnce::new(),
+            refused: SetOnce::new(),
         }
     }
 
@@ -162,7 +200,8 @@ impl Execution {
             ruling: known.ruling,
             approved: known.approved,
             replay_of: self.terms.replay_of,
-            trace_id: self.trace_id.clone(),
+            lineage: self.family.lineage().cloned(),
+            trace_id: self.correlation.trace_id.clone(),
             finished,
         }
     }
@@ -202,10 +241,18 @@ impl Execution {
     /// The policy has judged it.
     pub(super) fn learn_ruling(&self, judgement: &Judgement) {
         let ruling = Ruling::from(judgement);
+        if let Some(metrics) = &self.metrics {
+            metrics.judged(ruling.verdict, ruling.rule.as_deref());
+        }
         if let Some(entry) = &self.entry {
             entry.set_ruling(ruling.clone());
         }
         self.learn(|known| known.ruling = Some(ruling));
+    }
+
+    /// It is known how far it is trusted.
+    pub(super) fn learn_risk(&self, risk: RiskLevel) {
+        self.learn(|known| known.risk = Some(risk));
     }
 
     /// Somebody is asked whether it may run.
@@ -234,6 +281,16 @@ impl Execution {
         self.waiting.send_replace(waits)
     }
 
+    /// It waits for a place to run in, or does not any more.
+    pub(super) fn show_queued(&self, queued: bool) {
+        self.queued.store(queued, Ordering::Relaxed);
+    }
+
+    /// Whether it is yet to be taken from the rates that it concerns, which this settles.
+    pub(super) fn charge_once(&self) -> bool {
+        !self.charged.swap(true, Ordering::Relaxed)
+    }
+
     /// Waits until it waits for an approval.
     pub(super) async fn waits(&self) {
         // It lives as long as this does.
@@ -242,12 +299,12 @@ impl Execution {
 
     /// When its process was started, if one was.
     pub fn started_at(&self) -> Option<SystemTime> {
-        self.live.started_at()
+        self.live().started_at()
     }
 
     /// Waits until its process is started; for good if none ever is.
     pub async fn started(&self) {
-        self.live.started().await;
+        self.live().started().await;
     }
 
     /// Where it stands.
@@ -255,6 +312,7 @@ impl Execution {
         match self.finished() {
             Some(finished) => finished.status,
             None if *self.waiting.borrow() => Status::Waiting,
+            None if self.queued.load(Ordering::Relaxed) => Status::Queued,
             None => Status::Running,
         }
     }
@@ -269,19 +327,76 @@ impl Execution {
         self.finished.wait().await
     }
 
-    /// Asks it to end, for the first reason that is given.
+    /// Asks it to end, for the first reason that is given, and what comes of it as well.
     pub fn stop(&self, reason: StopReason) {
-        self.live.stop(reason);
+        // Held, so that no other try begins that has not heard of it.
+        self.live
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop(reason);
+        self.family.stop_children();
+    }
+
+    /// The values of a scope that all share which came of the same outermost call.
+    pub fn values(&self, scope: Scope) -> Map<String, Value> {
+        self.family.values().all(scope)
+    }
+
+    /// One of them.
+    pub fn value(&self, scope: Scope, name: &str) -> Option<Value> {
+        self.family.values().get(scope, name)
+    }
+
+    /// Keeps a value in the place of what had its name.
+    ///
+    /// # Errors
+    /// See [`CannotKeep`].
+    pub fn keep_value(
+        &self,
+        scope: Scope,
+        name: &str,
+        value: Value,
+        max_bytes: usize,
+    ) -> Result<(), CannotKeep> {
+        self.family.values().set(scope, name, value, max_bytes)
+    }
+
+    /// Forgets a value, and says whether there was one.
+    pub fn forget_value(&self, scope: Scope, name: &str) -> bool {
+        self.family.values().remove(scope, name)
+    }
+
+    /// It is not begun after all.
+    pub(super) fn refuse(&self) {
+        let _ = self.refused.set(());
+    }
+
+    /// Waits until it has ended, or is known never to begin.
+    pub(super) async fn over(&self) {
+        tokio::select! {
+            _ = self.finished.wait() => {}
+            _ = self.refused.wait() => {}
+        }
+    }
+
+    /// The tool, once it was found.
+    pub(super) fn tool_found(&self) -> Option<Arc<Tool>> {
+        self.tool_found.get().cloned()
+    }
+
+    /// The tool was found. A hook that changes the call does not change it.
+    pub(super) fn learn_tool(&self, tool: &Arc<Tool>) {
+        let _ = self.tool_found.set(Arc::clone(tool));
     }
 
     /// One of its output streams, as far as it is still in memory: what an answer may hold.
-    pub fn stream(&self, name: StreamName) -> &Arc<Capture> {
-        self.live.stream(name)
+    pub fn stream(&self, name: StreamName) -> Arc<Capture> {
+        Arc::clone(self.live().stream(name))
     }
 
     /// One of its output streams as a whole.
     pub fn kept(&self, name: StreamName) -> Kept {
-        match self.live.stream(name).kept() {
+        match self.live().stream(name).kept() {
             // It has gone from there when the answer's text has it.
             Kept::Nowhere => self
                 .finished()
@@ -324,8 +439,19 @@ impl Execution {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn live(&self) -> &Arc<Live> {
-        &self.live
+    pub(super) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Another try is made, whose output takes the place of the last one's.
+    pub(super) fn begin_again(&self, fresh: Live) -> Arc<Live> {
+        let fresh = Arc::new(fresh);
+        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = live.stop_requested().now_or_never() {
+            fresh.stop(reason);
+        }
+        *live = Arc::clone(&fresh);
+        fresh
     }
 
     /// Closes the record.

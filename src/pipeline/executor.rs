@@ -1,24 +1,36 @@
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::approvals::Waiters;
-use super::execution::Terms;
+use super::execution::{Execution, Terms};
+use super::family::Capabilities;
 use super::life::Origin;
 use super::records::Records;
-use super::{Begun, log, masking, stages};
-use crate::config::{ConfigError, ExecutorConfig, ToolDescriptions};
+use super::values::Sessions;
+use super::{Begun, counting, hooks, log, masking, stages};
+use super::{CircuitState, ToolFlowSnapshot};
+use crate::config::{Asked, ConfigError, ExecutorConfig, Hook, ToolDescriptions};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutorError, Judgement, KillMode, Stage, StopReason,
-    ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
+    Call, Caller, Degradation, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
+    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
 };
+use crate::flow::Flow;
 use crate::ledger::{Ledger, LedgerError, Opened, Recovered, Waiting};
+use crate::metrics::Metrics;
 use crate::policy::Policy;
-use crate::runner::{Live, Runner, Spool};
-use crate::tools::{Registry, Tool};
+use crate::runner::{Runner, Spool};
+use crate::sandbox::{self, Sandbox, SandboxState, SelfTest};
+use crate::tools::{Registry, SkillCheck, SkillProblem, Tool};
+
+/// How many calls of tools that are no processes are worked on at once; others wait, within their time
+/// limits. An edit of a file as large as may be takes 300 MB, and a thread that a disk holds up keeps
+/// its place.
+const WORKERS: usize = 8;
 
 /// Runs tool calls. Cheap to clone; all clones are one executor.
 ///
@@ -63,10 +75,23 @@ pub(super) struct Inner {
     config: RwLock<Arc<ExecutorConfig>>,
     policy: RwLock<Policy>,
     pub(super) runner: Runner,
-    pub(super) registry: Registry,
+    pub(super) sandbox: Sandbox,
+    registry: RwLock<Arc<Registry>>,
+    /// What is wrong with skills that are therefore not there.
+    skill_problems: Mutex<Vec<SkillProblem>>,
     pub(super) records: Records,
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) ledger: Option<Ledger>,
+    /// How much happens at once and how often.
+    pub(super) flow: Flow,
+    /// How much of the daemon's own work may be done at once.
+    pub(super) workers: Arc<Semaphore>,
+    /// What skills keep for sessions.
+    pub(super) sessions: Sessions,
+    /// Who may make calls on whose behalf.
+    pub(super) capabilities: Capabilities,
+    /// Who answers on the sockets of executions.
+    pub(super) doorkeeper: OnceLock<Weak<dyn Doorkeeper>>,
     /// Those who wait for an approval.
     pub(super) waiters: Waiters,
     /// Held while the policy is changed.
@@ -75,6 +100,8 @@ pub(super) struct Inner {
     pub(super) parking: watch::Sender<bool>,
     /// How many executions run.
     pub(super) running: watch::Sender<usize>,
+    /// What is counted; `None` where nothing can be.
+    pub(super) metrics: Option<Arc<Metrics>>,
 }
 
 /// An executor made ready for a process of its own, and what it found to clean up.
@@ -102,7 +129,7 @@ pub enum StartError {
 }
 
 /// Asks an execution to stop when whoever waits for it does not any more.
-struct StopOnDrop(Arc<Live>);
+struct StopOnDrop(Arc<Execution>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -132,6 +159,13 @@ impl Executor {
         prepare_masking();
         let mut runner = Runner::new(&config);
         let leftovers = runner.prepare(&config)?;
+        let bundles = sandbox::sweep(&config.sandbox);
+        if bundles > 0 {
+            tracing::warn!(
+                bundles,
+                "removed what an earlier daemon had left of its sandboxes"
+            );
+        }
         let spool = config
             .spool
             .as_ref()
@@ -146,7 +180,7 @@ impl Executor {
             None => (None, Recovered::default()),
         };
         let executor = Self::assemble(config, runner, spool, ledger);
-        executor.inner.registry.prepare();
+        executor.inner.registry().prepare();
         Ok(Started {
             executor,
             killed: leftovers.processes + leftovers.cgroups,
@@ -161,18 +195,30 @@ impl Executor {
         spool: Option<Arc<Spool>>,
         ledger: Option<Ledger>,
     ) -> Self {
+        let metrics = counting::begin();
+        if let (Some(ledger), Some(metrics)) = (&ledger, &metrics) {
+            ledger.measure(Arc::clone(metrics));
+        }
         let inner = Inner {
             records: Records::new(config.history.max_count),
+            flow: Flow::new(&config.flow),
             config: RwLock::new(Arc::new(config)),
             policy: RwLock::new(Policy::default()),
             runner,
-            registry: Registry::built_in(),
+            sandbox: Sandbox::default(),
+            registry: RwLock::new(Arc::new(Registry::built_in())),
+            skill_problems: Mutex::default(),
             spool,
             ledger,
+            workers: Arc::new(Semaphore::new(WORKERS)),
+            sessions: Sessions::default(),
+            capabilities: Capabilities::default(),
+            doorkeeper: OnceLock::new(),
             waiters: Waiters::default(),
             amending: Mutex::new(()),
             parking: watch::Sender::new(false),
             running: watch::Sender::new(0),
+            metrics,
         };
         Self {
             inner: Arc::new(inner),
@@ -188,26 +234,38 @@ impl Executor {
             .collect()
     }
 
-    /// All tools with all there is to know of them.
+    /// All tools with all there is to know of them, each in its default version.
     pub fn tools(&self) -> Vec<ToolDetails> {
         let described = self.descriptions().unwrap_or_default();
         let config = self.config();
-        let describe = |tool: &Tool| {
-            let mut details = tool.implementation.details(&config);
-            if let Some(text) = described.of(&details.definition.name) {
-                details.definition.description = text.to_owned();
-            }
-            details
-        };
-        let enabled = |tool: &&Tool| !config.disabled_tools.contains(tool.name());
-        let tools = self.inner.registry.iter();
-        tools.filter(enabled).map(describe).collect()
+        let registry = self.inner.registry();
+        let enabled = registry.iter().filter(|tool| tool.is_enabled(&config));
+        let is_default = |tool: &&Arc<Tool>| registry.is_default(tool);
+        let tools = enabled.filter(is_default);
+        tools
+            .map(|tool| described_by(&described, tool.implementation.details(&config)))
+            .collect()
     }
 
-    /// The name of the tool that `name` may have been meant for.
-    pub fn nearest_tool(&self, name: &str) -> Option<&'static str> {
+    /// One tool, in one of its versions or the default one.
+    ///
+    /// # Errors
+    /// What a call of it would be refused with.
+    pub fn tool(&self, name: &str, version: Option<&str>) -> Result<ToolDetails, ExecutorError> {
+        let mut call = Call::new(name, Value::Null);
+        call.options.tool_version = version.map(str::to_owned);
         let config = self.config();
-        self.inner.registry.nearest(name, &config.disabled_tools)
+        let tool = stages::find(call, &self.inner.registry(), &config)?;
+        let described = self.descriptions().unwrap_or_default();
+        Ok(described_by(
+            &described,
+            tool.implementation.details(&config),
+        ))
+    }
+
+    /// The versions of a tool, the default first; none of one that is not there.
+    pub fn tool_versions(&self, name: &str) -> Vec<String> {
+        self.inner.registry().versions(name)
     }
 
     /// Runs one call to its end. Dropping the future stops the execution, tree and all.
@@ -222,15 +280,17 @@ impl Executor {
         let call = Call::new(tool_name, input);
         let config = self.config();
         let caller = Caller::this_process();
-        let mut execution =
-            self.inner
-                .conceive(&call, caller, &config, Origin::now(Terms::default()));
+        let family = self.inner.found(&call, caller.uid, &config);
+        let origin = Origin::now(Terms::default(), family);
+        let mut execution = self.inner.conceive(&call, caller, &config, origin);
         // What is run for the program itself is its own affair.
         execution.entry = None;
-        let _stop = StopOnDrop(Arc::clone(execution.live()));
+        let execution = Arc::new(execution);
+        let _stop = StopOnDrop(Arc::clone(&execution));
         let this = self.clone();
         let task = tokio::spawn(async move {
             let result = this.inner.perform(&execution, call, config).await;
+            counting::result(&execution, &result);
             log::result(&execution, &result);
             result
         });
@@ -257,20 +317,20 @@ impl Executor {
     /// goes on whatever becomes of the caller, until it ends or is stopped.
     pub async fn begin(&self, call: Call, caller: Caller, terms: Terms) -> Begun {
         let config = self.config();
-        let execution = self
-            .inner
-            .conceive(&call, caller, &config, Origin::now(terms));
-        let execution = Arc::new(execution);
-        let (tell, begun) = oneshot::channel();
-        let life = Arc::clone(&self.inner).live(execution, call, config, tell);
-        tokio::spawn(life);
-        begun.await.unwrap_or_else(|_| {
-            Begun::Unrecorded(Degradation {
-                code: "internal",
-                detail: "the execution's task was lost; the log says where".to_owned(),
-                source: String::new(),
-            })
-        })
+        let family = match self.inner.try_found(&call, caller.uid, &config) {
+            Ok(family) => family,
+            Err(too_much) => return Begun::TooMuch(too_much),
+        };
+        let origin = Origin::now(terms, family);
+        let execution = self.inner.conceive(&call, caller, &config, origin);
+        let inner = Arc::clone(&self.inner);
+        inner.begin(Arc::new(execution), call, config).await
+    }
+
+    /// Says who answers on the sockets that executions in the sandbox have of their own; without one
+    /// they make no calls. The first counts.
+    pub fn set_doorkeeper(&self, keeper: Weak<dyn Doorkeeper>) {
+        let _ = self.inner.doorkeeper.set(keeper);
     }
 
     /// How many executions run.
@@ -290,13 +350,7 @@ impl Executor {
 
     /// The configuration in force.
     pub fn config(&self) -> Arc<ExecutorConfig> {
-        Arc::clone(
-            &self
-                .inner
-                .config
-                .read()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        self.inner.config()
     }
 
     /// Puts another configuration in force for executions that begin from now on. What concerns
@@ -305,6 +359,7 @@ impl Executor {
         if let (Some(spool), Some(bounds)) = (&self.inner.spool, &config.spool) {
             spool.set_bounds(bounds.max_bytes, bounds.total_bytes);
         }
+        self.inner.flow.configure(&config.flow);
         *self
             .inner
             .config
@@ -337,20 +392,142 @@ impl Executor {
     ) -> Result<Judgement, (Stage, ExecutorError)> {
         let config = self.config();
         let subject = stages::Subject {
-            caller,
+            caller: caller.clone(),
             default_dir: config.working_dir.clone(),
         };
         let secrets = masking::secrets(&call, &config);
         let summary = self.inner.summary(&call, &secrets);
-        let call = stages::prepare(call, &self.inner.registry, &config, &summary).map_err(
-            |(stage, mut error)| {
-                error.mask(|text| secrets.mask_text(text));
-                (stage, error)
-            },
-        )?;
-        let mut judgement = subject.judged(&call, &self.policy()).await;
+        let circumstances = stages::Circumstances {
+            caller: &caller,
+            config: &config,
+            summary: &summary,
+        };
+        let prepared = stages::prepare(call, &self.inner.registry(), &circumstances).await;
+        let (call, resolved) = prepared.map_err(|(stage, mut error)| {
+            error.mask(|text| secrets.mask_text(text));
+            (stage, error)
+        })?;
+        let mut judgement = subject.judged(&call, &resolved, &self.policy()).await;
         judgement.mask(|text| secrets.mask_text(text));
         Ok(judgement)
+    }
+
+    /// Reads the skills anew, for executions that begin from now on: those that hold together, the
+    /// others are what does not work as it should. Blocks.
+    ///
+    /// Returns how many tools there are.
+    pub fn load_skills(&self) -> usize {
+        let Some(dir) = self.config().skills.dir.clone() else {
+            return self.inner.registry().iter().count();
+        };
+        let (registry, problems) = Registry::with_skills(&dir);
+        let count = registry.iter().count();
+        self.inner.set_registry(registry);
+        *self
+            .inner
+            .skill_problems
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = problems;
+        count
+    }
+
+    /// What is wrong with the skill in `dir`, if it stood among those of the directories `others`.
+    /// Blocks.
+    pub fn check_skill(dir: &Path, others: &[PathBuf]) -> SkillCheck {
+        Registry::check_skill(dir, others)
+    }
+
+    /// What is wrong with skills that are not there for it.
+    fn skill_problems(&self) -> Vec<Degradation> {
+        let problems = self.inner.skill_problems.lock();
+        let problems = problems.unwrap_or_else(PoisonError::into_inner);
+        let degradation = |problem: &SkillProblem| Degradation {
+            code: "skill_invalid",
+            detail: format!("{problem}; the skill is not there"),
+            source: problem.path.display().to_string(),
+        };
+        problems.iter().map(degradation).collect()
+    }
+
+    /// Hooks that ask a skill which is not there, or cannot be given their input.
+    fn hook_problems(&self) -> Vec<Degradation> {
+        let (config, registry) = (self.config(), self.inner.registry());
+        let problem = |hook: &Hook| {
+            let Asked::Skill { name, input } = &hook.asked else {
+                return None;
+            };
+            let wrong = match (registry.find(name, None), hooks::template(input)) {
+                (None, _) => format!("there is no skill `{name}`"),
+                (Some(_), Err(why)) => why,
+                (Some(_), Ok(_)) => return None,
+            };
+            Some(Degradation {
+                code: "hook_invalid",
+                detail: format!("the hook `{}` fails for every call: {wrong}", hook.name),
+                source: "[[hooks]]".to_owned(),
+            })
+        };
+        config.hooks.iter().filter_map(problem).collect()
+    }
+
+    /// Whether anything is configured to run in the sandbox.
+    pub fn needs_sandbox(&self) -> bool {
+        let config = self.config();
+        let is_untrusted = |tool: &Arc<Tool>| tool.risk_level(&config) == RiskLevel::Untrusted;
+        self.policy().has_untrusted() || self.inner.registry().iter().any(is_untrusted)
+    }
+
+    /// Runs something harmless in the sandbox, and remembers what came of it.
+    pub async fn test_sandbox(&self) -> SelfTest {
+        let (config, inner) = (self.config(), &self.inner);
+        inner.sandbox.test(&config, &inner.runner).await
+    }
+
+    /// How the sandbox is.
+    pub fn sandbox(&self) -> SandboxState {
+        self.inner.sandbox.state(&self.config().sandbox)
+    }
+
+    /// What is wrong with the sandbox, if anything is to run in it.
+    fn sandbox_problem(&self) -> Option<Degradation> {
+        match self.sandbox().self_test {
+            SelfTest::Failed(detail) if self.needs_sandbox() => Some(Degradation {
+                code: "sandbox_unavailable",
+                detail: format!("untrusted calls are refused: {detail}"),
+                source: "[sandbox]".to_owned(),
+            }),
+            SelfTest::Failed(_) | SelfTest::Untested | SelfTest::Passed(_) => None,
+        }
+    }
+
+    /// What is wrong with the server that keeps rates.
+    fn flow_problem(&self) -> Option<Degradation> {
+        self.inner.flow.problem().map(|problem| Degradation {
+            code: "flow_backend_unavailable",
+            detail: format!("rates are not shared, each daemon keeps to them by itself: {problem}"),
+            source: "[flow]".to_owned(),
+        })
+    }
+
+    /// Tools that are left alone, for calls of them have failed.
+    fn circuit_problems(&self) -> Vec<Degradation> {
+        let tools = self.flow().tools.into_iter();
+        let problem = |(name, tool): (String, ToolFlowSnapshot)| {
+            let what = match tool.circuit? {
+                CircuitState::Closed => return None,
+                CircuitState::Open => "calls of it are refused for a while",
+                CircuitState::HalfOpen => "the next call of it is a trial",
+            };
+            Some(Degradation {
+                code: "circuit_open",
+                detail: format!(
+                    "`{name}` has failed {} times in a row, and {what}; its executions say why it fails",
+                    tool.failures
+                ),
+                source: format!("[flow.tools.{name}]"),
+            })
+        };
+        tools.filter_map(problem).collect()
     }
 
     /// What does not work as it should.
@@ -372,7 +549,12 @@ impl Executor {
         });
         let ledger = self.inner.ledger.as_ref().and_then(Ledger::problem);
         let all = tools.into_iter().chain(spool).chain(limits).chain(ledger);
-        all.collect()
+        all.chain(self.skill_problems())
+            .chain(self.hook_problems())
+            .chain(self.sandbox_problem())
+            .chain(self.circuit_problems())
+            .chain(self.flow_problem())
+            .collect()
     }
 
     /// Cleans up after commands that hid from their executions. Call it every few seconds.
@@ -414,7 +596,51 @@ impl Executor {
     }
 }
 
+/// A tool in the words of the operator, where there are some.
+fn described_by(described: &ToolDescriptions, details: ToolDetails) -> ToolDetails {
+    let mut details = details;
+    if let Some(text) = described.of(&details.definition.name) {
+        details.definition.description = text.to_owned();
+    }
+    details
+}
+
 impl Inner {
+    /// Begins an execution in a task of its own, and returns what came of the wish.
+    pub(super) async fn begin(
+        self: Arc<Self>,
+        execution: Arc<Execution>,
+        call: Call,
+        config: Arc<ExecutorConfig>,
+    ) -> Begun {
+        let (tell, begun) = oneshot::channel();
+        tokio::spawn(self.live(execution, call, config, tell));
+        begun.await.unwrap_or_else(|_| {
+            Begun::Unrecorded(Degradation {
+                code: "internal",
+                detail: "the execution's task was lost; the log says where".to_owned(),
+                source: String::new(),
+            })
+        })
+    }
+
+    pub(super) fn config(&self) -> Arc<ExecutorConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The tools there are now.
+    pub(super) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other tools in their place, for executions that begin from now on.
+    pub(super) fn set_registry(&self, registry: Registry) {
+        *self
+            .registry
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+    }
+
     pub(super) fn policy(&self) -> Policy {
         self.policy
             .read()

@@ -3,6 +3,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::domain::{
     Digests, Display, ExecutorError, Failure, RunReport, Stage, Status, StreamName, ToolOutput,
@@ -30,6 +31,9 @@ pub struct Finished {
 pub struct Ran {
     /// Whether the model is to be told of a failure.
     pub is_error: bool,
+    /// What a program reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
     /// The facts.
     #[serde(flatten)]
     pub report: RunReport,
@@ -83,6 +87,7 @@ impl Finished {
                 output.content,
                 Some(Ran {
                     is_error: output.is_error,
+                    output: output.output,
                     report: output.run,
                     display: output.display,
                 }),

@@ -1,5 +1,6 @@
 //! What was executed, and what happens: asked of the ledger.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,8 +12,8 @@ use super::record::kept;
 use super::{Begun, Event, Record};
 use crate::domain::{Caller, ExecutionId, StreamName};
 use crate::ledger::{
-    Chain, Cursor, EventFilter, EventPage, Events, Filter, Head, LedgerError, Limits, Link,
-    NumberedEvents,
+    Chain, Cursor, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head, LedgerError,
+    Limits, Link, NumberedEvents,
 };
 use crate::runner::Kept;
 
@@ -74,6 +75,26 @@ impl Executor {
         Ok(record.map(|record| Found::Past(Box::new(record))))
     }
 
+    /// What came of an execution by calls of its tool, theirs among it, oldest first.
+    ///
+    /// # Errors
+    /// When the history cannot be read.
+    pub async fn descendants(&self, id: ExecutionId) -> Result<Vec<Record>, LedgerError> {
+        let Some(ledger) = &self.inner.ledger else {
+            return Ok(descendants(id, self.inner.records.all()));
+        };
+        let records = ledger.descendants(id).await?.into_iter();
+        Ok(records.map(|record| self.newest(record)).collect())
+    }
+
+    /// What the ledger has of an execution, unless more is known here, as of one under way.
+    fn newest(&self, record: ExecutionRecord) -> Record {
+        match self.inner.records.find(record.open.id) {
+            Some(live) => live.record(),
+            None => Record::from_ledger(record, self.inner.spool.as_ref()),
+        }
+    }
+
     /// One output stream of an execution that is over, as far as it is kept.
     ///
     /// # Errors
@@ -100,13 +121,8 @@ impl Executor {
             });
         };
         let page = ledger.list(filter).await?;
-        let records = page.records.into_iter().map(|record| {
-            // Of what is under way more is known here.
-            match self.inner.records.find(record.open.id) {
-                Some(live) => live.record(),
-                None => Record::from_ledger(record, self.inner.spool.as_ref()),
-            }
-        });
+        let records = page.records.into_iter();
+        let records = records.map(|record| self.newest(record));
         Ok(HistoryPage {
             records: records.collect(),
             next: page.next,
@@ -258,4 +274,16 @@ impl Executor {
             None => Ok(()),
         }
     }
+}
+
+/// Those of `all`, newest first, that came of `id`; oldest first.
+fn descendants(id: ExecutionId, all: Vec<Record>) -> Vec<Record> {
+    let mut family = HashSet::from([id]);
+    let mut below: Vec<Record> = all;
+    below.reverse();
+    below.retain(|record| {
+        let parent = record.lineage.as_ref().map(|lineage| lineage.parent);
+        parent.is_some_and(|parent| family.contains(&parent)) && family.insert(record.id)
+    });
+    below
 }

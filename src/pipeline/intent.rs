@@ -8,8 +8,9 @@ use serde::Serialize;
 use tokio::task::JoinError;
 
 use crate::config::ExecutorConfig;
-use crate::domain::{Background, Call, Caller, Digest, Hasher};
+use crate::domain::{Background, Call, Caller, Digest, Hasher, RiskLevel};
 use crate::policy::hazards::obeys_files;
+use crate::tools::Tool;
 
 /// How many words of each text of a call are looked at for files they name. What has more is not
 /// to be approved, for it may hide one.
@@ -21,6 +22,9 @@ const QUOTED: usize = 3;
 /// How many directories are looked in, likewise.
 const BASES: usize = 64;
 
+/// How many files a tool may be made of, likewise.
+const PARTS: usize = 4096;
+
 /// How many names are looked up, likewise: some microseconds each.
 const LOOKS: usize = 262_144;
 
@@ -30,15 +34,84 @@ const LOOKS: usize = 262_144;
 pub(super) struct Intent {
     caller_uid: u32,
     tool: String,
+    version: String,
     input: Digest,
     stdin: Option<Digest>,
     keeps_background: bool,
+    risk_level: RiskLevel,
+    workspace: Option<PathBuf>,
     shell: PathBuf,
     env: BTreeMap<String, String>,
     working_dir: Option<PathBuf>,
     directory: Option<Identity>,
     files: BTreeMap<PathBuf, Identity>,
     is_whole: bool,
+}
+
+/// By what a call is carried out.
+#[derive(Default)]
+pub(super) struct Means {
+    /// The tool.
+    pub(super) tool: Option<Arc<Tool>>,
+    /// Where the paths lead that the call names.
+    pub(super) paths: Vec<PathBuf>,
+}
+
+impl Means {
+    fn version(&self) -> String {
+        let tool = self.tool.as_ref();
+        tool.map_or_else(String::new, |tool| tool.implementation.version().to_owned())
+    }
+
+    /// Whether what the input says may be a script, or name one.
+    fn reads_input(&self) -> bool {
+        let tool = self.tool.as_ref();
+        tool.is_none_or(|tool| tool.implementation.may_run_its_input())
+    }
+
+    /// Adds what the tool is made of and what it will touch. Says whether that is all.
+    fn add_files(&self, files: &mut BTreeMap<PathBuf, Identity>) -> bool {
+        for path in &self.paths {
+            if let Ok(metadata) = std::fs::metadata(path) {
+                let is_file = metadata.is_file();
+                files.insert(path.clone(), Identity::new(&metadata, is_file));
+            }
+        }
+        let tool = self.tool.as_ref();
+        let made_of = tool.and_then(|tool| tool.implementation.made_of());
+        made_of.is_none_or(|dir| add_all_of(dir, files))
+    }
+}
+
+/// Adds every file in a directory and below it; says whether these are all.
+fn add_all_of(dir: &Path, files: &mut BTreeMap<PathBuf, Identity>) -> bool {
+    let mut dirs = vec![dir.to_owned()];
+    let mut looks = 0;
+    while let Some(dir) = dirs.pop() {
+        // One that cannot be read cannot be told of either.
+        let Ok(entries) = std::fs::read_dir(&dir) else {
+            return false;
+        };
+        for entry in entries {
+            looks += 1;
+            let Some(entry) = entry.ok().filter(|_| looks <= PARTS) else {
+                return false;
+            };
+            let path = entry.path();
+            match std::fs::symlink_metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => dirs.push(path),
+                Ok(_) => {
+                    // A link counts for what it leads to.
+                    if let Ok(metadata) = std::fs::metadata(&path) {
+                        let is_file = metadata.is_file();
+                        files.insert(path, Identity::new(&metadata, is_file));
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+    true
 }
 
 /// A file as it is now: another one of that name, or other content, has another (stat(2)).
@@ -60,17 +133,18 @@ impl Intent {
         call: Call,
         caller: &Caller,
         config: &Arc<ExecutorConfig>,
+        means: Means,
     ) -> Result<(Call, Self), JoinError> {
         let (caller, config) = (caller.clone(), Arc::clone(config));
         tokio::task::spawn_blocking(move || {
-            let intent = Self::new(&call, &caller, &config);
+            let intent = Self::new(&call, &caller, &config, &means);
             (call, intent)
         })
         .await
     }
 
     /// A system call for each word that could name a file.
-    fn new(call: &Call, caller: &Caller, config: &ExecutorConfig) -> Self {
+    fn new(call: &Call, caller: &Caller, config: &ExecutorConfig, means: &Means) -> Self {
         let options = &call.options;
         let working_dir = options.working_dir.as_ref().or(config.working_dir.as_ref());
         let mut env = config.env.clone();
@@ -81,18 +155,24 @@ impl Intent {
         // What hashes does not fail, and neither does what is JSON already.
         let _ = serde_json::to_writer(&mut input, &call.input);
         let mut texts = Vec::new();
-        collect_texts(&call.input, &mut texts);
+        if means.reads_input() {
+            collect_texts(&call.input, &mut texts);
+        }
         let stdin = options.stdin.as_deref();
         let dir = working_dir.map(PathBuf::as_path);
-        let (files, is_whole) = files(&texts, stdin, dir, home.as_deref());
+        let (mut files, mut is_whole) = files(&texts, stdin, dir, home.as_deref());
+        is_whole &= means.add_files(&mut files);
         Self {
             caller_uid: caller.uid,
             tool: call.tool.clone(),
+            version: means.version(),
             stdin: options
                 .stdin
                 .as_ref()
                 .map(|stdin| Digest::of(stdin.as_bytes())),
             keeps_background: options.background == Background::Keep,
+            risk_level: options.risk_level,
+            workspace: options.workspace.clone(),
             shell: config.shell.clone(),
             env,
             directory: working_dir
@@ -130,6 +210,9 @@ impl Intent {
         }
         if self.directory != earlier.directory || self.working_dir != earlier.working_dir {
             return "the directory it runs in has changed since".to_owned();
+        }
+        if self.version != earlier.version {
+            return "the tool has changed since".to_owned();
         }
         if self.env != earlier.env {
             return "its environment has changed since".to_owned();
@@ -296,7 +379,7 @@ mod tests {
         let intent = |command: &str, stdin: &str| {
             let mut call = Call::new("bash", json!({"command": command}));
             call.options.stdin = Some(stdin.to_owned());
-            Intent::new(&call, &Caller::this_process(), &config)
+            Intent::new(&call, &Caller::this_process(), &config, &Means::default())
         };
         let long = "a b\n".repeat(1 << 20);
         let mut all = Vec::new();
@@ -329,7 +412,7 @@ mod tests {
         let is_whole = |command: &str, stdin: &str| {
             let mut call = Call::new("bash", json!({"command": command}));
             call.options.stdin = Some(stdin.to_owned());
-            Intent::new(&call, &Caller::this_process(), &config).is_whole()
+            Intent::new(&call, &Caller::this_process(), &config, &Means::default()).is_whole()
         };
         let all = names.join(" ");
         assert!(is_whole("cd .. && cd ./ && cd ../.. && make", ""));
@@ -353,7 +436,7 @@ mod tests {
         };
         let intent = |command: &str| {
             let call = Call::new("bash", json!({"command": command}));
-            Intent::new(&call, &Caller::this_process(), &config)
+            Intent::new(&call, &Caller::this_process(), &config, &Means::default())
         };
         fs::create_dir(dir.join("sub")).expect("writable");
         fs::write(dir.join("sub/inner"), "").expect("writable");

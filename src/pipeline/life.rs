@@ -2,22 +2,26 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
+use super::calls::{CallsOf, new_token};
 use super::entry::{Entry, Outputs};
 use super::event::Event;
 use super::execution::{Birth, Execution, Terms};
 use super::executor::Inner;
-use super::{CallRecord, Finished, Record, log, masking, stages};
+use super::family::Family;
+use super::values::SharedValues;
+use super::{CallRecord, CannotKeep, Finished, Record, counting, log, masking, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
-    Call, Caller, Degradation, Digest, ExecutionId, ExecutorError, Secrets, ToolOutput,
+    Call, Caller, Degradation, Digest, ExecutionId, ExecutorError, RiskLevel, Secrets, ToolOutput,
 };
 use crate::ledger::{
-    ApprovalStatus, Claim, Ended, LedgerError, OpenRecord, Output, Place, Receipt, Waiting,
+    ApprovalStatus, Claim, Ended, Idempotency, LedgerError, OpenRecord, Output, Place, Receipt,
+    Waiting,
 };
 use crate::runner::{Live, SpoolFile};
 use crate::tools::Context;
@@ -31,15 +35,17 @@ pub(super) struct Origin {
     pub(super) id: ExecutionId,
     pub(super) created_at: SystemTime,
     pub(super) terms: Terms,
+    pub(super) family: Family,
 }
 
 impl Origin {
     /// A call that has just come in.
-    pub(super) fn now(terms: Terms) -> Self {
+    pub(super) fn now(terms: Terms, family: Family) -> Self {
         Self {
             id: ExecutionId::new(),
             created_at: SystemTime::now(),
             terms,
+            family,
         }
     }
 }
@@ -74,6 +80,10 @@ pub enum Begun {
     OtherCall(ExecutionId),
     /// It cannot be recorded, and may not run without.
     Unrecorded(Degradation),
+    /// What it would have been a part of is over.
+    TooLate,
+    /// It brings more values along than are kept.
+    TooMuch(CannotKeep),
 }
 
 impl Inner {
@@ -89,15 +99,14 @@ impl Inner {
             id,
             created_at,
             terms,
+            family,
         } = origin;
-        let secrets = Arc::new(masking::secrets(call, config));
-        let live = Live::new(
-            id,
-            config.max_output_bytes,
-            config.truncate,
-            self.spool.as_ref(),
-            &secrets,
-        );
+        let token = self.token_for(call);
+        token.iter().for_each(|token| family.add_token(token));
+        let mut secrets = masking::secrets(call, config);
+        family.tokens().iter().for_each(|token| secrets.add(token));
+        let secrets = Arc::new(secrets);
+        let live = self.live_for(id, config, &secrets);
         let summary = self.summary(call, &secrets);
         let mut execution = Execution::new(Birth {
             id,
@@ -107,11 +116,16 @@ impl Inner {
             caller,
             secrets,
             created_at,
+            family,
         });
+        execution.token = token;
         execution.tool_use_id = call.tool_use_id.clone();
-        execution.trace_id = call.options.trace_id.clone();
-        execution.timed = config.stage_times;
-        execution.entry = self.ledger.clone().map(Entry::new);
+        execution.correlation = masking::correlation(call, &execution.secrets);
+        execution.timed = config.metrics;
+        execution.metrics = self.metrics.clone().filter(|_| config.metrics);
+        let correlation = &execution.correlation;
+        let entry = |ledger| Entry::new(ledger, correlation.clone());
+        execution.entry = self.ledger.clone().map(entry);
         execution.terms = terms;
         execution
     }
@@ -125,6 +139,7 @@ impl Inner {
         begun: oneshot::Sender<Begun>,
     ) {
         if let Err(refused) = self.admit(&execution, &config).await {
+            execution.refuse();
             // Whoever asked may have gone.
             let _ = begun.send(refused);
             return;
@@ -137,7 +152,7 @@ impl Inner {
 
     /// Takes an execution that is on record from its first stage to its end.
     pub(super) async fn go_on(
-        &self,
+        self: &Arc<Self>,
         execution: &Arc<Execution>,
         call: Call,
         config: Arc<ExecutorConfig>,
@@ -157,7 +172,8 @@ impl Inner {
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits
     /// for the execution.
     async fn parked(&self, execution: &Execution) {
-        if !execution.terms.asynchronous {
+        // What a tool has called ends with it.
+        if !execution.terms.asynchronous || execution.family.lineage().is_some() {
             return std::future::pending().await;
         }
         // Both last as long as this does.
@@ -189,6 +205,7 @@ impl Inner {
             replay_of,
             trace_id,
             tool_use_id,
+            lineage,
             ..
         } = record.open;
         let kept: CallRecord = call.read().unwrap_or_default();
@@ -209,6 +226,8 @@ impl Inner {
                 idempotency: None,
                 replay_of,
             },
+            // Whatever called it did not outlast the last daemon, and nor did what it called.
+            family: self.found(&call, caller_uid, &config),
         };
         let execution = Arc::new(self.conceive(&call, caller, &config, origin));
         if let Some(entry) = &execution.entry {
@@ -216,6 +235,8 @@ impl Inner {
         }
         execution.ask(Arc::new(approval));
         execution.set_waiting(true);
+        // By the daemon that asked.
+        execution.charge_once();
         execution.learn(|known| {
             known.call = Arc::new(CallRecord {
                 changed_by: kept.changed_by,
@@ -226,14 +247,15 @@ impl Inner {
         self.running.send_modify(|running| *running += 1);
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            if is_whole {
-                return inner.go_on(&execution, call, config).await;
-            }
+            let changed = match (is_whole, lineage) {
+                (true, None) => return inner.go_on(&execution, call, config).await,
+                (_, Some(_)) => "what called it did not outlast the daemon",
+                (false, None) => "the daemon was started anew, and secrets of a call are not kept",
+            };
             let lost = Err(ExecutorError::ApprovalStale {
                 tool_name: execution.tool.clone(),
                 input_summary: execution.known().call.summary.clone(),
-                changed: "the daemon was started anew, and secrets of a call are not kept"
-                    .to_owned(),
+                changed: changed.to_owned(),
             });
             inner.withdraw(&execution).await;
             let filing = inner.close(&execution, lost).await;
@@ -255,24 +277,12 @@ impl Inner {
             return Err(Begun::Unrecorded(problem));
         }
         let summary = execution.known().call.summary.clone();
+        if let Some(lineage) = execution.family.lineage() {
+            entry.note(Event::skill_call(execution, lineage));
+        }
         entry.note(Event::ExecutionStarted { summary });
         if let Some(idempotency) = execution.terms.idempotency.clone() {
-            // Without an answer nobody can say that it has not run before.
-            let claim = entry.claim(execution, idempotency).await;
-            match claim.map_err(|error| Begun::Unrecorded(unrecorded(&error)))? {
-                Claim::New => {}
-                Claim::InProgress(id) => return Err(Begun::InProgress(id)),
-                Claim::Conflict(id) => return Err(Begun::OtherCall(id)),
-                Claim::Finished(id) => {
-                    let found = self.recall(id).await;
-                    return Err(match found {
-                        Ok(Some(record)) => Begun::Repeated(Box::new(record)),
-                        // Forgotten in between.
-                        Ok(None) => Begun::OtherCall(id),
-                        Err(error) => Begun::Unrecorded(unrecorded(&error)),
-                    });
-                }
-            }
+            self.claim(entry, execution, idempotency).await?;
         }
         if execution.terms.asynchronous
             && let Some(receipt) = entry.write(execution)
@@ -286,10 +296,43 @@ impl Inner {
         Ok(())
     }
 
+    /// Enters it under its key, if it is the first to run under that.
+    async fn claim(
+        &self,
+        entry: &Entry,
+        execution: &Execution,
+        idempotency: Idempotency,
+    ) -> Result<(), Begun> {
+        loop {
+            // Without an answer nobody can say that it has not run before.
+            let claim = entry.claim(execution, idempotency.clone()).await;
+            let id = match claim.map_err(|error| Begun::Unrecorded(unrecorded(&error)))? {
+                Claim::New => return Ok(()),
+                Claim::InProgress(id) => return Err(Begun::InProgress(id)),
+                Claim::Conflict(id) => return Err(Begun::OtherCall(id)),
+                Claim::Finished(id) => id,
+            };
+            let record = match self.recall(id).await {
+                Ok(Some(record)) => record,
+                // Forgotten in between.
+                Ok(None) => return Err(Begun::OtherCall(id)),
+                Err(error) => return Err(Begun::Unrecorded(unrecorded(&error))),
+            };
+            let failure = record.finished.as_ref();
+            let failure = failure.and_then(|finished| finished.failure.as_ref());
+            if !failure.is_some_and(|failure| failure.kind.asks_for_another_try()) {
+                return Err(Begun::Repeated(Box::new(record)));
+            }
+            // Nothing ran, and it was told to come again.
+            let released = entry.release_key(id).await;
+            released.map_err(|error| Begun::Unrecorded(unrecorded(&error)))?;
+        }
+    }
+
     /// Takes it through the stages. A panic in one costs its own execution, not the record of it.
     pub(super) async fn perform(
-        &self,
-        execution: &Execution,
+        self: &Arc<Self>,
+        execution: &Arc<Execution>,
         call: Call,
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
@@ -306,6 +349,8 @@ impl Inner {
                 walk.await
             }
         };
+        execution.family.end_children().await;
+        execution.live().end_streams();
         let mut result = result.unwrap_or_else(|_| {
             Err(ExecutorError::Internal {
                 tool_name: execution.tool.clone(),
@@ -318,24 +363,83 @@ impl Inner {
         result
     }
 
-    /// What a tool has to work with.
-    pub(super) fn context(
+    /// Where the output of an execution goes.
+    pub(super) fn live_for(
         &self,
-        execution: &Execution,
+        id: ExecutionId,
+        config: &ExecutorConfig,
+        secrets: &Arc<Secrets>,
+    ) -> Live {
+        let (cap, truncate) = (config.max_output_bytes, config.truncate);
+        Live::new(id, cap, truncate, self.spool.as_ref(), secrets)
+    }
+
+    /// What a tool has to work with.
+    pub(super) fn context<'a>(
+        self: &'a Arc<Self>,
+        execution: &Arc<Execution>,
         config: &Arc<ExecutorConfig>,
-    ) -> Context<'_> {
+    ) -> Context<'a> {
         Context {
             id: execution.id,
             config: Arc::clone(config),
+            risk: RiskLevel::Trusted,
             runner: &self.runner,
-            live: Arc::clone(execution.live()),
+            sandbox: &self.sandbox,
+            caller: execution.caller.clone(),
+            live: execution.live(),
             summary: execution.known().call.summary.clone(),
+            resolved: Vec::new(),
+            workers: Arc::clone(&self.workers),
+            calls: Arc::new(CallsOf {
+                inner: Arc::clone(self),
+                execution: Arc::clone(execution),
+            }),
         }
+    }
+
+    /// The family that a call from outside founds. Values of which there are too many were refused
+    /// before it was one; those of an old record are left out then.
+    pub(super) fn found(&self, call: &Call, uid: u32, config: &ExecutorConfig) -> Family {
+        self.try_found(call, uid, config)
+            .unwrap_or_else(|_| Family::founded(SharedValues::default()))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// When the call brings too much along.
+    pub(super) fn try_found(
+        &self,
+        call: &Call,
+        uid: u32,
+        config: &ExecutorConfig,
+    ) -> Result<Family, CannotKeep> {
+        let options = &call.options;
+        if options.session_id.is_none() && options.values.is_empty() {
+            return Ok(Family::founded(SharedValues::default()));
+        }
+        let session = options.session_id.as_ref();
+        let session = session.map(|id| self.sessions.of(uid, id));
+        let max_bytes = config.skills.max_context_bytes;
+        let values = SharedValues::new(&options.values, session.unwrap_or_default(), max_bytes)?;
+        Ok(Family::founded(values))
+    }
+
+    /// What processes of the tool may show, where it admits calls of theirs.
+    fn token_for(&self, call: &Call) -> Option<String> {
+        let version = call.options.tool_version.as_deref();
+        let tool = self.registry().find(&call.tool, version)?;
+        // Without one they make no calls.
+        let token = tool.implementation.admits_calls().then(new_token)?;
+        token
+            .inspect_err(|error| tracing::error!(%error, "cannot make a token for calls of a tool"))
+            .ok()
     }
 
     /// A call's input in a line, without secrets.
     pub(super) fn summary(&self, call: &Call, secrets: &Secrets) -> String {
-        let subject = self.registry.find(&call.tool).map_or_else(
+        let subject = self.registry().find(&call.tool, None).map_or_else(
             || call.input.to_string(),
             |tool| tool.implementation.subject(&call.input),
         );
@@ -348,8 +452,12 @@ impl Inner {
         execution: &Arc<Execution>,
         result: Result<ToolOutput, ExecutorError>,
     ) -> Option<Filing> {
+        if let (Some(entry), Some(lineage)) = (&execution.entry, execution.family.lineage()) {
+            entry.note(Event::skill_result(execution, lineage, &result));
+        }
         let (finished, digests) = Finished::new(result, execution.failed_in());
         let finished = Arc::new(finished);
+        counting::ending(execution, &finished);
         let Some(entry) = &execution.entry else {
             self.close_in_memory(execution, finished).await;
             return None;
@@ -357,10 +465,14 @@ impl Inner {
         let (content, text) = self.keep_text(execution.id, &finished).await;
         execution.live().keep(finished.verbatim()).await;
         let outputs = Outputs::new(execution, &finished, content, digests);
+        let begun = Instant::now();
         let filed = match entry.close(execution, &finished, outputs) {
             Ended::Logged(receipt) => Filed::Soon(receipt),
             Ended::Queued(receipt) => Filed::Done(receipt.await),
         };
+        if let Some(metrics) = &execution.metrics {
+            metrics.recorded(begun.elapsed());
+        }
         execution.finish(Arc::clone(&finished));
         // Whoever waits for the answer gets it first.
         tokio::task::yield_now().await;

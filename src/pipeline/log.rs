@@ -32,6 +32,7 @@ fn write(
 ) {
     let known = execution.known();
     let summary = &known.call.summary;
+    let correlation = &execution.correlation;
     let exit_code = match (failure, run.and_then(|run| run.exit)) {
         (None, Some(Exit::Code(code))) => Some(code),
         _ => None,
@@ -50,7 +51,9 @@ fn write(
                 OUTPUT_BYTES = output_bytes,
                 STATUS = status.as_str(),
                 CALLER_UID = execution.caller.uid,
-                TRACE_ID = execution.trace_id.as_ref().map(TraceId::as_str),
+                TRACE_ID = correlation.trace_id.as_ref().map(TraceId::as_str),
+                TENANT_ID = correlation.tenant_id.as_deref(),
+                SESSION_ID = correlation.session_id.as_deref(),
                 ERROR = error,
                 "{} {}: {summary}", execution.tool, status.as_str(),
             )

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::config::ExecutorConfig;
-use crate::domain::{Call, ExecutorError, Secrets, ToolOutput, summarize};
+use crate::domain::{Call, Correlation, ExecutorError, Secrets, ToolOutput, summarize};
+use crate::tools::Produced;
 
 /// How much of a text is looked at for its summary, in bytes: more than goes into one.
 const LOOKED_AT_BYTES: usize = 8 * 1024;
@@ -21,10 +24,49 @@ pub(super) fn secrets(call: &Call, config: &ExecutorConfig) -> Secrets {
     secrets
 }
 
+/// What a call belongs to, as it may be told.
+pub(super) fn correlation(call: &Call, secrets: &Secrets) -> Correlation {
+    let Correlation {
+        trace_id,
+        tenant_id,
+        session_id,
+    } = call.options.correlation();
+    let masked = |text: String| secrets.mask_text(&text);
+    Correlation {
+        trace_id: trace_id.and_then(|trace| masked(trace.as_str().to_owned()).parse().ok()),
+        tenant_id: tenant_id.map(masked),
+        session_id: session_id.map(masked),
+    }
+}
+
 /// A text in a line, for logs and errors.
 pub(super) fn summary(text: &str, secrets: &Secrets) -> String {
     let beginning = &text[..text.floor_char_boundary(LOOKED_AT_BYTES)];
     summarize(&secrets.mask_text(beginning))
+}
+
+/// Masks what a tool of the daemon's own answers; what a process wrote is masked where it is read.
+pub(super) fn mask_produced(produced: &mut Produced, secrets: &Secrets) {
+    if let Produced::Answered(answer) = produced {
+        answer.content = secrets.mask_text(&answer.content);
+        answer
+            .output
+            .iter_mut()
+            .for_each(|value| mask_value(value, secrets));
+    }
+}
+
+fn mask_value(value: &mut Value, secrets: &Secrets) {
+    match value {
+        Value::String(text) => *text = secrets.mask_text(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_value(item, secrets)),
+        Value::Object(members) => {
+            members
+                .values_mut()
+                .for_each(|member| mask_value(member, secrets));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Masks what a result repeats of the call and of its processes.

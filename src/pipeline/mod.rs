@@ -3,11 +3,15 @@
 
 mod approvals;
 mod call_record;
+mod calls;
+mod counting;
 mod entry;
 mod event;
 mod execution;
 mod executor;
+mod family;
 mod finished;
+mod flow;
 mod history;
 mod hooks;
 mod intent;
@@ -16,13 +20,16 @@ mod log;
 mod masking;
 mod record;
 mod records;
+mod retry;
 mod stages;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
 pub use approvals::{Answer, CannotDecide};
 pub use call_record::CallRecord;
+pub use counting::NoMetrics;
 pub use event::Event;
 pub use execution::{Execution, Terms};
 pub use executor::{Executor, StartError, Started};
@@ -30,6 +37,14 @@ pub use finished::{Finished, Ran};
 pub use history::{CannotReplay, Found, HistoryPage};
 pub use life::Begun;
 pub use record::Record;
+pub use values::CannotKeep;
+
+/// How the flow of calls stands.
+pub use crate::flow::{CircuitState, FlowSnapshot, Refusals, ToolFlowSnapshot};
+
+/// What a check of a skill finds.
+pub use crate::sandbox::{SandboxState, SelfTest};
+pub use crate::tools::{SkillCheck, SkillProblem};
 
 /// What history is asked with and answers with.
 pub use crate::ledger::{

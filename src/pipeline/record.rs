@@ -4,7 +4,8 @@ use std::time::SystemTime;
 use super::finished::{Archived, Text};
 use super::{CallRecord, Finished, Ran};
 use crate::domain::{
-    ApprovalId, ExecutionId, Failure, Ruling, StageTimes, Status, StreamName, TraceId, Verbatim,
+    ApprovalId, ExecutionId, Failure, Lineage, Ruling, StageTimes, Status, StreamName, TraceId,
+    Verbatim,
 };
 use crate::ledger::{CloseRecord, ExecutionRecord, Output, Place};
 use crate::runner::{Kept, Spool};
@@ -38,6 +39,8 @@ pub struct Record {
     pub approved: Option<(ApprovalId, u32)>,
     /// The execution that it repeats.
     pub replay_of: Option<ExecutionId>,
+    /// The execution whose call it is, when a tool made it.
+    pub lineage: Option<Lineage>,
     /// The trace it belongs to.
     pub trace_id: Option<TraceId>,
     /// How it ended, if it has.
@@ -73,6 +76,7 @@ impl Record {
             ruling: open.ruling,
             approved,
             replay_of: open.replay_of,
+            lineage: open.lineage,
             trace_id: open.trace_id,
             finished: close.map(|close| Arc::new(finished(close, spool))),
         }

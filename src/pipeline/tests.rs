@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -7,32 +6,25 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Call, Caller, ExecutorError, FailureKind, RiskLevel, Stage, Status, ToolDefinition,
-    ToolDetails, Violation,
+    Call, Caller, ExecutorError, FailureKind, Stage, Status, ToolDefinition, ToolDetails, Violation,
 };
-use crate::runner::Outcome;
-use crate::tools::{Context, Registry, ToolImpl};
+use crate::tools::{Context, Produced, Registry, ToolImpl};
 
 /// A tool that panics where it is told to.
 struct Clumsy;
 
 impl ToolImpl for Clumsy {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "clumsy"
     }
 
     fn details(&self, _config: &ExecutorConfig) -> ToolDetails {
-        ToolDetails {
-            definition: ToolDefinition {
-                name: self.name().to_owned(),
-                description: String::new(),
-                input_schema: json!({"type": "object"}),
-            },
-            version: String::new(),
-            risk_level: RiskLevel::Trusted,
-            output_schema: None,
-            source: "test".to_owned(),
-        }
+        let definition = ToolDefinition {
+            name: self.name().to_owned(),
+            description: String::new(),
+            input_schema: json!({"type": "object"}),
+        };
+        ToolDetails::built_in(definition, "test", Duration::from_secs(30))
     }
 
     fn check(&self, input: &Value) -> Vec<Violation> {
@@ -44,16 +36,15 @@ impl ToolImpl for Clumsy {
         &'a self,
         _call: &'a Call,
         _context: Context<'a>,
-    ) -> BoxFuture<'a, Result<Outcome, ExecutorError>> {
+    ) -> BoxFuture<'a, Result<Produced, ExecutorError>> {
         Box::pin(async { panic!("clumsy") })
     }
 }
 
 #[tokio::test]
 async fn a_panic_costs_its_own_execution_and_not_the_record_of_it() {
-    let mut executor = Executor::new(ExecutorConfig::default());
-    let inner = Arc::get_mut(&mut executor.inner).expect("not shared yet");
-    inner.registry = Registry::of(Clumsy);
+    let executor = Executor::new(ExecutorConfig::default());
+    executor.inner.set_registry(Registry::of(Clumsy));
     for (place, stage) in [("validation", Stage::Validation), ("run", Stage::Execution)] {
         let call = Call::new("clumsy", json!({"where": place}));
         let begun = executor.begin(call, Caller::this_process(), Terms::default());

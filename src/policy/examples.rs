@@ -54,6 +54,7 @@ impl Example {
         let question = Question {
             tool,
             input: &input,
+            paths: &[],
             caller: &Caller {
                 uid: 0,
                 gid: 0,

@@ -5,17 +5,14 @@ use super::judge::{Cause, Decision, Policy};
 use super::question::{Judgement, Question, Verdict};
 use super::remember::remember_rules;
 use super::rule::Rule;
+use crate::domain::RiskLevel;
 
 pub(super) fn explain(
     policy: &Policy,
     question: &Question<'_>,
     decision: Decision<'_>,
 ) -> Judgement {
-    let rule = match &decision.cause {
-        Cause::Rule(rule) | Cause::Write(rule) | Cause::MayMatch(rule) => Some(*rule),
-        Cause::Remembered(grant) => Some(&grant.rule),
-        Cause::Unreadable(_) | Cause::Default(_) => None,
-    };
+    let rule = decision.cause.rule();
     let (source, is_default) = match (rule, &decision.cause) {
         (_, Cause::Remembered(grant)) => (grant.remembered.source.clone(), false),
         (Some(rule), _) => (Some(rule.source.clone()), false),
@@ -34,6 +31,8 @@ pub(super) fn explain(
         source,
         segment: decision.segment,
         suggest: rule.and_then(|rule| rule.suggest.clone()),
+        risk_level: RiskLevel::Trusted,
+        risk_rule: None,
         remember_rules,
     }
 }

@@ -28,15 +28,26 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
+/// What becomes of a call that no rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Default {
+    Verdict(Verdict),
+    /// It runs, in the sandbox.
+    Untrusted,
+}
+
 /// What the files say, before it is put together.
-#[derive(Debug, Default)]
+#[derive(Debug, std::default::Default)]
 pub(super) struct Parsed {
-    pub default: Option<(Verdict, RuleSource)>,
+    pub default: Option<(Default, RuleSource)>,
     pub rules: Vec<Rule>,
+    /// The list `untrusted`: what matches runs in the sandbox. A script is read for them as for
+    /// rules that ask, and so they are of that list.
+    pub untrusted: Vec<Rule>,
     pub examples: Vec<Example>,
 }
 
-const TOP: &str = "expected `default`, `deny`, `ask` or `allow`";
+const TOP: &str = "expected `default`, `deny`, `ask`, `untrusted` or `allow`";
 const ITEM: &str =
     "expected `rule`, `reason`, `suggest`, `users`, `groups`, `match` or `not_match`";
 
@@ -47,9 +58,15 @@ pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), Policy
     for (key, value) in root.get_ref() {
         match key.get_ref().as_ref() {
             "default" => file.default(value, parsed)?,
-            "deny" => file.list(Verdict::Deny, value, parsed)?,
-            "ask" => file.list(Verdict::Ask, value, parsed)?,
-            "allow" => file.list(Verdict::Allow, value, parsed)?,
+            "deny" => file.list(Verdict::Deny, "deny", value, parsed)?,
+            "ask" => file.list(Verdict::Ask, "ask", value, parsed)?,
+            "untrusted" => {
+                let verdicts = std::mem::take(&mut parsed.rules);
+                file.list(Verdict::Ask, "untrusted", value, parsed)?;
+                let untrusted = std::mem::replace(&mut parsed.rules, verdicts);
+                parsed.untrusted.extend(untrusted);
+            }
+            "allow" => file.list(Verdict::Allow, "allow", value, parsed)?,
             other => {
                 let detail = format!("is no key of a policy: {TOP}");
                 return Err(file.error(key.span().start, Some(other), detail));
@@ -113,12 +130,14 @@ impl<'a> File<'a> {
     fn default(&self, value: &Value<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
         let at = value.span().start;
         let error = |detail| self.error(at, Some("default"), detail);
-        let verdict = match self.text("default", value)? {
-            "allow" => Verdict::Allow,
-            "ask" => Verdict::Ask,
-            "deny" => Verdict::Deny,
+        let default = match self.text("default", value)? {
+            "allow" => Default::Verdict(Verdict::Allow),
+            "ask" => Default::Verdict(Verdict::Ask),
+            "deny" => Default::Verdict(Verdict::Deny),
+            "untrusted" => Default::Untrusted,
             other => {
-                let detail = format!("{other:?}: expected \"allow\", \"ask\" or \"deny\"");
+                let detail =
+                    format!("{other:?}: expected \"allow\", \"ask\", \"untrusted\" or \"deny\"");
                 return Err(error(detail));
             }
         };
@@ -128,7 +147,7 @@ impl<'a> File<'a> {
                 "is already set at {place}: expected it once"
             )));
         }
-        parsed.default = Some((verdict, self.source(at)));
+        parsed.default = Some((default, self.source(at)));
         Ok(())
     }
 
@@ -142,17 +161,17 @@ impl<'a> File<'a> {
     fn list(
         &self,
         list: Verdict,
+        key: &str,
         value: &Value<'_>,
         parsed: &mut Parsed,
     ) -> Result<(), PolicyError> {
-        let key = list.as_str();
         for item in self.items(key, value)? {
             let at = item.span().start;
             if let Some(text) = item.get_ref().as_str() {
                 let rule = self.rule(list, key, at, text)?;
                 parsed.rules.push(rule);
             } else if let Some(table) = item.get_ref().as_table() {
-                self.table(list, at, table, parsed)?;
+                self.table(list, key, at, table, parsed)?;
             } else {
                 let kind = item.get_ref().type_str();
                 let detail =
@@ -170,13 +189,14 @@ impl<'a> File<'a> {
     fn table(
         &self,
         list: Verdict,
+        key: &str,
         at: usize,
         table: &DeTable<'_>,
         parsed: &mut Parsed,
     ) -> Result<(), PolicyError> {
         let Some((_, value)) = table.iter().find(|(key, _)| key.get_ref() == "rule") else {
             let detail = format!("an item without `rule`: {ITEM}");
-            return Err(self.error(at, Some(list.as_str()), detail));
+            return Err(self.error(at, Some(key), detail));
         };
         let text = self.text("rule", value)?;
         let mut rule = self.rule(list, "rule", value.span().start, text)?;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::glob::{Glob, Kind};
+use super::judge::WRITE_TOOL;
 use super::paths;
 use super::question::{Question, Verdict};
 
@@ -14,6 +15,16 @@ pub(super) const SHELL_PARAMETER: &str = "command";
 
 pub(super) fn is_shell_tool(tool: &str) -> bool {
     SHELL_TOOLS.contains(&tool)
+}
+
+/// The tools whose deed a tool does as well: editing is writing, and what answers a diff shows what
+/// there was to read.
+pub(super) fn does_as_well(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "edit_file" => &[WRITE_TOOL, "read_file"],
+        WRITE_TOOL => &["read_file"],
+        _ => &[],
+    }
 }
 
 /// The script of a call, where the tool is a shell.
@@ -40,6 +51,9 @@ pub(super) fn matches(
     list: Verdict,
     glob: &Glob,
 ) -> bool {
+    if kind == Kind::Path && question.paths.iter().any(|path| path.parameter == name) {
+        return resolved_matches(question, name, list, glob);
+    }
     let mut values = Vec::new();
     if let Some(value) = question.input.get(name) {
         leaves(value, &mut values);
@@ -51,6 +65,18 @@ pub(super) fn matches(
     match list {
         Verdict::Allow => !values.is_empty() && values.iter().all(one),
         Verdict::Ask | Verdict::Deny => values.iter().any(one),
+    }
+}
+
+/// The same where somebody has looked where the paths lead: as it was written and with its links
+/// followed are two values of one parameter.
+fn resolved_matches(question: &Question<'_>, name: &str, list: Verdict, glob: &Glob) -> bool {
+    let named = question.paths.iter().filter(|path| path.parameter == name);
+    let mut named = named.map(|path| paths::absolute(&path.path.to_string_lossy(), None));
+    let one = |path: Option<String>| path.is_none_or(|path| glob.matches(&path));
+    match list {
+        Verdict::Allow => named.all(one),
+        Verdict::Ask | Verdict::Deny => named.any(one),
     }
 }
 

@@ -3,13 +3,14 @@ use std::sync::Arc;
 use super::error::PolicyError;
 use super::examples::Example;
 use super::explain::explain;
-use super::file::{self, Parsed, Source};
+use super::file::{self, Default as Unmatched, Parsed, Source};
 use super::input::{is_shell_tool, script};
 use super::question::{Judgement, Question, RuleSource, Verdict};
 use super::remembered::{self, Grant, Remembered};
 use super::rule::{Rule, Subject};
 use super::scripts::judge_script;
 use super::shell::Fence;
+use crate::domain::RiskLevel;
 
 /// A policy in force: immutable, cheap to clone.
 #[derive(Clone, Debug)]
@@ -28,6 +29,9 @@ struct Inner {
     /// The texts it was read from.
     texts: Vec<String>,
     fence: Fence,
+    /// Policies that say which calls are trusted: what one of them does not allow runs in the
+    /// sandbox.
+    trust: Vec<Arc<Inner>>,
 }
 
 /// What was found and why, before it is put into words.
@@ -56,17 +60,36 @@ pub(super) enum Cause<'p> {
     Default(Option<String>),
 }
 
+impl Inner {
+    /// Rules and nothing else.
+    fn of(default: Verdict, rules: Vec<Rule>, fence: Fence) -> Self {
+        Self {
+            default,
+            default_source: None,
+            rules,
+            examples: Vec::new(),
+            texts: Vec::new(),
+            fence,
+            trust: Vec::new(),
+        }
+    }
+}
+
+impl<'p> Cause<'p> {
+    /// The rule in it.
+    pub(super) fn rule(&self) -> Option<&'p Rule> {
+        match self {
+            Self::Rule(rule) | Self::Write(rule) | Self::MayMatch(rule) => Some(*rule),
+            Self::Remembered(grant) => Some(&grant.rule),
+            Self::Unreadable(_) | Self::Default(_) => None,
+        }
+    }
+}
+
 impl Default for Policy {
     /// Everything is allowed.
     fn default() -> Self {
-        Self::new(Inner {
-            default: Verdict::Allow,
-            default_source: None,
-            rules: Vec::new(),
-            examples: Vec::new(),
-            texts: Vec::new(),
-            fence: Fence::default(),
-        })
+        Self::new(Inner::of(Verdict::Allow, Vec::new(), Fence::default()))
     }
 }
 
@@ -91,18 +114,31 @@ impl Policy {
         }
         let (default, default_source) = match parsed.default {
             Some((default, source)) => (default, Some(source)),
-            None => (Verdict::Allow, None),
+            None => (Unmatched::Verdict(Verdict::Allow), None),
+        };
+        let mut trust = Vec::new();
+        if !parsed.untrusted.is_empty() {
+            let rules = parsed.untrusted;
+            trust.push(Arc::new(Inner::of(Verdict::Allow, rules, fence.clone())));
+        }
+        let default = match default {
+            Unmatched::Verdict(verdict) => verdict,
+            Unmatched::Untrusted => {
+                let allows = |rule: &&Rule| rule.list == Verdict::Allow;
+                let rules = parsed.rules.iter().filter(allows).cloned().collect();
+                trust.push(Arc::new(Inner::of(Verdict::Ask, rules, fence.clone())));
+                Verdict::Allow
+            }
         };
         Ok(Self::new(Inner {
-            default,
             default_source,
-            rules: parsed.rules,
             examples: parsed.examples,
             texts: sources
                 .iter()
                 .map(|source| source.text.to_owned())
                 .collect(),
-            fence,
+            trust,
+            ..Inner::of(default, parsed.rules, fence)
         }))
     }
 
@@ -115,20 +151,31 @@ impl Policy {
 
     /// A policy of one rule, to hold its examples against.
     pub(super) fn of_one(default: Verdict, rule: Rule) -> Self {
-        Self::new(Inner {
-            default,
-            default_source: None,
-            rules: vec![rule],
-            examples: Vec::new(),
-            texts: Vec::new(),
-            fence: Fence::default(),
-        })
+        Self::new(Inner::of(default, vec![rule], Fence::default()))
     }
 
     /// Judges a call. Usually in microseconds; where [`Policy::reads_scripts`], a script that is
     /// not of the simplest form may take as long as the fence lets it (50 ms).
     pub fn judge(&self, question: &Question<'_>) -> Judgement {
-        explain(self, question, self.decide(question))
+        let mut judgement = explain(self, question, self.decide(question));
+        for trust in self.trust() {
+            let decision = trust.decide(question);
+            if decision.verdict != Verdict::Allow {
+                judgement.risk_level = RiskLevel::Untrusted;
+                judgement.risk_rule = decision.cause.rule().map(|rule| rule.text.clone());
+                break;
+            }
+        }
+        judgement
+    }
+
+    /// The policies that say which calls are trusted. An approval that is remembered is none of their
+    /// business: somebody has said that a call may run, and not where.
+    fn trust(&self) -> impl Iterator<Item = Self> {
+        self.inner.trust.iter().map(|inner| Self {
+            inner: Arc::clone(inner),
+            grants: Arc::default(),
+        })
     }
 
     /// Whether judging this call may take longer than a look at its text: there are rules that
@@ -136,7 +183,13 @@ impl Policy {
     pub fn reads_scripts(&self, question: &Question<'_>) -> bool {
         script(question).is_some()
             && (self.script_rules(question).next().is_some()
-                || self.write_rules(question).next().is_some())
+                || self.write_rules(question).next().is_some()
+                || self.trust().any(|trust| trust.reads_scripts(question)))
+    }
+
+    /// Whether it has some calls run in the sandbox.
+    pub fn has_untrusted(&self) -> bool {
+        !self.inner.trust.is_empty()
     }
 
     /// What happens to a call that no rule matches.
@@ -188,7 +241,9 @@ impl Policy {
 
     /// The number of rules, those that are remembered among them.
     pub fn rule_count(&self) -> usize {
-        self.inner.rules.len() + self.grants.len()
+        let untrusted = self.inner.trust.iter().flat_map(|trust| &trust.rules);
+        let untrusted = untrusted.filter(|rule| rule.list == Verdict::Ask).count();
+        self.inner.rules.len() + untrusted + self.grants.len()
     }
 
     /// Refuses rules on parameters that their tool does not have: they would never match.
@@ -201,7 +256,9 @@ impl Policy {
         parameters: impl Fn(&str) -> Option<Vec<String>>,
     ) -> Result<(), PolicyError> {
         let remembered = self.grants.iter().map(|grant| &grant.rule);
-        for rule in self.inner.rules.iter().chain(remembered) {
+        let untrusted = self.inner.trust.iter().flat_map(|trust| &trust.rules);
+        let rules = self.inner.rules.iter().chain(untrusted);
+        for rule in rules.chain(remembered) {
             let Some((tool, parameter)) = rule.tool_name().zip(rule.parameter()) else {
                 continue;
             };
@@ -271,15 +328,15 @@ impl Policy {
         question: &'p Question<'_>,
     ) -> impl Iterator<Item = &'p Rule> {
         let concerns = |rule: &&Rule| {
-            rule.concerns(&Question {
-                tool: WRITE_TOOL,
-                ..*question
-            }) && match &rule.subject {
-                // Such a rule concerns the shell itself as well, and is judged there.
-                Subject::Whole => !rule.tool.matches(question.tool),
-                Subject::Parameter { name, .. } => name == WRITE_PARAMETER,
-                Subject::Script(_) => false,
-            }
+            // A redirect shows nothing of what there was: rules on reading have no part in it.
+            let is_about_writing = rule.tool.matches(WRITE_TOOL) && rule.concerns_caller(question);
+            is_about_writing
+                && match &rule.subject {
+                    // Such a rule concerns the shell itself as well, and is judged there.
+                    Subject::Whole => !rule.tool.matches(question.tool),
+                    Subject::Parameter { name, .. } => name == WRITE_PARAMETER,
+                    Subject::Script(_) => false,
+                }
         };
         let strict = [Verdict::Deny, Verdict::Ask].into_iter();
         strict.flat_map(move |list| {

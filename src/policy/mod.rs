@@ -25,6 +25,6 @@ pub use error::PolicyError;
 pub use examples::Example;
 pub use file::{GUARDED_POLICY, OBSERVE_POLICY, OPEN_POLICY, SHIPPED_POLICY, Source};
 pub use judge::Policy;
-pub use question::{Judgement, Question, RuleSource, Verdict};
+pub use question::{Judgement, NamedPath, Question, RuleSource, Verdict};
 pub use remembered::Remembered;
 pub use shell::{Command, Fence, Reading, Unreadable, hazards, read_shell, read_shell_strictly};

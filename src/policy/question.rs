@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -13,6 +13,9 @@ pub struct Question<'a> {
     pub tool: &'a str,
     /// Its input, defaults of the schema filled in.
     pub input: &'a Value,
+    /// Where its paths lead, as far as somebody has looked: each as it was written and with its
+    /// links followed. What refuses one of them refuses the call.
+    pub paths: &'a [NamedPath],
     /// Who asks.
     pub caller: &'a Caller,
     /// Where it would run. Relative paths are of unknown meaning without it.
@@ -23,4 +26,13 @@ pub struct Question<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// What it would read: a shell without a script takes it for one.
     pub stdin: Option<&'a str>,
+}
+
+/// A path that a parameter stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPath {
+    /// The parameter's name.
+    pub parameter: String,
+    /// The absolute path.
+    pub path: PathBuf,
 }

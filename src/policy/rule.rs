@@ -120,13 +120,22 @@ impl Rule {
         })
     }
 
-    /// Whether it concerns this tool and this caller at all.
+    /// Whether it concerns this tool and this caller at all. What refuses or asks concerns a tool
+    /// that does the same and more, too.
     pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
-        self.tool.matches(question.tool)
-            && self
-                .principals
-                .as_deref()
-                .is_none_or(|principals| principals.iter().any(|one| question.caller.is(one)))
+        let also = match self.list {
+            Verdict::Deny | Verdict::Ask => input::does_as_well(question.tool),
+            Verdict::Allow => &[],
+        };
+        let mut tools = std::iter::once(&question.tool).chain(also);
+        tools.any(|tool| self.tool.matches(tool)) && self.concerns_caller(question)
+    }
+
+    /// Whether it concerns what a caller does with this tool.
+    pub(super) fn concerns_caller(&self, question: &Question<'_>) -> bool {
+        self.principals
+            .as_deref()
+            .is_none_or(|principals| principals.iter().any(|one| question.caller.is(one)))
     }
 
     /// Whether the call as a whole, or a parameter that is no script, matches.

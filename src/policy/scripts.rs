@@ -152,6 +152,15 @@ fn judge_reading<'p>(
     for path in &reading.writes {
         judge_write(policy, question, path.as_deref(), reading.moves, found);
     }
+    // Who runs what nobody has read may write anywhere.
+    let is_anything = |text: &str| text.chars().eq([UNKNOWN_WORDS]);
+    if reading
+        .commands
+        .iter()
+        .any(|command| is_anything(&command.text))
+    {
+        judge_write(policy, question, None, reading.moves, found);
+    }
     if let Some(may) = may {
         found.add(may);
     }
@@ -193,6 +202,7 @@ fn judge_write<'p>(
         let write = Question {
             tool: WRITE_TOOL,
             input: &input,
+            paths: &[],
             ..*question
         };
         if rule.matches_input(&write) {

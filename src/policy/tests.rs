@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::domain::Caller;
+use crate::domain::{Caller, RiskLevel};
 
 /// As the default, but for time: a machine that is busy is no reason to fail.
 fn patient() -> Fence {
@@ -40,6 +40,7 @@ fn judge_as(policy: &Policy, uid: u32, tool: &str, input: &Value) -> Judgement {
     policy.judge(&Question {
         tool,
         input,
+        paths: &[],
         caller: &Caller {
             uid,
             gid: 7,
@@ -75,7 +76,7 @@ fn the_shipped_policies_are_valid() {
     let uncommented = uncommented
         .replacen("# ", "", 1)
         .replace("[\"shelly\"]", "[\"root\"]");
-    assert_eq!(policy(&uncommented).rule_count(), 6, "{uncommented}");
+    assert_eq!(policy(&uncommented).rule_count(), 7, "{uncommented}");
     assert!(policy(OPEN_POLICY).examples().len() > 10);
 }
 
@@ -156,6 +157,11 @@ fn a_redirect_is_a_write() {
         ("cat <> /etc/x", Verdict::Deny),
         ("bash -c 'echo > /etc/x'", Verdict::Deny),
         ("echo x > $HOME/x", Verdict::Ask),
+        ("echo x | bash", Verdict::Ask),
+        ("bash < /tmp/x", Verdict::Ask),
+        ("source <(echo x)", Verdict::Ask),
+        ("sudo -i", Verdict::Ask),
+        ("echo x | cat", Verdict::Allow),
         ("echo x > ~/x", Verdict::Ask),
         ("cd /etc && echo x > hosts", Verdict::Ask),
         ("cd /etc && echo x > /tmp/x", Verdict::Allow),
@@ -168,6 +174,93 @@ fn a_redirect_is_a_write() {
     }
     let file = json!({"file_path": "/etc/x", "content": ""});
     assert_eq!(judge(&policy, "write_file", &file).verdict, Verdict::Deny);
+}
+
+#[test]
+fn who_edits_writes_and_who_answers_a_diff_shows_what_there_was() {
+    let policy = policy(
+        "default = \"ask\"\ndeny = [\"write_file(file_path:/etc/**)\", \"read_file(file_path:/keys/**)\"]\n\
+         allow = [\"write_file(file_path:/srv/**)\", \"bash\"]\n",
+    );
+    let on = |tool: &str, path: &str| judge(&policy, tool, &json!({"file_path": path})).verdict;
+    assert_eq!(on("edit_file", "/etc/hosts"), Verdict::Deny);
+    assert_eq!(on("edit_file", "/keys/a"), Verdict::Deny);
+    assert_eq!(on("write_file", "/keys/a"), Verdict::Deny);
+    assert_eq!(on("read_file", "/etc/hosts"), Verdict::Ask);
+    // Who may write may not edit for that.
+    assert_eq!(on("edit_file", "/srv/a"), Verdict::Ask);
+    assert_eq!(on("write_file", "/srv/a"), Verdict::Allow);
+    // A redirect shows nothing.
+    assert_eq!(bash(&policy, "echo x > /keys/a"), Verdict::Allow);
+    assert_eq!(bash(&policy, "echo x > /etc/a"), Verdict::Deny);
+}
+
+#[test]
+fn what_is_not_known_to_be_harmless_runs_in_the_sandbox() {
+    let policy = policy(
+        "default = \"untrusted\"\ndeny = [\"bash(command:rm *)\"]\nask = [\"bash(command:reboot*)\"]\n\
+         allow = [\"bash(command:git status *)\", \"bash(command:ls *)\", \"read_file\"]\n",
+    );
+    let (trusted, untrusted) = (RiskLevel::Trusted, RiskLevel::Untrusted);
+    for (command, verdict, risk) in [
+        ("git status", Verdict::Allow, trusted),
+        ("git status && ls -l", Verdict::Allow, trusted),
+        ("git status && make", Verdict::Allow, untrusted),
+        ("make; git status", Verdict::Allow, untrusted),
+        ("ls > x", Verdict::Allow, untrusted),
+        ("ls $(make)", Verdict::Allow, untrusted),
+        ("if", Verdict::Ask, untrusted),
+        ("reboot", Verdict::Ask, untrusted),
+        ("rm x", Verdict::Deny, untrusted),
+    ] {
+        let judgement = judge(&policy, "bash", &json!({"command": command}));
+        assert_eq!(
+            (judgement.verdict, judgement.risk_level),
+            (verdict, risk),
+            "{command}"
+        );
+        assert_eq!(judgement.risk_rule, None);
+    }
+    let file = json!({"file_path": "/etc/hosts"});
+    assert_eq!(judge(&policy, "read_file", &file).risk_level, trusted);
+    assert_eq!(judge(&policy, "other", &file).risk_level, untrusted);
+}
+
+#[test]
+fn rules_raise_the_risk_and_change_no_verdict() {
+    let policy = policy(
+        "ask = [\"bash(command:apt *)\"]\n\
+         untrusted = [{ rule = \"bash(command:curl *)\", match = [\"curl x\", \"true; curl x\"], not_match = [\"ls\"] }, \"fetch\"]\n",
+    );
+    for (command, verdict, rule) in [
+        ("ls", Verdict::Allow, None),
+        ("ls && curl x", Verdict::Allow, Some("bash(command:curl *)")),
+        (
+            "bash -c 'curl x'",
+            Verdict::Allow,
+            Some("bash(command:curl *)"),
+        ),
+        ("$X y", Verdict::Ask, Some("bash(command:curl *)")),
+        (
+            "apt update; curl x",
+            Verdict::Ask,
+            Some("bash(command:curl *)"),
+        ),
+        ("apt update", Verdict::Ask, None),
+    ] {
+        let judgement = judge(&policy, "bash", &json!({"command": command}));
+        assert_eq!(judgement.verdict, verdict, "{command}");
+        assert_eq!(judgement.risk_rule.as_deref(), rule, "{command}");
+        let untrusted = judgement.risk_level == RiskLevel::Untrusted;
+        assert_eq!(untrusted, rule.is_some(), "{command}");
+    }
+    assert_eq!(
+        judge(&policy, "fetch", &json!({})).risk_level,
+        RiskLevel::Untrusted
+    );
+    let refused = refusal("untrusted = [{ reason = \"x\" }]");
+    assert!(refused.contains("`untrusted`"), "{refused}");
+    assert!(policy.rule_count() == 3);
 }
 
 #[test]
@@ -247,6 +340,7 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
         let question = Question {
             tool: "bash",
             input: &input,
+            paths: &[],
             caller: &caller,
             working_dir: None,
             env: &env,
@@ -360,6 +454,7 @@ fn without_rules_that_refuse_no_script_is_read() {
     let question = Question {
         tool: "bash",
         input: &input,
+        paths: &[],
         caller: &caller,
         working_dir: None,
         env: &env,

@@ -12,7 +12,7 @@ pub const INSTANCE_VARIABLE: &str = "SHELLY_INSTANCE_ID";
 
 /// What every command gets besides who and where it is: programs find their helpers, speak
 /// UTF-8, draw nothing, page nothing and ask nothing.
-const FIXED: [(&str, &str); 9] = [
+pub(crate) const FIXED: [(&str, &str); 9] = [
     (
         "PATH",
         "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

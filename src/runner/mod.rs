@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 pub use capture::{Ahead, Capture, Captured, Follower, Release};
+pub(crate) use environment::FIXED;
 pub use environment::INSTANCE_VARIABLE;
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
@@ -30,6 +31,7 @@ use crate::domain::{ExecutionId, KillMode};
 use environment::BaseEnvironment;
 use inherited::Corrections;
 use keep::Keepers;
+pub(crate) use tree::EXECUTION_VARIABLE;
 use tree::{CgroupParent, Leaders, Tree};
 
 /// Runs plans.

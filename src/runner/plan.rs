@@ -3,14 +3,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use nix::unistd::Pid;
 use tokio::sync::SetOnce;
 
 use super::capture::{Capture, Captured, Release};
 use super::spool::Spool;
+use super::tree::Membership;
 use crate::config::{Limits, Truncate};
 use crate::domain::{
-    Background, Ending, ExecutionId, KillReport, LeftBehind, Secrets, StopReason, StreamName,
-    Usage, Verbatim,
+    Background, Ending, ExecutionId, KillReport, LeftBehind, Sandboxed, Secrets, StopReason,
+    StreamName, Usage, Verbatim,
 };
 
 /// Exactly what will be run.
@@ -43,6 +45,8 @@ pub struct Plan {
     pub background: Background,
     /// Limits of the execution's cgroup.
     pub limits: Limits,
+    /// What is run to ask for the end, where SIGTERM to the group would not be understood.
+    pub stop_by: Option<Box<Plan>>,
 }
 
 /// A script and the option that has a shell read it from an argument.
@@ -54,6 +58,19 @@ pub struct Script {
     pub text: String,
 }
 
+impl Script {
+    /// The arguments that hand it over.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut args = vec![self.option.clone()];
+        // Such a command would be read as more options.
+        if self.text.starts_with(['-', '+']) {
+            args.push("--".to_owned());
+        }
+        args.push(self.text.clone());
+        args
+    }
+}
+
 /// The hold that others have on a run while it lasts: its output streams as they grow, its start,
 /// and the means to stop it.
 #[derive(Debug)]
@@ -63,6 +80,7 @@ pub struct Live {
     /// Standard error.
     pub stderr: Arc<Capture>,
     started: SetOnce<SystemTime>,
+    membership: SetOnce<Membership>,
     stop: SetOnce<StopReason>,
 }
 
@@ -91,6 +109,7 @@ impl Live {
             stdout: capture(StreamName::Stdout),
             stderr: capture(StreamName::Stderr),
             started: SetOnce::new(),
+            membership: SetOnce::new(),
             stop: SetOnce::new(),
         }
     }
@@ -140,7 +159,26 @@ impl Live {
         }
     }
 
-    pub(super) fn mark_started(&self) {
+    pub(super) fn set_membership(&self, membership: Membership) {
+        let _ = self.membership.set(membership);
+    }
+
+    /// Whether a process is one of the run's. Without cgroups one that hides cannot be told, and
+    /// is none.
+    pub fn has_process(&self, pid: i32) -> bool {
+        let membership = self.membership.get();
+        membership.is_some_and(|membership| membership.has(Pid::from_raw(pid)))
+    }
+
+    /// Nothing more will be written: whoever follows the streams comes to their end.
+    pub fn end_streams(&self) {
+        for capture in [&self.stdout, &self.stderr] {
+            drop(capture.seal());
+        }
+    }
+
+    /// What was to be done has begun.
+    pub fn mark_started(&self) {
         let _ = self.started.set(SystemTime::now());
     }
 
@@ -174,6 +212,8 @@ pub struct Outcome {
     pub kill: Option<KillReport>,
     /// What kept the output from being read in full.
     pub capture_error: Option<io::Error>,
+    /// The sandbox it ran in, which others than the runner know of.
+    pub sandbox: Option<Sandboxed>,
 }
 
 /// Why nothing was run, or not to an end that is known.

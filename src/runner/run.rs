@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
@@ -23,8 +25,10 @@ use super::reader::Reader;
 use super::spawn::{self, BirthStep, Ended, Leader, Program};
 use super::spool::{self, SCRIPT};
 use super::tree::{self, Tree};
+use crate::config::Truncate;
 use crate::domain::{
-    Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
+    Background, Ending, Exit, KillReason, KillReport, LeftBehind, Secrets, StopReason, StreamName,
+    summarize,
 };
 
 /// How long a process that has closed its standard output is given to end: programs do that last,
@@ -60,6 +64,9 @@ struct Waited {
     stopping: Option<Stopping>,
 }
 
+/// What is run to ask for the end, until it has ended itself.
+type Asking<'a> = Option<(Arc<Live>, BoxFuture<'a, ()>)>;
+
 impl Runner {
     /// Runs `plan`, its output going into `live`, until it is over or `live` says to stop.
     ///
@@ -70,14 +77,29 @@ impl Runner {
     /// When no process ran: it could not be started, or could not execute its program.
     pub async fn run(&self, plan: Plan, live: &Arc<Live>) -> Result<Outcome, RunError> {
         let mut run = self.start(plan, live)?;
+        live.set_membership(run.tree.membership(&run.leader, run.plan.id));
         live.mark_started();
-        let waited = run.wait(live).await;
+        let (waited, asking) = run.wait(self, live).await;
         if let Some(failure) = run.leader.birth_failure().filter(|_| waited.leader_ended) {
             let step = run.describe(failure.step);
             let _ = run.leader.reap();
             return Err(RunError::new(step, failure.error));
         }
-        self.conclude(run, waited, live).await
+        self.conclude(run, waited, asking, live).await
+    }
+
+    /// Runs what asks another run to end.
+    fn ask(&self, plan: Plan) -> (Arc<Live>, BoxFuture<'_, ()>) {
+        let secrets = Arc::new(Secrets::default());
+        let helper = Arc::new(Live::new(plan.id, 0, Truncate::Tail, None, &secrets));
+        let live = Arc::clone(&helper);
+        let asking = async move {
+            if let Err(error) = self.run(plan, &live).await {
+                // The grace passes, and then it is killed.
+                tracing::warn!(%error, source = %error.source, "cannot ask a run to end");
+            }
+        };
+        (helper, asking.boxed())
     }
 
     fn start(&self, plan: Plan, live: &Arc<Live>) -> Result<Run, RunError> {
@@ -148,6 +170,7 @@ impl Runner {
         &self,
         run: Run,
         waited: Waited,
+        asking: Asking<'_>,
         live: &Arc<Live>,
     ) -> Result<Outcome, RunError> {
         let left = run.left_behind(&waited).await;
@@ -157,6 +180,11 @@ impl Runner {
         } else {
             run.kill(&waited, left.len()).await
         };
+        if let Some((helper, asking)) = asking {
+            // There is nobody left to be asked.
+            helper.stop(StopReason::Cancelled);
+            asking.await;
+        }
         let leader_ended = waited.leader_ended || run.leader_ended_within(run.plan.kill_wait).await;
 
         let Run {
@@ -207,16 +235,18 @@ impl Runner {
             background: left,
             kill,
             capture_error: stdout_error.or(stderr_error),
+            sandbox: None,
         })
     }
 }
 
 impl Run {
     /// The one wait loop. Being stopped is a state of it, not another loop.
-    async fn wait(&mut self, live: &Live) -> Waited {
+    async fn wait<'a>(&mut self, runner: &'a Runner, live: &Live) -> (Waited, Asking<'a>) {
         let limit = self.started + self.plan.limit;
         let mut ended_at: Option<Instant> = None;
         let mut stopping: Option<Stopping> = None;
+        let mut asking: Asking<'a> = None;
         loop {
             let drained = !self.stdout.is_open() && !self.stderr.is_open();
             if ended_at.is_some() && drained && stopping.is_none() {
@@ -235,27 +265,37 @@ impl Run {
                     ended_at = Some(Instant::now());
                 }
                 () = self.tree.emptied(), if ended_at.is_some() && drained => break,
+                () = asked(&mut asking), if asking.is_some() => asking = None,
                 reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => {
-                    stopping = Some(self.begin_stop(reason));
+                    stopping = Some(self.begin_stop(reason, runner, &mut asking));
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     if ended_at.is_some() || stopping.is_some() {
                         break;
                     }
-                    stopping = Some(self.begin_stop(StopReason::Timeout(self.plan.limit)));
+                    let reason = StopReason::Timeout(self.plan.limit);
+                    stopping = Some(self.begin_stop(reason, runner, &mut asking));
                 }
             }
         }
-        Waited {
+        let waited = Waited {
             leader_ended: ended_at.is_some(),
             stopping,
-        }
+        };
+        (waited, asking)
     }
 
-    /// Asks the group to end, and notes what there was to end.
-    fn begin_stop(&self, reason: StopReason) -> Stopping {
+    /// Asks the group to end, or has it asked, and notes what there was to end.
+    fn begin_stop<'a>(
+        &mut self,
+        reason: StopReason,
+        runner: &'a Runner,
+        asking: &mut Asking<'a>,
+    ) -> Stopping {
         let signalled = count(self.tree.members().pids.len());
-        if let Err(error) = tree::signal_group(&self.leader, Signal::SIGTERM) {
+        if let Some(plan) = self.plan.stop_by.take() {
+            *asking = Some(runner.ask(*plan));
+        } else if let Err(error) = tree::signal_group(&self.leader, Signal::SIGTERM) {
             tracing::error!(%error, pid = %self.leader.pid, "cannot send SIGTERM to a process group");
         }
         Stopping {
@@ -366,6 +406,13 @@ async fn reap(
     }
 }
 
+/// Waits for what was run to ask for the end.
+async fn asked(asking: &mut Asking<'_>) {
+    if let Some((_, asking)) = asking {
+        asking.await;
+    }
+}
+
 fn count(processes: usize) -> u32 {
     u32::try_from(processes).unwrap_or(u32::MAX)
 }
@@ -399,12 +446,7 @@ fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, Run
     match (&plan.script, file) {
         (Some(_), Some(ScriptFile(path))) => args.push(path.as_os_str().as_bytes().to_vec()),
         (Some(script), None) => {
-            args.push(script.option.clone().into_bytes());
-            // Such a command would be read as more options.
-            if script.text.starts_with(['-', '+']) {
-                args.push(b"--".to_vec());
-            }
-            args.push(script.text.clone().into_bytes());
+            args.extend(script.arguments().into_iter().map(String::into_bytes));
         }
         (None, _) => {}
     }

@@ -2,30 +2,59 @@
 //! registry that finds them by name.
 
 mod bash;
+mod check_condition;
+mod execute_command;
+pub mod expression;
+mod files;
+mod place;
+mod produced;
 mod registry;
 mod schema;
 mod sections;
+mod shell;
+pub(crate) mod skills;
+mod work;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
+pub(crate) use expression::Template;
+pub(crate) use place::{Place, Resolved};
+pub(crate) use produced::{Answer, Produced};
 pub(crate) use registry::{Registry, Tool};
 pub(crate) use schema::{InputSchema, schema_of};
 pub use sections::{Closing, Content, Streams, content};
+pub use skills::{SkillCheck, SkillProblem};
+pub(crate) use work::Stopped;
 
 use crate::config::ExecutorConfig;
-use crate::domain::{Call, ExecutionId, ExecutorError, ToolDetails, Violation};
-use crate::runner::{Live, Outcome, Runner};
+use crate::domain::{
+    Call, Caller, Calls, ExecutionId, ExecutorError, RiskLevel, ToolDetails, Violation,
+};
+use crate::runner::{Live, Runner};
+use crate::sandbox::Sandbox;
 
 /// One tool. New ones implement this and are added to the registry's list.
 pub(crate) trait ToolImpl: Send + Sync {
     /// The name that calls use.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
+
+    /// Its own version, as Semantic Versioning has it.
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
 
     /// All there is to know of it under `config`, with its built-in description.
     fn details(&self, config: &ExecutorConfig) -> ToolDetails;
+
+    /// Whether it is there at all under `config`.
+    fn is_enabled(&self, _config: &ExecutorConfig) -> bool {
+        true
+    }
 
     /// What an input is about, for logs and errors: unmasked and uncut.
     fn subject(&self, input: &Value) -> String {
@@ -37,24 +66,92 @@ pub(crate) trait ToolImpl: Send + Sync {
         Vec::new()
     }
 
+    /// Whether an input names paths, which are then resolved.
+    fn names_paths(&self, _input: &Value) -> bool {
+        false
+    }
+
+    /// Where the paths of a call lead, for whoever judges it. May wait for the disk.
+    ///
+    /// # Errors
+    /// Paths that lead nowhere whatever the disk has.
+    fn resolve(&self, _call: &mut Call, _place: &Place) -> Result<Vec<Resolved>, Vec<Violation>> {
+        Ok(Vec::new())
+    }
+
+    /// How far it is trusted by itself.
+    fn risk_level(&self) -> RiskLevel {
+        RiskLevel::Trusted
+    }
+
+    /// What becomes of it where a call is not trusted.
+    fn confinement(&self) -> Confinement {
+        Confinement::Process
+    }
+
+    /// Whether its processes may make calls of their own.
+    fn admits_calls(&self) -> bool {
+        false
+    }
+
+    /// Whether it may call a tool of that name.
+    fn may_call(&self, _tool: &str) -> bool {
+        false
+    }
+
+    /// Whether its input may be a script, or name one: then who approves a call approves what the
+    /// files are that it names.
+    fn may_run_its_input(&self) -> bool {
+        true
+    }
+
+    /// The directory whose files it is made of, if it is no part of the program.
+    fn made_of(&self) -> Option<&Path> {
+        None
+    }
+
     /// Does it. The input fits the schema and has passed `check`.
     fn run<'a>(
         &'a self,
         call: &'a Call,
         context: Context<'a>,
-    ) -> BoxFuture<'a, Result<Outcome, ExecutorError>>;
+    ) -> BoxFuture<'a, Result<Produced, ExecutorError>>;
+}
+
+/// What becomes of a tool where a call of it is not trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confinement {
+    /// It is a process, which runs in the sandbox.
+    Process,
+    /// It touches nothing but what it is given, and calls others that are not trusted either.
+    Needless,
+    /// The daemon does it itself, with its own privileges: it is refused.
+    Impossible,
 }
 
 /// What a tool has to work with.
+#[derive(Clone)]
 pub(crate) struct Context<'a> {
     /// The execution this is.
     pub id: ExecutionId,
     /// The configuration as it was when the execution began.
     pub config: Arc<ExecutorConfig>,
+    /// How far the call is trusted.
+    pub risk: RiskLevel,
     /// Runs processes.
     pub runner: &'a Runner,
+    /// Runs those that are not trusted.
+    pub sandbox: &'a Sandbox,
+    /// Who called.
+    pub caller: Caller,
     /// Where their output goes, and who says when to stop.
     pub live: Arc<Live>,
     /// The masked summary of the input, for errors.
     pub summary: String,
+    /// Where the paths of the call led when it was judged.
+    pub resolved: Vec<Resolved>,
+    /// How much may be worked on at once.
+    pub workers: Arc<Semaphore>,
+    /// Makes calls on the execution's behalf.
+    pub calls: Arc<dyn Calls>,
 }

@@ -1,52 +1,119 @@
-use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::bash::Bash;
+use super::check_condition::CheckCondition;
+use super::execute_command::ExecuteCommand;
+use super::files::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
+use super::skills::{self, Found, Known, Loaded, Skill, SkillCheck, SkillProblem, SkillTool};
 use super::{InputSchema, ToolImpl};
 use crate::config::ExecutorConfig;
+use crate::domain::RiskLevel;
 
 /// How alike (Jaro-Winkler, 0 to 1) two names must be for one to be suggested for the other.
 /// `bsh` and `bash` are at 0.92, `read` and `bash` at 0.5.
 const NEAR: f64 = 0.75;
 
-/// The tools there are, in the order in which they are listed.
+/// The tools there are, in the order in which they are listed. It does not change: who begins with
+/// one keeps it to its end.
 pub(crate) struct Registry {
-    tools: Vec<Tool>,
+    tools: Vec<Arc<Tool>>,
 }
 
 /// A tool and what was made ready of it.
 pub(crate) struct Tool {
     pub(crate) implementation: Box<dyn ToolImpl>,
     pub(crate) schema: InputSchema,
+    /// What its structured output fits, if it has one.
+    pub(crate) output_schema: Option<InputSchema>,
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name(), self.implementation.version())
+    }
 }
 
 impl Tool {
     fn new(implementation: impl ToolImpl + 'static) -> Self {
-        // The schema depends on no configuration.
+        // The schemas depend on no configuration.
         let details = implementation.details(&ExecutorConfig::default());
         Self {
             schema: InputSchema::new(details.definition.input_schema),
+            output_schema: details.output_schema.map(InputSchema::new),
             implementation: Box::new(implementation),
         }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &str {
         self.implementation.name()
+    }
+
+    /// Whether it can be called under `config`.
+    pub(crate) fn is_enabled(&self, config: &ExecutorConfig) -> bool {
+        !config.disabled_tools.contains(self.name()) && self.implementation.is_enabled(config)
+    }
+}
+
+impl Tool {
+    /// How far it is trusted, by itself and by the operator.
+    pub(crate) fn risk_level(&self, config: &ExecutorConfig) -> RiskLevel {
+        match config.untrusted_tools.contains(self.name()) {
+            true => RiskLevel::Untrusted,
+            false => self.implementation.risk_level(),
+        }
     }
 }
 
 impl Registry {
     /// All built-in tools.
     pub(crate) fn built_in() -> Self {
+        let tools = vec![
+            Tool::new(Bash),
+            Tool::new(ExecuteCommand),
+            Tool::new(READ_FILE),
+            Tool::new(WRITE_FILE),
+            Tool::new(EDIT_FILE),
+            Tool::new(LIST_DIR),
+            Tool::new(SEARCH_FILES),
+            Tool::new(CheckCondition),
+        ];
         Self {
-            tools: vec![Tool::new(Bash)],
+            tools: tools.into_iter().map(Arc::new).collect(),
         }
+    }
+
+    /// All built-in tools, and the skills of a directory; and what is wrong with other skills there.
+    /// Reads files.
+    pub(crate) fn with_skills(dir: &Path) -> (Self, Vec<SkillProblem>) {
+        let mut registry = Self::built_in();
+        let Loaded {
+            mut skills,
+            problems,
+        } = skills::load(dir, &registry);
+        // Of several versions the newest is the default; one that is not released never is before
+        // others.
+        skills.sort_by(|a, b| {
+            let is_pre = |skill: &Skill| !skill.version.pre.is_empty();
+            (&a.name, is_pre(a), &b.version).cmp(&(&b.name, is_pre(b), &a.version))
+        });
+        let tools = skills.into_iter().map(SkillTool::new).map(Tool::new);
+        registry.tools.extend(tools.map(Arc::new));
+        (registry, problems)
+    }
+
+    /// What is wrong with the skill in `dir`, if it stood among those of the directories `others`.
+    /// Reads files.
+    pub(crate) fn check_skill(dir: &Path, others: &[PathBuf]) -> SkillCheck {
+        skills::check(dir, others, &Self::built_in())
     }
 
     /// One tool only.
     #[cfg(test)]
     pub(crate) fn of(tool: impl ToolImpl + 'static) -> Self {
         Self {
-            tools: vec![Tool::new(tool)],
+            tools: vec![Arc::new(Tool::new(tool))],
         }
     }
 
@@ -58,24 +125,50 @@ impl Registry {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Tool> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.tools.iter()
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&Tool> {
-        self.iter().find(|tool| tool.name() == name)
+    /// The tool of that name: in that version, or in its default one, which is the first.
+    pub(crate) fn find(&self, name: &str, version: Option<&str>) -> Option<Arc<Tool>> {
+        let is_wanted = |tool: &&Arc<Tool>| {
+            let is_version = version.is_none_or(|version| tool.implementation.version() == version);
+            tool.name() == name && is_version
+        };
+        self.iter().find(is_wanted).cloned()
     }
 
-    /// The name a caller may have meant, of those that are not disabled.
-    pub(crate) fn nearest(&self, name: &str, disabled: &BTreeSet<String>) -> Option<&'static str> {
+    /// Whether it is what a call gets that names no version.
+    pub(crate) fn is_default(&self, tool: &Arc<Tool>) -> bool {
+        let default = self.find(tool.name(), None);
+        default.is_some_and(|default| Arc::ptr_eq(&default, tool))
+    }
+
+    /// The versions of a tool, its default first; none of one that is not there.
+    pub(crate) fn versions(&self, name: &str) -> Vec<String> {
+        let named = self.iter().filter(|tool| tool.name() == name);
+        named
+            .map(|tool| tool.implementation.version().to_owned())
+            .collect()
+    }
+
+    /// The name a caller may have meant, of those that can be called.
+    pub(crate) fn nearest(&self, name: &str, config: &ExecutorConfig) -> Option<&str> {
         let name = name.to_lowercase();
         self.iter()
-            .map(Tool::name)
-            .filter(|candidate| !disabled.contains(*candidate))
+            .filter(|tool| tool.is_enabled(config))
+            .map(|tool| tool.name())
             .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
             .filter(|(likeness, _)| *likeness >= NEAR)
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(_, candidate)| candidate)
+    }
+}
+
+impl Known for Registry {
+    fn find(&self, tool: &str) -> Found<'_> {
+        let found = self.iter().find(|candidate| candidate.name() == tool);
+        found.map_or(Found::Nothing, |tool| Found::Takes(&tool.schema))
     }
 }
 
@@ -85,12 +178,15 @@ mod tests {
 
     #[test]
     fn near_names_are_suggested_and_far_ones_are_not() {
-        let (registry, none) = (Registry::built_in(), BTreeSet::new());
-        assert_eq!(registry.nearest("bsh", &none), Some("bash"));
-        assert_eq!(registry.nearest("Bash", &none), Some("bash"));
-        assert_eq!(registry.nearest("read_file", &none), None);
-        assert_eq!(registry.nearest("", &none), None);
-        let disabled = BTreeSet::from(["bash".to_owned()]);
-        assert_eq!(registry.nearest("bsh", &disabled), None);
+        let config = |disabled: &[&str]| ExecutorConfig {
+            disabled_tools: disabled.iter().map(|name| (*name).to_owned()).collect(),
+            ..ExecutorConfig::default()
+        };
+        let (registry, config, without) = (Registry::built_in(), config(&[]), config(&["bash"]));
+        assert_eq!(registry.nearest("bsh", &config), Some("bash"));
+        assert_eq!(registry.nearest("Bash", &config), Some("bash"));
+        assert_eq!(registry.nearest("no_such_thing", &config), None);
+        assert_eq!(registry.nearest("", &config), None);
+        assert_eq!(registry.nearest("bsh", &without), None);
     }
 }

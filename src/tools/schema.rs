@@ -41,14 +41,29 @@ impl InputSchema {
         }
     }
 
+    /// The schema that `document` is, compiled at once; else why it is none, and where.
+    pub(crate) fn compile(document: Value) -> Result<Self, Violation> {
+        match validator(&document) {
+            Ok(validator) => Ok(Self {
+                document,
+                validator: OnceLock::from(Ok(validator)),
+            }),
+            Err(error) => Err(Violation {
+                pointer: error.instance_path().as_str().to_owned(),
+                detail: error.to_string(),
+            }),
+        }
+    }
+
+    /// The schema as it was given.
+    pub(crate) fn document(&self) -> &Value {
+        &self.document
+    }
+
     /// Compiles it.
     pub(crate) fn compiled(&self) -> &Result<Validator, String> {
-        self.validator.get_or_init(|| {
-            jsonschema::options()
-                .with_draft(Draft::Draft202012)
-                .build(&self.document)
-                .map_err(|error| error.masked().to_string())
-        })
+        self.validator
+            .get_or_init(|| validator(&self.document).map_err(|error| error.masked().to_string()))
     }
 
     /// Puts the schema's `default` in the place of every member that is not there. Was there one?
@@ -75,6 +90,12 @@ impl InputSchema {
         all.sort_by(|a, b| a.pointer.cmp(&b.pointer));
         all
     }
+}
+
+/// What holds inputs against `document`. Nothing but the document is read for it.
+fn validator(document: &Value) -> Result<Validator, ValidationError<'_>> {
+    let options = jsonschema::options().with_draft(Draft::Draft202012);
+    options.build(document)
 }
 
 fn fill_in(schema: &Value, value: &mut Value) -> bool {

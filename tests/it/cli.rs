@@ -6,6 +6,7 @@ mod events;
 mod history;
 mod policy;
 mod terminal;
+mod tools;
 mod top;
 
 use std::path::Path;

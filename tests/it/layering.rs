@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     ("daemon",   &["api", "pipeline", "policy", "client", "config", "domain"]),
     ("api",      &["pipeline", "runner", "config", "domain"]),
-    ("pipeline", &["policy", "tools", "ledger", "runner", "config", "domain"]),
+    ("pipeline", &["flow", "policy", "tools", "ledger", "metrics", "sandbox", "runner", "config", "domain"]),
+    ("flow",     &["config", "domain"]),
     ("policy",   &["config", "domain"]),
-    ("tools",    &["runner", "config", "domain"]),
-    ("ledger",   &["config", "domain"]),
+    ("tools",    &["sandbox", "runner", "config", "domain"]),
+    ("ledger",   &["metrics", "config", "domain"]),
+    ("metrics",  &["domain"]),
+    ("sandbox",  &["runner", "config", "domain"]),
     ("client",   &["config", "domain"]),
     ("runner",   &["config", "domain"]),
     ("config",   &["domain"]),
@@ -27,9 +30,11 @@ const UNHEARD_OF: &[(&str, &[&str])] = &[
     ("domain",   &["tokio", "axum", "http", "hyper", "tracing", "toml"]),
     ("policy",   &["tokio", "axum", "http", "hyper", "nix", "libc", "rustix"]),
     ("config",   &["axum", "http", "hyper", "serde_json", "utoipa"]),
-    ("pipeline", &["axum", "http", "hyper", "utoipa"]),
+    ("pipeline", &["axum", "http", "hyper", "utoipa", "prometheus"]),
     ("tools",    &["axum", "http", "hyper", "utoipa"]),
-    ("ledger",   &["axum", "http", "hyper", "utoipa", "toml"]),
+    ("flow",     &["axum", "http", "hyper", "nix", "libc", "rustix", "serde_json", "utoipa", "toml"]),
+    ("ledger",   &["axum", "http", "hyper", "utoipa", "toml", "prometheus"]),
+    ("metrics",  &["tokio", "axum", "http", "hyper", "utoipa", "toml", "nix", "libc", "rustix"]),
 ];
 
 fn src() -> PathBuf {

@@ -193,6 +193,7 @@ fn write_one(ledger: &Ledger, n: u64) {
         status: Status::Running,
         created_at: SystemTime::now(),
         replay_of: None,
+        lineage: None,
         trace_id: None,
         tool_use_id: None,
         idempotency: None,

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use shelly_executor::pipeline::FlowSnapshot;
 use shelly_executor::{Executor, ExecutorConfig, ExecutorError, ToolDefinition, ToolOutput};
 use tokio::runtime::{Builder, Runtime};
 
@@ -306,4 +307,46 @@ fn constructing_it_never_touches_the_disk() {
         .collect();
     assert!(calls.is_empty(), "{calls:#?}");
     std::fs::remove_dir_all(dir).expect("ours");
+}
+
+/// Nothing is limited unless it is asked for, and who does not wait any more is in no queue.
+#[test]
+fn how_calls_flow_can_be_seen() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let free = Executor::new(quick());
+            bash(&free, "true").await.expect("it ran");
+            assert_eq!(free.flow(), FlowSnapshot::default());
+
+            let mut config = quick();
+            config.default_timeout = Duration::from_secs(100);
+            config.flow.max_running = Some(1);
+            config.flow.queue_max = 1;
+            let executor = Executor::new(config);
+            let of_bash = || executor.flow().tools.remove("bash").unwrap_or_default();
+            let until = async |running, queued| {
+                while (of_bash().running, of_bash().queued) != (running, queued) {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            let first = bash(&executor, "sleep 100");
+            let second = bash(&executor, "true");
+            let (mut first, mut second) = (Box::pin(first), Box::pin(second));
+            tokio::select! {
+                _ = &mut first => panic!("it takes longer"),
+                () = until(1, 0) => {}
+            }
+            tokio::select! {
+                _ = &mut second => panic!("there is no place"),
+                () = until(1, 1) => {}
+            }
+            let refused = bash(&executor, "true").await.expect_err("no room to wait");
+            assert!(refused.retry_after().is_some(), "{refused}");
+            assert_eq!(executor.flow().refused.queue_full, 1);
+            drop(second);
+            until(1, 0).await;
+            drop(first);
+            until(0, 0).await;
+        });
+    }
 }

@@ -12,6 +12,7 @@ mod manifest;
 mod policy;
 mod processes;
 mod readme;
+mod sandbox;
 mod smoke;
 mod socket;
 mod support;

@@ -149,6 +149,7 @@ fn verdict(policy: &Policy, script: &str) -> Verdict {
     let question = Question {
         tool: "bash",
         input: &input,
+        paths: &[],
         caller: &Caller::this_process(),
         working_dir: Some(Path::new("/")),
         env: &BTreeMap::new(),

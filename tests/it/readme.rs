@@ -40,6 +40,10 @@ fn tested_blocks(markdown: &str) -> Vec<Block> {
 
 /// Runs a script from the repository's top with our programs and `daemon`'s socket.
 fn run(daemon: &Daemon, script: &str) -> Output {
+    run_in(Path::new(ROOT), daemon, script)
+}
+
+fn run_in(dir: &Path, daemon: &Daemon, script: &str) -> Output {
     let programs = Path::new(env!("CARGO_BIN_EXE_shellyctl"))
         .parent()
         .expect("a directory");
@@ -47,7 +51,8 @@ fn run(daemon: &Daemon, script: &str) -> Output {
     let mut command = Command::new("bash");
     command
         .args(["-euo", "pipefail", "-c", script])
-        .current_dir(ROOT)
+        .current_dir(dir)
+        .env("TRY", daemon.dir())
         .env("PATH", format!("{}:{path}", programs.display()))
         .env("SHELLY_SOCKET", daemon.socket())
         .stdin(Stdio::null());
@@ -71,31 +76,51 @@ fn its_commands_do_what_it_says() {
         blocks.len()
     );
     let daemon = Daemon::start();
-    for Block {
-        line,
-        script,
-        expected,
-    } in blocks
-    {
-        let output = run(&daemon, &script);
-        assert!(output.status.success(), "README.md:{line}: {output:?}");
-        let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            !expected.is_empty(),
-            "README.md:{line}: says nothing of what is printed"
-        );
-        let mut rest = &*printed;
-        for pattern in expected {
-            rest = after(rest, &pattern).unwrap_or_else(|| {
-                panic!("README.md:{line}: does not print {pattern:?}, but\n{printed}")
-            });
-        }
+    for block in blocks {
+        let output = run(&daemon, &block.script);
+        hold("README.md", block, &output);
+    }
+}
+
+/// What writing-tools.md has a newcomer do, in an empty directory.
+#[test]
+fn a_tool_is_written_as_it_says() {
+    let path = Path::new(ROOT).join("docs/writing-tools.md");
+    let blocks = tested_blocks(&fs::read_to_string(path).expect("there"));
+    assert!(blocks.len() >= 3, "only {} are tested", blocks.len());
+    let daemon = Daemon::start();
+    for block in blocks {
+        let output = run_in(daemon.dir(), &daemon, &block.script);
+        hold("docs/writing-tools.md", block, &output);
+    }
+}
+
+/// Holds what a block has printed against what is said of it.
+fn hold(document: &str, block: Block, output: &Output) {
+    let Block { line, expected, .. } = block;
+    assert!(output.status.success(), "{document}:{line}: {output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        !expected.is_empty(),
+        "{document}:{line}: says nothing of what is printed"
+    );
+    let mut rest = &*printed;
+    for pattern in expected {
+        rest = after(rest, &pattern).unwrap_or_else(|| {
+            panic!("{document}:{line}: does not print {pattern:?}, but\n{printed}")
+        });
     }
 }
 
 #[test]
 fn its_links_lead_somewhere() {
-    let documents = ["README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md"].map(PathBuf::from);
+    let documents = [
+        "README.md",
+        "CHANGELOG.md",
+        "docs/ARCHITECTURE.md",
+        "docs/writing-tools.md",
+    ]
+    .map(PathBuf::from);
     let decisions = fs::read_dir(Path::new(ROOT).join("docs/decisions")).expect("there");
     let decisions = decisions
         .map(|entry| Path::new("docs/decisions").join(entry.expect("an entry").file_name()));

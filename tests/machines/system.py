@@ -246,6 +246,21 @@ def access_is_what_the_configuration_says():
         expect("root's own call", output("echo in"), "in")
 
 
+def what_is_untrusted_runs_in_the_sandbox():
+    with configuration('[tools]\nuntrusted = ["bash"]\n'):
+        shell(f"systemctl reload {UNIT}")
+        _, answer = call("id -u; cat /etc/shadow; ls /var/lib/shelly-executor; sleep 60 & exit 3")
+        expect("exit_code", answer["exit_code"], 3)
+        expect("risk_level", answer["risk_level"], "untrusted")
+        expect("the runtime", answer["sandbox"]["runtime"], "runsc")
+        expect_true(f"it is nobody: {answer['content']}", "[stdout]\n65534\n" in answer["content"])
+        expect("what was left", [left["command"] for left in answer["background"]], ["sleep 60"])
+        expect("the kill", (answer["kill"]["by"], answer["kill"]["survivors"]), ("cgroup", 0))
+        wait_for("the self-test", lambda: health()["sandbox"]["self_test"] == "passed")
+        expect_true("shellyctl status tells", "self-test passed" in shell("shellyctl status"))
+    expect("bundles", os.listdir("/var/lib/shelly-executor/sandbox"), [])
+
+
 # Watchdog, restart and stop.
 
 
@@ -424,6 +439,7 @@ CONFIGURATION = [
     a_change_on_disk_is_taken_up_without_a_reload,
     a_reload_of_an_invalid_file_succeeds_and_keeps_the_old_one,
     access_is_what_the_configuration_says,
+    what_is_untrusted_runs_in_the_sandbox,
 ]
 SUPERVISION = [
     the_watchdog_restarts_a_daemon_that_hangs,

@@ -47,7 +47,18 @@ pub struct Args {
     #[arg(long, value_name = "PATH", num_args = 0..=1, conflicts_with = "check_config")]
     pub check_policy: Option<Option<PathBuf>>,
 
-    /// With --check-config or --check-policy: print a JSON object of what was found
+    /// Say everything that is wrong with the skill in this directory, and exit
+    ///
+    /// What it calls is looked for among the tools that are built in, the skills beside it, and those of
+    /// the daemon: `skills` beside the configuration.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["check_config", "check_policy"])]
+    pub check_skill: Option<PathBuf>,
+
+    /// With --check-skill: look among the skills of this directory instead
+    #[arg(long, value_name = "DIR", requires = "check_skill")]
+    pub skills_dir: Option<PathBuf>,
+
+    /// With --check-config, --check-policy or --check-skill: print a JSON object of what was found
     #[arg(long)]
     pub json: bool,
 }
@@ -55,7 +66,7 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Exit status:
   0   it was told to stop, and did; or what was to be checked is valid
-  1   it could not start
+  1   it could not start; or something is wrong with the skill (--check-skill)
   2   the command line is wrong
   78  the configuration or the policy is not valid
 

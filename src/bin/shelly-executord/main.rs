@@ -1,6 +1,7 @@
 //! The daemon's program: arguments, configuration, daemon, exit code.
 
 mod args;
+mod skill;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -16,12 +17,18 @@ use args::Args;
 const INVALID_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
+    // Started inside of a sandbox, it is something else.
+    if let Some(code) = shelly_executor::sandbox_init() {
+        return code;
+    }
     let Args {
         config,
         socket,
         state,
         check_config,
         check_policy,
+        check_skill,
+        skills_dir,
         json,
     } = Args::parse();
     let options = Options {
@@ -34,6 +41,9 @@ fn main() -> ExitCode {
     }
     if let Some(path) = check_policy {
         return check_policy_file(&options, path, json);
+    }
+    if let Some(path) = check_skill {
+        return skill::check(&options, path, skills_dir, json);
     }
     match daemon::run(&options) {
         Ok(()) => ExitCode::SUCCESS,

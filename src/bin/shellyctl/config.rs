@@ -1,8 +1,8 @@
-//! `shellyctl config check` and `policy test`: the daemon's own program judges its files.
+//! `shellyctl config check`, `policy test` and `tools check`: the daemon's own program judges its files.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
@@ -26,8 +26,30 @@ pub fn check_policy(path: Option<&Path>, json: bool) -> Failure {
     })
 }
 
+/// Becomes `shelly-executord --check-skill`; comes back only when that cannot be started.
+pub fn check_skill(dir: &Path, among: Option<&Path>, json: bool) -> Failure {
+    become_daemon(json, |command| ask_of_skill(command, dir, among))
+}
+
+/// What `shelly-executord --check-skill --json` prints.
+pub fn checked_skill(dir: &Path, among: &Path) -> Result<Vec<u8>, Failure> {
+    let program = daemon_program();
+    let mut command = Command::new(&program);
+    ask_of_skill(&mut command, dir, Some(among));
+    let output = command.arg("--json").stderr(Stdio::inherit()).output();
+    let output = output.map_err(|source| Failure::Daemon { program, source })?;
+    Ok(output.stdout)
+}
+
+fn ask_of_skill(command: &mut Command, dir: &Path, among: Option<&Path>) {
+    command.arg("--check-skill").arg(dir);
+    if let Some(among) = among {
+        command.arg("--skills-dir").arg(among);
+    }
+}
+
 fn become_daemon(json: bool, add: impl FnOnce(&mut Command)) -> Failure {
-    let program = beside_this_program().unwrap_or_else(|| PathBuf::from(DAEMON));
+    let program = daemon_program();
     let mut command = Command::new(&program);
     add(&mut command);
     if json {
@@ -37,8 +59,13 @@ fn become_daemon(json: bool, add: impl FnOnce(&mut Command)) -> Failure {
     Failure::Daemon { program, source }
 }
 
-/// The daemon of the same build or package comes before whatever PATH has.
-fn beside_this_program() -> Option<PathBuf> {
-    let candidate = std::env::current_exe().ok()?.with_file_name(DAEMON);
-    candidate.is_file().then_some(candidate)
+/// The daemon of the same build or package comes before whatever PATH has: beside this program, or in
+/// the `sbin` beside its directory, which is in no ordinary user's PATH.
+fn daemon_program() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_default();
+    let sbin = this.parent().and_then(Path::parent);
+    let sbin = sbin.map(|above| above.join("sbin").join(DAEMON));
+    let mut candidates = std::iter::once(this.with_file_name(DAEMON)).chain(sbin);
+    let found = candidates.find(|candidate| candidate.is_file());
+    found.unwrap_or_else(|| PathBuf::from(DAEMON))
 }

@@ -65,7 +65,9 @@ fn details(happening: &Happening) -> Option<String> {
     let took = happening.amount("duration_ms").map(clock::fine);
     let took = took.map(|took| format!(" in {took}")).unwrap_or_default();
     match happening.kind.as_str() {
-        "executionStarted" => None,
+        "executionStarted" | "executionQueued" | "circuitOpened" | "circuitHalfOpened"
+        | "circuitClosed" => None,
+        "executionRetried" => text("detail").map(str::to_owned),
         "stageStarted" => text("stage").map(str::to_owned),
         "stageCompleted" => text("stage").map(|stage| format!("{stage}{took}")),
         "executionCompleted" => {

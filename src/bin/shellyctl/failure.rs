@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::error::Category;
 use shelly_executor::client::ClientError;
 
+use crate::tools::ToolsError;
 use crate::{ending, print};
 
 /// The status for a wrong command line; clap uses the same.
@@ -60,6 +61,9 @@ pub enum Failure {
     /// The daemon's program, which checks configurations, did not start.
     #[error("cannot run `{}`: {source}", program.display())]
     Daemon { program: PathBuf, source: io::Error },
+    /// A tool cannot be made, installed or removed.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
     /// Neither runtime nor signal handlers.
     #[error("cannot set up: {source}")]
     Setup { source: io::Error },
@@ -107,6 +111,7 @@ impl Failure {
             Self::Daemon { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("it is looked for beside shellyctl and in PATH")
             }
+            Self::Tools(error) => error.hint(),
             Self::Stdout { .. }
             | Self::Stdin { .. }
             | Self::Record { .. }
@@ -127,6 +132,8 @@ impl Failure {
             | Self::Ambiguous { .. }
             | Self::NotAsked
             | Self::NoTerminal => USAGE,
+            Self::Tools(ToolsError::Misplaced { .. }) => USAGE,
+            Self::Tools(_) => 1,
             Self::Client(_)
             | Self::Silent { .. }
             | Self::Stdout { .. }
@@ -159,6 +166,11 @@ impl Failure {
         {
             // Standard error tells it in any case.
             let _ = print::line(&answer.json);
+        }
+        if let Self::Tools(error) = self
+            && json
+        {
+            let _ = print::line(&error.json().to_string());
         }
         print::note(&self.to_string());
         if let Some(hint) = self.hint() {

@@ -34,6 +34,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shelly_executor::client::Client;
 
+use args::tools::ToolsArgs;
 use args::{Args, Command, ConfigCommand, PolicyCommand};
 use failure::Failure;
 
@@ -52,8 +53,12 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
             Err(config::check_policy(path.as_deref(), args.json))
         }
         Command::Completions { shell } => completions::print(shell),
+        Command::Tools(ToolsArgs {
+            command: Some(command),
+            name,
+        }) => tools::work(command, name, args.json),
         Command::Status
-        | Command::Tools { .. }
+        | Command::Tools(_)
         | Command::Exec(_)
         | Command::Call(_)
         | Command::Policy(PolicyCommand::Explain(_))
@@ -89,8 +94,10 @@ async fn dispatch(args: Args) -> Result<ExitCode, Failure> {
         .map_or_else(Client::from_env_or_default, Client::new);
     match args.command {
         Command::Status => status::run(&client, args.json).await,
-        Command::Tools { name: None } => tools::list(&client, args.json).await,
-        Command::Tools { name: Some(name) } => tools::show(&client, &name, args.json).await,
+        Command::Tools(ToolsArgs { name, .. }) => match name {
+            None => tools::list(&client, args.json).await,
+            Some(name) => tools::show(&client, &name, args.json).await,
+        },
         Command::Exec(exec) => exec::run(&client, exec, args.json).await,
         Command::Call(call) => call::run(&client, call, args.json).await,
         Command::Cancel { id } => cancel::run(&client, &id, args.json).await,

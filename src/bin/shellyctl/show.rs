@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use shelly_executor::client::{
-    Answer, Client, Kill, Outcome, Record, RecordedJudgement, StageTimes,
+    Answer, Child, Client, Kill, Outcome, Record, RecordedJudgement, StageTimes,
 };
 
 use crate::failure::Failure;
@@ -48,6 +48,10 @@ fn render(record: &Record, answer: Option<&Answer>, page: Page) -> String {
     if let Some(input) = record.input.as_ref().filter(|input| !input.is_null()) {
         let input = print::plain(&format!("{input:#}"));
         text += &format!("\n{}\n{input}\n", page.look(Look::Heading, "Input"));
+    }
+    if !record.children.is_empty() {
+        text += &format!("\n{}\n", page.look(Look::Heading, "Calls"));
+        text += &calls(&record.children, "", page);
     }
     if let Some(content) = answer.map(|answer| answer.outcome.content.trim_end()) {
         let content = print::plain(content);
@@ -98,10 +102,36 @@ fn call(record: &Record) -> Fields {
         }),
     );
     fields.add("Replay of", record.replay_of.as_ref());
+    fields.add("Called by", record.parent_id.as_ref());
     fields.add("Trace", record.trace_id.as_ref());
+    fields.add("Tenant", record.tenant_id.as_ref());
+    fields.add("Session", record.session_id.as_ref());
     let stages: Vec<String> = record.stages.iter().map(stage).collect();
     fields.add("Stages", Some(stages.join(", ")));
     fields
+}
+
+/// What came of it, as a tree.
+fn calls(children: &[Child], indent: &str, page: Page) -> String {
+    let mut text = String::new();
+    for (at, child) in children.iter().enumerate() {
+        let is_last = at + 1 == children.len();
+        let (branch, below) = if is_last {
+            ("└─", "  ")
+        } else {
+            ("├─", "│ ")
+        };
+        let took = child.duration_ms.map(clock::span).unwrap_or_default();
+        let Child { tool, summary, .. } = child;
+        let line = print::one_line(&format!("{tool}: {summary}"));
+        let status = page.look(look(&child.status), &child.status);
+        text += &format!(
+            "{indent}{branch} {status} {took} {line} {}\n",
+            child.execution_id
+        );
+        text += &calls(&child.children, &format!("{indent}{below}"), page);
+    }
+    text
 }
 
 /// `ask bash(command:rm *) [policy.toml:3]`.
@@ -184,7 +214,7 @@ mod tests {
             r#"{"execution_id": "2", "status": "timeout", "tool": "bash", "summary": "sleep 9", "caller_uid": 4294967,
             "created_at": "a", "started_at": "b", "ended_at": "c", "working_dir": "/srv", "env_names": ["A", "B"],
             "judgement": {"verdict": "ask", "rule": "bash(command:sleep *)", "source": "policy.toml:3"},
-            "approval": {"id": "7", "approver_uid": 4294968}, "replay_of": "1", "trace_id": "ff",
+            "approval": {"id": "7", "approver_uid": 4294968}, "replay_of": "1", "trace_id": "ff", "tenant_id": "acme",
             "stages": [{"name": "execution", "started_at": "2026-11-22T09:01:02.000Z", "ended_at": "2026-11-22T09:01:02.250Z"}],
             "http_status": 504, "result": {"title": "t", "detail": "the time limit of 1s ended it", "code": "timeout",
                 "content": "[timeout]\n1s\u001b[2J", "duration_ms": 1003, "stdout_bytes": 0, "stderr_bytes": 2, "truncated": true,
@@ -199,6 +229,7 @@ mod tests {
             "Approval: 7 by 4294968\n",
             "Replay of: 1\n",
             "Trace: ff\n",
+            "Tenant: acme\n",
             "Stages: execution 250ms\n",
             "Took: 1.0s\n",
             "Output: 0 bytes to stdout, 2 to stderr; cut below",

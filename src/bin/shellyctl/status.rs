@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use shelly_executor::client::{Client, Health};
+use shelly_executor::client::{Client, Health, SandboxHealth};
 
 use crate::failure::Failure;
 use crate::print::{self, Look, Page};
@@ -63,6 +63,23 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
     }))
 }
 
+fn sandbox_line(sandbox: &SandboxHealth) -> String {
+    let version = sandbox
+        .version
+        .as_deref()
+        .map(|version| format!(" {version}"));
+    let tested = match (sandbox.self_test.as_str(), sandbox.self_test_ms) {
+        ("untested", _) => "not tested, for nothing is configured to run in it".to_owned(),
+        ("passed", Some(ms)) => format!("self-test passed in {ms} ms"),
+        (other, _) => format!("self-test {other}"),
+    };
+    format!(
+        "{}{}, {tested}",
+        sandbox.runtime,
+        version.unwrap_or_default()
+    )
+}
+
 fn render(health: &Health, socket: &Path, page: Page) -> String {
     let look = if health.status == "ok" {
         Look::Good
@@ -82,6 +99,14 @@ fn render(health: &Health, socket: &Path, page: Page) -> String {
         socket.display(),
         humantime::format_duration(up),
     );
+    if let Some(sandbox) = &health.sandbox {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "   Sandbox: {}",
+            print::one_line(&sandbox_line(sandbox))
+        );
+    }
     for (index, problem) in health.problems.iter().enumerate() {
         let label = if index == 0 {
             "  Problems: "

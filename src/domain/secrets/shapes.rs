@@ -39,6 +39,7 @@ impl Class {
 /// The shapes that providers have given their tokens so that they can be found.
 #[rustfmt::skip]
 pub(super) const SHAPES: &[Shape] = &[
+    Shape { prefix: "shelly_call_", class: Class::Letters, least: 64 }, // our own, for calls of skills
     Shape { prefix: "sk-",         class: Class::Dashed,  least: 16 }, // Anthropic, OpenAI
     Shape { prefix: "sk_live_",    class: Class::Letters, least: 16 }, // Stripe
     Shape { prefix: "rk_live_",    class: Class::Letters, least: 16 },

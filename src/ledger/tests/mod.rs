@@ -67,6 +67,7 @@ fn opening(tool: &str, uid: u32, created_at: SystemTime) -> OpenRecord {
         status: Status::Running,
         created_at,
         replay_of: None,
+        lineage: None,
         trace_id: None,
         tool_use_id: None,
         idempotency: None,

@@ -10,6 +10,7 @@ fn what_goes_in_comes_out() {
         asynchronous: true,
         status: Status::Queued,
         replay_of: Some(ExecutionId::new()),
+        lineage: None,
         trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".parse().ok(),
         tool_use_id: Some("toolu_1".to_owned()),
         idempotency: Some(Idempotency {
@@ -291,6 +292,45 @@ fn events_are_numbered_for_good() {
     let ledger = scratch.open();
     drop(ledger.record_events(of(None, &["x"])));
     assert_eq!(ledger.last_event(), 6);
+}
+
+#[test]
+fn events_from_before_the_first_execution_go_when_executions_go() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let reloaded = || Events {
+        execution_id: None,
+        tool: None,
+        caller_uid: None,
+        events: vec![Event {
+            time: at(0),
+            body: json!({"type": "configurationReloaded"}).into(),
+        }],
+    };
+    let kept_from = |limits| {
+        block_on(ledger.prune(limits)).expect("pruned");
+        let page = block_on(ledger.events(0, EventFilter::default(), 1)).expect("read");
+        page.kept_from
+    };
+    let at_most = |count| Limits {
+        max_count: Some(count),
+        ..Limits::default()
+    };
+    drop(ledger.record_events(reloaded()));
+    assert_eq!(kept_from(at_most(1)), 1);
+    enter(&ledger, opening("bash", 0, at(0)), Status::Success);
+    assert_eq!(kept_from(at_most(1)), 1);
+    drop(ledger.record_events(reloaded()));
+    enter(&ledger, opening("bash", 0, at(1)), Status::Success);
+    assert_eq!(kept_from(at_most(1)), 3);
+    for _ in 0..12_000 {
+        drop(ledger.record_events(reloaded()));
+    }
+    block_on(ledger.clear(0)).expect("cleared");
+    for _ in 0..12_000 {
+        drop(ledger.record_events(reloaded()));
+    }
+    assert_eq!(kept_from(at_most(1)), ledger.last_event() + 1 - 10_000);
 }
 
 #[test]

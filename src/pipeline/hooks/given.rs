@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::{ExecutorConfig, Hook};
-use crate::domain::{Call, Display, ExecutionId, ExecutorError, Ruling, Stage, ToolOutput, When};
+use crate::domain::{
+    Call, Correlation, Display, ExecutionId, ExecutorError, Ruling, Stage, ToolOutput, When,
+};
 use crate::pipeline::Execution;
 
 /// What a hook is given on standard input. Nothing in it is masked: it is the operator's own
@@ -22,6 +24,8 @@ pub(super) struct Given<'a> {
     working_dir: Option<&'a Path>,
     env_names: Vec<&'a str>,
     caller_uid: u32,
+    #[serde(flatten)]
+    correlation: Correlation,
     judgement: Option<&'a Ruling>,
     result: Option<&'a ResultSeen>,
 }
@@ -34,6 +38,9 @@ pub(in crate::pipeline) struct ResultSeen {
     pub(in crate::pipeline) duration_ms: u64,
     pub(in crate::pipeline) stdout_bytes: u64,
     pub(in crate::pipeline) stderr_bytes: u64,
+    /// The text for the model, once it has been formatted; for skills only.
+    #[serde(skip)]
+    pub(in crate::pipeline) content: Option<String>,
     /// The line of the output that tells most, secrets masked; once it has been formatted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::pipeline) display: Option<Display>,
@@ -51,6 +58,7 @@ impl ResultSeen {
             duration_ms: output.display.duration_ms,
             stdout_bytes: output.run.stdout_bytes,
             stderr_bytes: output.run.stderr_bytes,
+            content: Some(output.content.clone()),
             display: Some(output.display.clone()),
         })
     }
@@ -78,6 +86,7 @@ pub(super) fn given(
         working_dir: working_dir.map(|dir| dir.as_path()),
         env_names: options.env.keys().map(String::as_str).collect(),
         caller_uid: execution.caller.uid,
+        correlation: options.correlation(),
         judgement: known.ruling.as_ref(),
         result,
     };

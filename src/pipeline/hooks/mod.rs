@@ -3,7 +3,9 @@
 
 mod answer;
 mod given;
+mod skill;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,13 +13,15 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 pub(super) use given::ResultSeen;
+pub(super) use skill::template;
 
 use super::Execution;
 use super::event::{Event, fractional_millis};
 use super::executor::Inner;
-use crate::config::{Audit, ExecutorConfig, Hook, OnFailure, Truncate};
+use crate::config::{self, Audit, ExecutorConfig, Hook, OnFailure, Truncate};
 use crate::domain::{
     Background, Call, Digest, ExecutionId, ExecutorError, Point, Secrets, Stage, StopReason,
+    summarize,
 };
 use crate::ledger::AuditEntry;
 use crate::runner::{Live, Plan};
@@ -28,7 +32,7 @@ pub(super) enum Detour {
     /// It does not go on.
     Refused(ExecutorError),
     /// It begins anew, with another input.
-    Changed(Call),
+    Changed(Box<Call>),
 }
 
 impl From<ExecutorError> for Detour {
@@ -39,9 +43,17 @@ impl From<ExecutorError> for Detour {
 
 /// The hooks of one execution.
 pub(super) struct Hooks<'a> {
-    pub(super) inner: &'a Inner,
-    pub(super) execution: &'a Execution,
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) execution: &'a Arc<Execution>,
     pub(super) config: &'a ExecutorConfig,
+}
+
+/// A program that is asked.
+#[derive(Clone, Copy)]
+struct Program<'a> {
+    path: &'a Path,
+    args: &'a [String],
+    limit: Duration,
 }
 
 /// What is to be recorded of one that was asked.
@@ -99,7 +111,7 @@ impl Hooks<'_> {
                     return Err(self.denied(hook, Some(reason)).into());
                 }
                 (Came::Answer(Answer::Change { input }), _) => {
-                    return Err(Detour::Changed(self.changed(hook, call, input)));
+                    return Err(Detour::Changed(Box::new(self.changed(hook, call, input))));
                 }
                 (Came::Stopped(reason), _) => return Err(self.stopped(reason).into()),
             }
@@ -111,8 +123,11 @@ impl Hooks<'_> {
     /// asked again, so that there is an end to it.
     fn at(&self, point: Point, call: &Call) -> impl Iterator<Item = &Hook> {
         let hooks = self.config.hooks.iter();
+        // What a hook has called is no call of anybody's for others to be asked about.
+        let is_a_hooks = self.execution.family.is_of_a_hook();
         hooks.filter(move |hook| {
-            hook.point == point
+            !is_a_hooks
+                && hook.point == point
                 && hook.concerns(&call.tool)
                 && !self.execution.known().call.changed_by.contains(&hook.name)
         })
@@ -126,7 +141,25 @@ impl Hooks<'_> {
         // One that waits for its approval is left to the next daemon by dropping it, which would
         // leave the hook's process behind.
         let waited = self.execution.set_waiting(false);
-        let came = self.run_with(hook, given).await;
+        let came = match &hook.asked {
+            config::Asked::Program { program, args } => {
+                let program = Program {
+                    path: program,
+                    args,
+                    limit: hook.timeout,
+                };
+                self.run_with(hook, program, given).await
+            }
+            config::Asked::Skill { name, input } => {
+                let asking = skill::Asking {
+                    hook,
+                    skill: name,
+                    input,
+                    result,
+                };
+                asking.ask(self.inner, self.execution, &given).await
+            }
+        };
         self.execution.set_waiting(waited);
         Asked {
             hook,
@@ -135,7 +168,7 @@ impl Hooks<'_> {
         }
     }
 
-    async fn run_with(&self, hook: &Hook, given: String) -> Came {
+    async fn run_with(&self, hook: &Hook, program: Program<'_>, given: String) -> Came {
         let stop = self.execution.live();
         let told_after_the_run = !hook.point.precedes_the_run();
         let deaf = match stop.stop_requested().now_or_never() {
@@ -156,7 +189,7 @@ impl Hooks<'_> {
         let id = ExecutionId::new();
         let secrets = Arc::new(Secrets::default());
         let live = Arc::new(Live::new(id, ANSWER_BYTES, Truncate::Tail, None, &secrets));
-        let run = self.inner.runner.run(self.plan(id, hook, given), &live);
+        let run = self.inner.runner.run(self.plan(id, program, given), &live);
         let mut run = std::pin::pin!(run);
         let outcome = tokio::select! {
             biased;
@@ -173,22 +206,23 @@ impl Hooks<'_> {
     }
 
     /// Nothing of the call goes into it but what it reads.
-    fn plan(&self, id: ExecutionId, hook: &Hook, given: String) -> Plan {
+    fn plan(&self, id: ExecutionId, program: Program<'_>, given: String) -> Plan {
         let config = self.config;
         Plan {
             id,
-            program: hook.program.clone(),
-            args: hook.args.clone(),
+            program: program.path.to_owned(),
+            args: program.args.to_vec(),
             script: None,
             working_dir: None,
             env: vec![("SHELL".to_owned(), config.shell.display().to_string())],
             stdin: Some(given),
-            limit: hook.timeout,
+            limit: program.limit,
             kill_grace: config.kill_grace,
             kill_wait: config.kill_wait,
             drain: config.drain,
             background: Background::Kill,
             limits: config.limits,
+            stop_by: None,
         }
     }
 
@@ -212,7 +246,7 @@ impl Hooks<'_> {
                 EXECUTION_ID = %self.execution.id,
                 HOOK = hook.name,
                 ON_FAILURE = hook.on_failure.as_str(),
-                "the hook {} failed: {detail}", hook.name,
+                "the hook {} failed: {}", hook.name, summarize(&detail),
             );
         }
         let Some(entry) = &self.execution.entry else {

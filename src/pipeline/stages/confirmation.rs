@@ -1,36 +1,48 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::permission::{Judged, Subject};
-use crate::domain::{ApprovalId, Call, ExecutorError, Judgement, Status, StopReason, Verdict};
+use super::permission::{Judged, Subject, settle_risk};
+use crate::config::ExecutorConfig;
+use crate::domain::{
+    ApprovalId, Call, ExecutorError, Judgement, RiskLevel, Status, StopReason, Verdict,
+};
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Ledger, LedgerError, Verdicted};
 use crate::pipeline::Execution;
 use crate::pipeline::event::{Event, rfc3339};
 use crate::pipeline::executor::Inner;
-use crate::pipeline::intent::Intent;
-use crate::tools::{Context, Tool};
+use crate::pipeline::intent::{Intent, Means};
+use crate::tools::{Context, Resolved, Tool};
 
 /// A call that may run.
-pub(super) struct Confirmed<'a> {
+pub(super) struct Confirmed {
     pub(super) call: Call,
-    pub(super) tool: &'a Tool,
+    pub(super) tool: Arc<Tool>,
+    pub(super) resolved: Vec<Resolved>,
+    pub(super) risk: RiskLevel,
     /// What an approval was given for, if it took one.
     intent: Option<Intent>,
+}
+
+/// Whether there is anybody to be asked, and a ledger to remember the question.
+pub(super) fn can_ask(inner: &Inner, config: &ExecutorConfig) -> bool {
+    config.confirmation.has_approvers && inner.ledger.is_some()
 }
 
 /// Lets through what the policy allows, and has somebody asked about what it asks about. Where
 /// there is nobody to be asked it is refused (seed 004 goes on with a warning; here no answer is
 /// never a yes).
-pub(super) async fn confirm<'a>(
-    judged: Judged<'a>,
+pub(super) async fn confirm(
+    judged: Judged,
     inner: &Inner,
     execution: &Execution,
     context: &Context<'_>,
-) -> Result<Confirmed<'a>, ExecutorError> {
+) -> Result<Confirmed, ExecutorError> {
     let Judged {
         call,
         tool,
+        resolved,
         judgement,
+        risk,
     } = judged;
     if judgement.verdict == Verdict::Allow {
         // One that was taken up again has waited until now.
@@ -38,6 +50,8 @@ pub(super) async fn confirm<'a>(
         return Ok(Confirmed {
             call,
             tool,
+            resolved,
+            risk,
             intent: None,
         });
     }
@@ -54,6 +68,7 @@ pub(super) async fn confirm<'a>(
         ledger,
         execution,
         context,
+        resolved: &resolved,
     };
     let (call, intent) = question.intend(call).await?;
     if !intent.is_whole() {
@@ -66,7 +81,7 @@ pub(super) async fn confirm<'a>(
         caller: execution.caller.clone(),
         default_dir: context.config.working_dir.clone(),
     };
-    let now = subject.judged(&call, &inner.policy()).await;
+    let now = subject.judged(&call, &resolved, &inner.policy()).await;
     if now.verdict == Verdict::Deny {
         execution.learn_ruling(&now);
         return Err(ExecutorError::PermissionDenied {
@@ -75,25 +90,30 @@ pub(super) async fn confirm<'a>(
             judgement: Box::new(now),
         });
     }
+    // Nor does one make it trusted that is not by now.
+    let risk = settle_risk(risk, &call, &tool, &now, execution, &context.config)?;
     let call = question.use_up(approval, call, &intent).await?;
     Ok(Confirmed {
         call,
         tool,
+        resolved,
+        risk,
         intent: Some(intent),
     })
 }
 
 /// Whether what was approved is still what would run: looked at last of all, for the ledger and
 /// hooks have taken their time.
-pub(super) async fn still_holds<'a>(
-    mut confirmed: Confirmed<'a>,
+pub(super) async fn still_holds(
+    mut confirmed: Confirmed,
     execution: &Execution,
     context: &Context<'_>,
-) -> Result<Confirmed<'a>, ExecutorError> {
+) -> Result<Confirmed, ExecutorError> {
     let Some(approved) = &confirmed.intent else {
         return Ok(confirmed);
     };
-    let (call, now) = intend(confirmed.call, execution, context).await?;
+    let intended = intend(confirmed.call, &confirmed.resolved, execution, context);
+    let (call, now) = intended.await?;
     if now != *approved {
         return Err(ExecutorError::ApprovalStale {
             tool_name: execution.tool.clone(),
@@ -108,10 +128,15 @@ pub(super) async fn still_holds<'a>(
 /// What would run, and the call that says so.
 async fn intend(
     call: Call,
+    resolved: &[Resolved],
     execution: &Execution,
     context: &Context<'_>,
 ) -> Result<(Call, Intent), ExecutorError> {
-    let found = Intent::of(call, &execution.caller, &context.config).await;
+    let means = Means {
+        tool: execution.tool_found(),
+        paths: resolved.iter().map(|path| path.real.clone()).collect(),
+    };
+    let found = Intent::of(call, &execution.caller, &context.config, means).await;
     found.map_err(|error| ExecutorError::Internal {
         tool_name: execution.tool.clone(),
         input_summary: context.summary.clone(),
@@ -126,6 +151,8 @@ struct Question<'a> {
     ledger: &'a Ledger,
     execution: &'a Execution,
     context: &'a Context<'a>,
+    /// Where the paths of the call lead.
+    resolved: &'a [Resolved],
 }
 
 impl Question<'_> {
@@ -145,7 +172,7 @@ impl Question<'_> {
     }
 
     async fn intend(&self, call: Call) -> Result<(Call, Intent), ExecutorError> {
-        intend(call, self.execution, self.context).await
+        intend(call, self.resolved, self.execution, self.context).await
     }
 
     /// Asks, unless that was done before the daemon was started anew.

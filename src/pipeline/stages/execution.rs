@@ -1,20 +1,50 @@
+use std::time::{Duration, Instant};
+
 use super::confirmation::Confirmed;
 use crate::domain::{Call, ExecutorError};
-use crate::runner::Outcome;
-use crate::tools::Context;
+use crate::pipeline::retry::Again;
+use crate::tools::{Context, Produced};
 
 /// What came of it, whole.
 pub(super) struct Ran {
     pub(super) call: Call,
-    pub(super) outcome: Outcome,
+    pub(super) produced: Produced,
+    /// How long the tool took; of a process there is its own time.
+    pub(super) took: Duration,
 }
 
-/// Has the tool do it.
+/// Has the tool do it, more than once where that is allowed and the first time is not enough.
 pub(super) async fn run(
-    confirmed: Confirmed<'_>,
+    confirmed: Confirmed,
     context: Context<'_>,
+    again: &Again<'_>,
 ) -> Result<Ran, ExecutorError> {
-    let Confirmed { call, tool, .. } = confirmed;
-    let outcome = tool.implementation.run(&call, context).await?;
-    Ok(Ran { call, outcome })
+    let Confirmed {
+        call,
+        tool,
+        resolved,
+        ..
+    } = confirmed;
+    let mut context = Context {
+        resolved,
+        ..context
+    };
+    let mut attempt = 1;
+    loop {
+        // Only where there may be another try is anything kept for it.
+        let next = again.config.map(|_| context.clone());
+        let begun = Instant::now();
+        let result = tool.implementation.run(&call, context).await;
+        let took = begun.elapsed();
+        let live = again.after(attempt, &result).await;
+        let Some((next, live)) = next.zip(live) else {
+            return Ok(Ran {
+                took,
+                produced: result?,
+                call,
+            });
+        };
+        context = Context { live, ..next };
+        attempt += 1;
+    }
 }

@@ -1,35 +1,144 @@
 use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Digests, Display, Ending, ExecutorError, Exit, RunReport, StopReason, ToolOutput, summarize,
+    Digests, Display, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason, ToolOutput,
+    Violation, summarize,
 };
 use crate::pipeline::hooks::ResultSeen;
 use crate::runner::{Captured, Outcome};
-use crate::tools::{Closing, Content, Context, Streams, content};
+use crate::tools::{Answer, Closing, Content, Context, Produced, Streams, Tool, content};
+
+/// Stands where something was cut away.
+const MARK: &str = "\n...(truncated)";
 
 /// The longest line that is looked for in an output for people, in bytes.
 const LINE_BYTES: usize = 1024;
 
 /// What is known before the call runs and needed after.
 pub(super) struct Format {
+    tool: Arc<Tool>,
     tool_name: String,
     summary: String,
     config: Arc<ExecutorConfig>,
+    risk: RiskLevel,
 }
 
 impl Format {
-    pub(super) fn new(tool_name: &str, context: &Context<'_>) -> Self {
+    pub(super) fn new(tool: &Arc<Tool>, risk: RiskLevel, context: &Context<'_>) -> Self {
         Self {
-            tool_name: tool_name.to_owned(),
+            tool: Arc::clone(tool),
+            tool_name: tool.name().to_owned(),
             summary: context.summary.clone(),
             config: Arc::clone(&context.config),
+            risk,
         }
     }
 
     /// Splits what the model reads from what a person is shown. Whatever ended by itself is an
     /// output (seed 000), what was stopped an error that carries one.
-    pub(super) fn apply(self, outcome: Outcome) -> Result<ToolOutput, ExecutorError> {
+    pub(super) fn apply(
+        self,
+        produced: Produced,
+        took: Duration,
+    ) -> Result<ToolOutput, ExecutorError> {
+        match produced {
+            Produced::Ran(outcome) => self.ran(outcome),
+            Produced::Told(outcome, value) => {
+                let mut output = self.ran(outcome)?;
+                self.fits(&value)
+                    .map_err(|violations| self.invalid(violations, &output))?;
+                output.output = Some(value);
+                Ok(output)
+            }
+            Produced::Spoke(outcome, answer) => {
+                let mut output = self.ran(outcome)?;
+                if let Some(violations) = self.misfit(&answer) {
+                    return Err(self.invalid(violations, &output));
+                }
+                output.display.summary = line_of(&answer.content);
+                output.content = answer.content;
+                output.is_error = answer.is_error;
+                output.output = answer.output;
+                output.verbatim = Default::default();
+                Ok(output)
+            }
+            Produced::Garbled(outcome, detail) => {
+                let output = self.ran(outcome)?;
+                let violation = Violation {
+                    pointer: String::new(),
+                    detail,
+                };
+                Err(self.invalid(vec![violation], &output))
+            }
+            Produced::Answered(answer) => {
+                let violations = self.misfit(&answer);
+                let output = self.answered(answer, took);
+                match violations {
+                    None => Ok(output),
+                    Some(violations) => Err(self.invalid(violations, &output)),
+                }
+            }
+        }
+    }
+
+    /// How an answer breaks its tool's output schema. What could not be done has no output to
+    /// speak of.
+    fn misfit(&self, answer: &Answer) -> Option<Vec<Violation>> {
+        let output = answer.output.as_ref().filter(|_| !answer.is_error)?;
+        self.fits(output).err()
+    }
+
+    fn fits(&self, output: &Value) -> Result<(), Vec<Violation>> {
+        let schema = self.tool.output_schema.as_ref();
+        let violations = schema.map_or_else(Vec::new, |schema| schema.violations(output));
+        violations.is_empty().then_some(()).ok_or(violations)
+    }
+
+    fn invalid(&self, violations: Vec<Violation>, output: &ToolOutput) -> ExecutorError {
+        ExecutorError::OutputInvalid {
+            tool_name: self.tool_name.clone(),
+            input_summary: self.summary.clone(),
+            violations,
+            partial: Box::new(output.clone()),
+        }
+    }
+
+    /// What the daemon did itself: there is no process to tell of.
+    fn answered(&self, answer: Answer, took: Duration) -> ToolOutput {
+        let Answer {
+            content,
+            output,
+            is_error,
+        } = answer;
+        let cap = self.config.max_output_bytes;
+        let truncated = content.len() > cap;
+        let content = match truncated {
+            true => format!("{}{MARK}", &content[..content.floor_char_boundary(cap)]),
+            false => content,
+        };
+        let run = RunReport {
+            truncated,
+            risk_level: self.risk,
+            ..RunReport::of_no_process(took)
+        };
+        let display = Display {
+            title: format!("{}: {}", self.tool_name, self.summary),
+            summary: line_of(&content),
+            duration_ms: millis(took),
+            exit: word(is_error).to_owned(),
+        };
+        ToolOutput {
+            output,
+            display,
+            ..ToolOutput::new(content, is_error, run)
+        }
+    }
+
+    fn ran(&self, outcome: Outcome) -> Result<ToolOutput, ExecutorError> {
         let (ending, closing) = (outcome.ending, closing(outcome.ending));
         let streams = Streams {
             stdout: &outcome.stdout,
@@ -52,6 +161,8 @@ impl Format {
             background: outcome.background,
             usage: outcome.usage,
             kill: outcome.kill,
+            risk_level: self.risk,
+            sandbox: outcome.sandbox,
         };
         let output = ToolOutput {
             verbatim,
@@ -65,8 +176,8 @@ impl Format {
         match (ending, outcome.capture_error) {
             (Ending::Stopped { reason, .. }, _) => Err(self.stopped(reason, output)),
             (Ending::Itself(_), Some(source)) => Err(ExecutorError::OutputCaptureFailed {
-                tool_name: self.tool_name,
-                input_summary: self.summary,
+                tool_name: self.tool_name.clone(),
+                input_summary: self.summary.clone(),
                 partial: Box::new(output),
                 source,
             }),
@@ -74,8 +185,8 @@ impl Format {
         }
     }
 
-    fn stopped(self, reason: StopReason, output: ToolOutput) -> ExecutorError {
-        let (tool_name, input_summary) = (self.tool_name, self.summary);
+    fn stopped(&self, reason: StopReason, output: ToolOutput) -> ExecutorError {
+        let (tool_name, input_summary) = (self.tool_name.clone(), self.summary.clone());
         match reason {
             StopReason::Timeout(limit) => ExecutorError::Timeout {
                 tool_name,
@@ -103,25 +214,48 @@ impl Format {
         Display {
             title: format!("{}: {}", self.tool_name, self.summary),
             summary: said.as_deref().map(summarize).unwrap_or_default(),
-            duration_ms: duration_ms(outcome),
+            duration_ms: millis(outcome.duration),
             exit: exit(closing),
         }
     }
 }
 
 /// What a hook is told of an outcome before it is formatted.
-pub(super) fn seen(outcome: &Outcome) -> ResultSeen {
+pub(super) fn seen(produced: &Produced, took: Duration) -> ResultSeen {
+    let (exit, outcome) = match produced {
+        Produced::Answered(answer) => (word(answer.is_error).to_owned(), None),
+        Produced::Ran(outcome)
+        | Produced::Told(outcome, _)
+        | Produced::Spoke(outcome, _)
+        | Produced::Garbled(outcome, _) => (exit(closing(outcome.ending)), Some(outcome)),
+    };
     ResultSeen {
-        exit: exit(closing(outcome.ending)),
-        duration_ms: duration_ms(outcome),
-        stdout_bytes: outcome.stdout.total,
-        stderr_bytes: outcome.stderr.total,
+        exit,
+        duration_ms: millis(outcome.map_or(took, |outcome| outcome.duration)),
+        stdout_bytes: outcome.map_or(0, |outcome| outcome.stdout.total),
+        stderr_bytes: outcome.map_or(0, |outcome| outcome.stderr.total),
+        content: None,
         display: None,
     }
 }
 
-fn duration_ms(outcome: &Outcome) -> u64 {
-    u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX)
+/// How the daemon's own work ended, in a word.
+fn word(is_error: bool) -> &'static str {
+    match is_error {
+        true => "failed",
+        false => "done",
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The first line of a text with anything in it, for people.
+fn line_of(text: &str) -> String {
+    let beginning = &text[..text.floor_char_boundary(LINE_BYTES)];
+    let line = lines(beginning.as_bytes()).next();
+    line.as_deref().map(summarize).unwrap_or_default()
 }
 
 /// How it ended, in a word.

@@ -12,13 +12,16 @@ mod validation;
 use std::sync::Arc;
 
 pub(super) use permission::Subject;
+pub(super) use validation::Circumstances;
 
 use crate::config::{Audit, ExecutorConfig};
-use crate::domain::{Call, ExecutorError, Point, Stage, ToolOutput};
+use crate::domain::{Call, ExecutorError, Point, Stage, ToolOutput, Verdict};
 use crate::pipeline::Execution;
 use crate::pipeline::executor::Inner;
 use crate::pipeline::hooks::{Detour, Hooks, ResultSeen};
-use crate::tools::{Context, Registry};
+use crate::pipeline::masking;
+use crate::pipeline::retry::Again;
+use crate::tools::{Context, Registry, Resolved, Tool};
 use confirmation::Confirmed;
 use execution::Ran;
 
@@ -28,48 +31,60 @@ use execution::Ran;
 /// What the first stage that could not go on says; `execution` knows which it was.
 pub(super) async fn walk(
     mut call: Call,
-    inner: &Inner,
+    inner: &Arc<Inner>,
     config: &Arc<ExecutorConfig>,
-    execution: &Execution,
+    execution: &Arc<Execution>,
 ) -> Result<ToolOutput, ExecutorError> {
     let hooks = Hooks {
         inner,
         execution,
         config,
     };
+    // Which lasts as long as the execution does, whatever becomes of the tools meanwhile.
+    let registry = inner.registry();
     loop {
         // Made anew with the call, which it has the summary of.
         let context = inner.context(execution, config);
-        call = match pass(call, &hooks, context).await {
+        call = match pass(call, &hooks, context, &registry).await {
             Ok(output) => return Ok(output),
             Err(Detour::Refused(error)) => return Err(error),
             // Each hook changes a call once at the most, so that there is an end to it.
-            Err(Detour::Changed(changed)) => changed,
+            Err(Detour::Changed(changed)) => *changed,
         };
     }
 }
 
 /// Takes a call through all stages, or as far as something keeps it from going on as it is. The
 /// hooks before and after a stage belong to it.
-async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<ToolOutput, Detour> {
+async fn pass(
+    call: Call,
+    hooks: &Hooks<'_>,
+    context: Context<'_>,
+    registry: &Registry,
+) -> Result<ToolOutput, Detour> {
     let (inner, execution, config) = (hooks.inner, hooks.execution, hooks.config);
     let found = {
         let _in = execution.enter(Stage::Discovery);
         hooks.before(Stage::Discovery, &call).await?;
-        let found = discovery::find(
-            call,
-            &inner.registry,
-            &config.disabled_tools,
-            &context.summary,
-        )?;
+        let found = discovery::find(call, registry, config, &context.summary)?;
+        let bounds = &config.skills;
+        execution
+            .family
+            .admits(&found.tool, bounds, &context.summary)?;
+        execution.learn_tool(&found.tool);
         hooks.after(Stage::Discovery, &found.call).await?;
         found
     };
     let valid = {
         let _in = execution.enter(Stage::Validation);
         hooks.before(Stage::Validation, &found.call).await?;
-        let valid = validation::validate(found, &context.summary)?;
-        if valid.is_filled {
+        let circumstances = Circumstances {
+            caller: &execution.caller,
+            config: &context.config,
+            summary: &context.summary,
+        };
+        let valid = validation::validate(found, &circumstances).await?;
+        if valid.is_changed {
             execution.learn_call(&valid.call);
         }
         hooks.after(Stage::Validation, &valid.call).await?;
@@ -82,8 +97,12 @@ async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<Too
             caller: execution.caller.clone(),
             default_dir: config.working_dir.clone(),
         };
-        let judged = permission::judge(valid, subject, &inner.policy(), execution).await?;
+        let judged = permission::judge(valid, subject, &inner.policy(), execution, config).await?;
         hooks.after(Stage::Permission, &judged.call).await?;
+        // What would be asked about and nobody can be asked about is refused next: it costs nothing.
+        if judged.judgement.verdict == Verdict::Allow || confirmation::can_ask(inner, config) {
+            inner.charge(execution, &judged.call).await?;
+        }
         judged
     };
     let confirmed = {
@@ -98,30 +117,56 @@ async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<Too
 
 /// The stages from the run on, behind which nothing is refused by anybody.
 async fn carry_out(
-    confirmed: Confirmed<'_>,
+    confirmed: Confirmed,
     hooks: &Hooks<'_>,
     context: Context<'_>,
 ) -> Result<ToolOutput, Detour> {
     let (execution, audit) = (hooks.execution, hooks.config.audit);
-    let format = formatting::Format::new(confirmed.tool.name(), &context);
-    let Ran { call, outcome } = {
+    let watch;
+    let format = formatting::Format::new(&confirmed.tool, confirmed.risk, &context);
+    let Ran {
+        call,
+        mut produced,
+        took,
+    } = {
         let _in = execution.enter(Stage::Execution);
         hooks.before(Stage::Execution, &confirmed.call).await?;
         on_record(execution, audit, &context.summary).await?;
+        let held = hooks.inner.take_place(execution, &confirmed.call).await?;
         let confirmed = confirmation::still_holds(confirmed, execution, &context).await?;
-        let ran = execution::run(confirmed, context).await?;
-        let seen = || Some(formatting::seen(&ran.outcome));
+        let context = Context {
+            risk: confirmed.risk,
+            ..context
+        };
+        watch = held.watch;
+        let again = Again {
+            inner: hooks.inner,
+            execution,
+            config: held.retries,
+        };
+        let ran = execution::run(confirmed, context, &again).await;
+        drop(held.place);
+        let ran = match ran {
+            Ok(ran) => ran,
+            Err(error) => {
+                watch.settle(execution, Err(&error));
+                return Err(error.into());
+            }
+        };
+        let seen = || Some(formatting::seen(&ran.produced, ran.took));
         hooks
             .tell(Point::after(Stage::Execution), &ran.call, seen)
             .await;
         ran
     };
     let _in = execution.enter(Stage::Formatting);
-    let seen = || Some(formatting::seen(&outcome));
+    masking::mask_produced(&mut produced, &execution.secrets);
+    let seen = || Some(formatting::seen(&produced, took));
     hooks
         .tell(Point::before(Stage::Formatting), &call, seen)
         .await;
-    let result = format.apply(outcome);
+    let result = format.apply(produced, took);
+    watch.settle(execution, result.as_ref());
     let seen = || ResultSeen::of(&result);
     hooks
         .tell(Point::after(Stage::Formatting), &call, seen)
@@ -149,18 +194,33 @@ async fn on_record(
         })
 }
 
+/// The tool that a call would be one of.
+///
+/// # Errors
+/// What the call would be refused with.
+pub(super) fn find(
+    call: Call,
+    registry: &Registry,
+    config: &ExecutorConfig,
+) -> Result<Arc<Tool>, ExecutorError> {
+    discovery::find(call, registry, config, "").map(|found| found.tool)
+}
+
 /// Takes a call as far as the policy, without an execution.
 ///
 /// # Errors
 /// What the stages before say.
-pub(super) fn prepare(
+pub(super) async fn prepare(
     call: Call,
     registry: &Registry,
-    config: &ExecutorConfig,
-    summary: &str,
-) -> Result<Call, (Stage, ExecutorError)> {
-    let found = discovery::find(call, registry, &config.disabled_tools, summary)
+    circumstances: &Circumstances<'_>,
+) -> Result<(Call, Vec<Resolved>), (Stage, ExecutorError)> {
+    let Circumstances {
+        config, summary, ..
+    } = circumstances;
+    let found = discovery::find(call, registry, config, summary)
         .map_err(|error| (Stage::Discovery, error))?;
-    let valid = validation::validate(found, summary).map_err(|error| (Stage::Validation, error))?;
-    Ok(valid.call)
+    let valid = validation::validate(found, circumstances).await;
+    let valid = valid.map_err(|error| (Stage::Validation, error))?;
+    Ok((valid.call, valid.resolved))
 }

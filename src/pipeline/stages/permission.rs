@@ -1,33 +1,46 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::validation::Valid;
-use crate::domain::{Call, Caller, ExecutorError, Judgement, Verdict};
+use crate::config::ExecutorConfig;
+use crate::domain::{Background, Call, Caller, ExecutorError, Judgement, RiskLevel, Verdict};
 use crate::pipeline::Execution;
-use crate::policy::{Policy, Question};
-use crate::tools::Tool;
+use crate::policy::{NamedPath, Policy, Question};
+use crate::tools::{Confinement, Resolved, Tool};
 
 /// What is judged at once, in bytes: a hundred rules take less than a millisecond for it.
 const LONG_BYTES: usize = 4096;
 
 /// A call that the policy does not refuse.
-pub(super) struct Judged<'a> {
+pub(super) struct Judged {
     pub(super) call: Call,
-    pub(super) tool: &'a Tool,
+    pub(super) tool: Arc<Tool>,
+    pub(super) resolved: Vec<Resolved>,
     pub(super) judgement: Judgement,
+    /// How far it is trusted, by all who have a say in it.
+    pub(super) risk: RiskLevel,
 }
 
 /// Asks the policy.
-pub(super) async fn judge<'a>(
-    valid: Valid<'a>,
+pub(super) async fn judge(
+    valid: Valid,
     subject: Subject,
     policy: &Policy,
     execution: &Execution,
-) -> Result<Judged<'a>, ExecutorError> {
-    let Valid { call, tool, .. } = valid;
-    let judgement = subject.judged(&call, policy).await;
+    config: &ExecutorConfig,
+) -> Result<Judged, ExecutorError> {
+    let Valid {
+        call,
+        tool,
+        resolved,
+        ..
+    } = valid;
+    let judgement = subject.judged(&call, &resolved, policy).await;
     execution.learn_ruling(&judgement);
+    let least = execution.family.risk();
+    let risk = settle_risk(least, &call, &tool, &judgement, execution, config);
     if judgement.verdict == Verdict::Deny {
         return Err(ExecutorError::PermissionDenied {
             tool_name: call.tool,
@@ -35,11 +48,73 @@ pub(super) async fn judge<'a>(
             judgement: Box::new(judgement),
         });
     }
+    let risk = risk?;
     Ok(Judged {
         call,
         tool,
+        resolved,
         judgement,
+        risk,
     })
+}
+
+/// How far a call is trusted, which its execution learns: no less than what `least` says, and what
+/// anybody else has raised.
+///
+/// # Errors
+/// When it has to be confined and cannot be.
+pub(super) fn settle_risk(
+    least: RiskLevel,
+    call: &Call,
+    tool: &Tool,
+    judgement: &Judgement,
+    execution: &Execution,
+    config: &ExecutorConfig,
+) -> Result<RiskLevel, ExecutorError> {
+    let risk = least
+        .max(tool.risk_level(config))
+        .max(call.options.risk_level)
+        .max(judgement.risk_level);
+    execution.learn_risk(risk);
+    match cannot_be_confined(call, tool, risk, config) {
+        None => Ok(risk),
+        Some(detail) => Err(ExecutorError::SandboxUnavailable {
+            tool_name: call.tool.clone(),
+            input_summary: execution.known().call.summary.clone(),
+            detail,
+        }),
+    }
+}
+
+/// Why a call that is not trusted cannot be run, if there is a reason that is known beforehand.
+fn cannot_be_confined(
+    call: &Call,
+    tool: &Tool,
+    risk: RiskLevel,
+    config: &ExecutorConfig,
+) -> Option<String> {
+    if risk == RiskLevel::Trusted {
+        return None;
+    }
+    let workspace = call.options.workspace.as_deref();
+    match tool.implementation.confinement() {
+        Confinement::Needless => None,
+        Confinement::Impossible => Some(format!(
+            "`{}` is done by the daemon itself and cannot be confined: have the policy trust this call, or use a command",
+            tool.name()
+        )),
+        Confinement::Process if call.options.background == Background::Keep => {
+            Some("nothing outlives it, and the call asks for `background` \"keep\"".to_owned())
+        }
+        Confinement::Process => workspace
+            .filter(|dir| !config.sandbox.may_write_to(dir))
+            .map(|dir| {
+                format!(
+                    "the `workspace` {} is not at or below one of `workspaces` in [sandbox]",
+                    dir.display()
+                )
+            }),
+    }
 }
 
 /// What a judgement depends on besides the call and the policy.
@@ -52,15 +127,22 @@ pub(in crate::pipeline) struct Subject {
 impl Subject {
     /// Reading a script may take a while (see [`Policy::judge`]), and so may holding a long one
     /// against many patterns: not on the event loop.
-    pub(in crate::pipeline) async fn judged(self, call: &Call, policy: &Policy) -> Judgement {
+    pub(in crate::pipeline) async fn judged(
+        self,
+        call: &Call,
+        resolved: &[Resolved],
+        policy: &Policy,
+    ) -> Judgement {
         let is_long = |value: &Value| value.as_str().is_some_and(|text| text.len() > LONG_BYTES);
         let members = call.input.as_object().into_iter().flatten();
         let long = policy.rule_count() > 0 && members.map(|(_, value)| value).any(is_long);
-        if !long && !policy.reads_scripts(&self.question(call)) {
-            return policy.judge(&self.question(call));
+        let paths = paths(resolved);
+        if !long && !policy.reads_scripts(&self.question(call, &paths)) {
+            return policy.judge(&self.question(call, &paths));
         }
         let (policy, call) = (policy.clone(), call.clone());
-        let judging = tokio::task::spawn_blocking(move || policy.judge(&self.question(&call)));
+        let judging =
+            tokio::task::spawn_blocking(move || policy.judge(&self.question(&call, &paths)));
         judging.await.unwrap_or_else(|error| Judgement {
             verdict: Verdict::Deny,
             rule: None,
@@ -69,14 +151,17 @@ impl Subject {
             reason: format!("the policy could not judge it: {error}"),
             suggest: None,
             would_change: "this is a defect of the daemon: report it".to_owned(),
+            risk_level: RiskLevel::Trusted,
+            risk_rule: None,
             remember_rules: Vec::new(),
         })
     }
 
-    fn question<'a>(&'a self, call: &'a Call) -> Question<'a> {
+    fn question<'a>(&'a self, call: &'a Call, paths: &'a [NamedPath]) -> Question<'a> {
         Question {
             tool: &call.tool,
             input: &call.input,
+            paths,
             caller: &self.caller,
             working_dir: call
                 .options
@@ -87,4 +172,15 @@ impl Subject {
             stdin: call.options.stdin.as_deref(),
         }
     }
+}
+
+/// Where the parameters of a call lead, in the words of the policy.
+fn paths(resolved: &[Resolved]) -> Vec<NamedPath> {
+    let both = resolved.iter().flat_map(|resolved| {
+        [&resolved.absolute, &resolved.real].map(|path| NamedPath {
+            parameter: resolved.parameter.clone(),
+            path: path.clone(),
+        })
+    });
+    both.collect()
 }

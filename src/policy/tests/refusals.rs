@@ -11,7 +11,10 @@ fn refusals_name_file_line_key_and_what_was_expected() {
         ),
         (
             "default = \"maybe\"",
-            &["p.toml:1: `default`", "\"allow\", \"ask\" or \"deny\""],
+            &[
+                "p.toml:1: `default`",
+                "\"allow\", \"ask\", \"untrusted\" or \"deny\"",
+            ],
         ),
         ("default = 3", &["`default`", "integer", "string"]),
         ("deny = \"x\"", &["`deny`", "expected a list"]),

@@ -100,6 +100,7 @@ fn a_variable_of_the_call_is_none_that_was_approved() {
     let question = Question {
         tool: "bash",
         input: &json!({"command": "ls"}),
+        paths: &[],
         caller: &Caller {
             uid: UID,
             gid: 7,

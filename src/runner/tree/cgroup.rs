@@ -287,6 +287,10 @@ impl Leaf {
         self.dir.fd.as_fd()
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.dir.path
+    }
+
     pub(super) fn is_populated(&self) -> bool {
         value(&self.dir.events, POPULATED) == Some(1)
     }
@@ -364,7 +368,7 @@ fn child_dirs(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Every living process in `dir` and below it.
-fn members(dir: &Path) -> Vec<Pid> {
+pub(super) fn members(dir: &Path) -> Vec<Pid> {
     let mut pids = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {

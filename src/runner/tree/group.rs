@@ -14,7 +14,7 @@ use crate::domain::ExecutionId;
 use crate::runner::spawn::Leader;
 
 /// The variable that says to which execution a process belongs.
-pub(in crate::runner) const EXECUTION_VARIABLE: &str = "SHELLY_EXECUTION_ID";
+pub(crate) const EXECUTION_VARIABLE: &str = "SHELLY_EXECUTION_ID";
 
 /// The leaders of all executions whose trees are held together by process groups, those whose
 /// background lives on included. Their pids are not reaped while they are in here.

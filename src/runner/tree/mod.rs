@@ -8,6 +8,7 @@ mod procfs;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -15,11 +16,12 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 pub(super) use cgroup::{CgroupParent, Leaf};
-pub(super) use group::{EXECUTION_VARIABLE, GroupTree, Leaders};
+pub(crate) use group::EXECUTION_VARIABLE;
+pub(super) use group::{GroupTree, Leaders};
 pub(super) use procfs::{command_line, held_streams, kill_marked};
 
 use super::spawn::Leader;
-use crate::domain::{KillMode, Usage};
+use crate::domain::{ExecutionId, KillMode, Usage};
 
 /// How long between two looks at a tree that was sent SIGKILL or is given its grace. The kernel
 /// needs less than the first for a small tree; each look then waits twice as long as the last.
@@ -31,6 +33,30 @@ const LONGEST_LOOK: Duration = Duration::from_millis(20);
 pub(super) enum Tree {
     Cgroup(Leaf),
     Group(GroupTree),
+}
+
+/// By what it is told whether a process belongs to a tree, for whoever does not hold the tree.
+#[derive(Clone, Debug)]
+pub(super) enum Membership {
+    /// All processes in this directory of cgroup v2.
+    Cgroup(PathBuf),
+    /// All that share the leader's session, descend from it, or still say whose they are: the rest
+    /// cannot be told.
+    Leader { pid: Pid, id: ExecutionId },
+}
+
+impl Membership {
+    /// Whether a process belongs to it now.
+    pub(super) fn has(&self, pid: Pid) -> bool {
+        match self {
+            Self::Cgroup(dir) => cgroup::members(dir).contains(&pid),
+            Self::Leader { pid: leader, id } => {
+                procfs::descends(pid, *leader)
+                    || procfs::variable(pid, EXECUTION_VARIABLE)
+                        == procfs::Variable::Value(id.to_string())
+            }
+        }
+    }
 }
 
 /// What was left of a tree after its kill.
@@ -89,6 +115,17 @@ impl Tree {
                 tokio::task::yield_now().await;
                 group.may_have_others(asked)
             }
+        }
+    }
+
+    /// By what its processes are told.
+    pub(super) fn membership(&self, leader: &Leader, id: ExecutionId) -> Membership {
+        match self {
+            Self::Cgroup(leaf) => Membership::Cgroup(leaf.path().to_owned()),
+            Self::Group(_) => Membership::Leader {
+                pid: leader.pid,
+                id,
+            },
         }
     }
 

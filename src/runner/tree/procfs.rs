@@ -105,6 +105,23 @@ fn read_of_any_thread(pid: Pid, file: &str) -> Option<Vec<u8>> {
     )
 }
 
+/// How many generations are looked back: more than anybody nests, and an end to it.
+const GENERATIONS: usize = 256;
+
+/// Whether a process shares the session that `ancestor` began, or descends from it.
+pub(super) fn descends(pid: Pid, ancestor: Pid) -> bool {
+    let mut current = pid;
+    for _ in 0..GENERATIONS {
+        match stat(current) {
+            _ if current == ancestor => return true,
+            Some(stat) if stat.session == ancestor => return true,
+            Some(stat) if stat.parent.as_raw() > 1 => current = stat.parent,
+            Some(_) | None => return false,
+        }
+    }
+    false
+}
+
 /// What the environment that a process was given at its execve says of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Variable {

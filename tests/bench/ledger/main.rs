@@ -102,6 +102,7 @@ fn opening(n: u64, created_at: SystemTime) -> OpenRecord {
         status: Status::Running,
         created_at,
         replay_of: None,
+        lineage: None,
         trace_id: None,
         tool_use_id: Some(format!("toolu_{n}")),
         idempotency: None,

@@ -11,6 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::Fallible;
 
 /// No answer in this time is a daemon that hangs. The longest request waits for 256 others.
@@ -34,8 +36,23 @@ impl Request {
         Self::call("/permissions/explain", command, &[])
     }
 
+    /// A call as it is.
+    pub fn of(call: &Value) -> Self {
+        Self::post("/execute", call, &[])
+    }
+
+    /// A call of any tool.
+    pub fn tool(name: &str, input: &Value) -> Self {
+        Self::post("/execute", &json!({"name": name, "input": input}), &[])
+    }
+
     fn call(path: &str, command: &str, headers: &[&str]) -> Self {
-        let body = serde_json::json!({"name": "bash", "input": {"command": command}}).to_string();
+        let body = json!({"name": "bash", "input": {"command": command}});
+        Self::post(path, &body, headers)
+    }
+
+    fn post(path: &str, body: &Value, headers: &[&str]) -> Self {
+        let body = body.to_string();
         let headers: String = headers
             .iter()
             .map(|header| format!("{header}\r\n"))

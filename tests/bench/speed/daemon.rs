@@ -116,6 +116,11 @@ impl Daemon {
         self.directory.join("socket")
     }
 
+    /// Where its skills are, if there are any.
+    pub fn skills_dir(&self) -> PathBuf {
+        self.directory.join("etc/skills")
+    }
+
     pub fn connect(&self) -> Fallible<Connection> {
         Connection::open(&self.socket())
     }

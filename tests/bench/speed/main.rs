@@ -11,8 +11,10 @@ mod interrupt;
 mod overhead;
 mod report;
 mod rows;
+mod sandbox;
 mod scratch;
 mod share;
+mod skills;
 mod stats;
 
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ use crate::report::{Goal, Row, Unit};
 use crate::scratch::{BASH, Measured, SH, Scratch, Shell};
 use crate::share::Share;
 use crate::stats::{Pairs, median, quantile};
+use crate::{sandbox, skills};
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -143,6 +144,8 @@ impl Bench {
             sink,
         );
         row("overhead", &mut |sink| self.overhead(sink), sink);
+        row("skills", &mut |sink| self.skills(sink), sink);
+        row("sandbox", &mut |sink| self.sandbox(sink), sink);
         row("resident memory", &mut |sink| self.memory(sink), sink);
         row(
             "start to first answer",
@@ -322,6 +325,16 @@ impl Bench {
     fn overhead(&self, sink: Sink) -> Fallible<()> {
         let modes = self.modes.iter().map(|measured| measured.mode);
         overhead::measure(&self.scratch, modes, self.rounds(), sink)
+    }
+
+    fn skills(&self, sink: Sink) -> Fallible<()> {
+        let modes = self.modes.iter().map(|measured| measured.mode);
+        skills::measure(&self.scratch, modes, self.rounds(), sink)
+    }
+
+    fn sandbox(&self, sink: Sink) -> Fallible<()> {
+        let modes = self.modes.iter().map(|measured| measured.mode);
+        sandbox::measure(&self.scratch, modes, self.rounds(), sink)
     }
 
     /// On a fresh daemon: what the others have done so far is not this row's business.

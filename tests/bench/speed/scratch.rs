@@ -61,6 +61,13 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// A directory for something else.
+    pub fn directory(&self, name: &str) -> Fallible<PathBuf> {
+        let dir = self.root.join(name);
+        fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
     pub fn daemons(&self, mode: Mode) -> Fallible<Measured> {
         let start = |shell: Option<&str>, suffix: &str| {
             Daemon::start(

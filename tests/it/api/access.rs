@@ -34,7 +34,7 @@ pub(super) fn user(uid: u32) -> Who<'static> {
 }
 
 /// A daemon whose socket everybody can connect to; `None` where nobody can become another.
-fn start(toml: &str) -> Option<Daemon> {
+pub(super) fn start(toml: &str) -> Option<Daemon> {
     if !nix::unistd::geteuid().is_root() {
         skip("access by other users, which takes root to become one");
         return None;

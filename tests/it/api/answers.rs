@@ -6,7 +6,7 @@ use super::call;
 use crate::support::{Daemon, Mode, bash_call, wait_until};
 
 /// The members of an answer; `kill` comes on top when a signal was sent.
-const MEMBERS: [&str; 14] = [
+const MEMBERS: [&str; 16] = [
     "background",
     "content",
     "display",
@@ -15,6 +15,8 @@ const MEMBERS: [&str; 14] = [
     "exit_code",
     "is_error",
     "oom_killed",
+    "risk_level",
+    "sandbox",
     "signal",
     "stderr_bytes",
     "stdout_bytes",
@@ -56,6 +58,7 @@ fn an_answer_has_all_its_members_whatever_is_known() {
             "content": "[stdout]\nhello\n\n[exit_code]\n0", "is_error": false,
             "tool_use_id": "toolu_01A", "exit_code": 0, "signal": null, "oom_killed": false,
             "truncated": false, "stdout_bytes": 6, "stderr_bytes": 0, "background": [],
+            "risk_level": "trusted", "sandbox": null,
         });
         assert_eq!(body, expected);
         // Known or not, they are there.

@@ -170,3 +170,28 @@ fn many_clients_that_vanish_leave_nothing() {
     });
     still_there(&daemon);
 }
+
+/// A few bytes of JSON can take hundreds when they are read.
+#[test]
+fn a_body_of_very_many_values_is_refused_before_it_is_read() {
+    let daemon = Daemon::start();
+    let before = daemon.reset_peak();
+    for value in [r#"{"":1}"#, r#"[{"a":[1,2]}]"#, "1"] {
+        let count = (4 << 20) / value.len();
+        let many = vec![value; count].join(",");
+        let body = format!(
+            r#"{{"name":"check_condition","input":{{"condition":"1","context":{{"d":[{many}]}}}}}}"#
+        );
+        let reply = daemon
+            .connect()
+            .request("POST", "/execute", &[], body.as_bytes());
+        assert_eq!(reply.status, 400, "{value}");
+        let detail = reply.json()["detail"].to_string();
+        assert!(detail.contains("65,000 objects"), "{detail}");
+    }
+    let grown = daemon.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 64 << 20, "grew by {grown} bytes");
+    // As many bytes of text are welcome.
+    let script = format!("#{}\necho hi", "{,[".repeat(1 << 20));
+    assert_eq!(daemon.bash(&script).stdout(), "hi");
+}

@@ -15,16 +15,9 @@ deny = [
 allow = ["bash(command:echo *)", "bash(command:true)"]
 "#;
 
-/// A daemon with `policy` beside its configuration.
+/// A daemon under `policy`, with nobody to ask.
 fn start(policy: &str) -> Daemon {
-    let dir = scratch();
-    fs::write(
-        dir.join("executor.toml"),
-        "[cgroup]\nmode = \"group\"\n[access]\napprovers = []\n",
-    )
-    .expect("written");
-    fs::write(dir.join("policy.toml"), policy).expect("written");
-    Daemon::launch(dir, None, |_| {})
+    Daemon::start_under(policy, "[access]\napprovers = []")
 }
 
 fn explain(daemon: &Daemon, call: &Value) -> Reply {

@@ -46,7 +46,37 @@ fn a_tool_tells_the_rest() {
     assert_eq!(members.remove("risk_level"), Some(json!("trusted")));
     assert_eq!(members.remove("output_schema"), Some(Value::Null));
     assert_eq!(members.remove("source"), Some(json!("builtin")));
+    assert_eq!(members.remove("category"), Some(json!("shell")));
+    assert_eq!(members.remove("timeout_secs"), Some(json!(30.0)));
+    assert_eq!(
+        members.remove("versions"),
+        Some(json!([env!("CARGO_PKG_VERSION")]))
+    );
     assert_eq!(shown, listed);
+}
+
+#[test]
+fn a_tool_is_shown_in_the_version_that_is_asked_for() {
+    let daemon = Daemon::start();
+    let version = env!("CARGO_PKG_VERSION");
+    let shown = daemon.get(&format!("/tools/bash?version={version}"));
+    assert_eq!(shown.json(), daemon.get("/tools/bash").json());
+    let missing = daemon.get("/tools/bash?version=0.0.0");
+    assert_eq!(missing.status, 404);
+    let detail = missing.json()["detail"].to_string();
+    assert!(
+        detail.contains("`0.0.0`") && detail.contains(version),
+        "{detail}"
+    );
+    assert_eq!(daemon.get("/tools/bash?vresion=1").status, 400);
+    let mut call = json!({"name": "bash", "input": {"command": "true"}, "tool_version": version});
+    assert_eq!(daemon.post(&call).status, 200);
+    call["tool_version"] = json!("0.0.0");
+    let refused = daemon.post(&call);
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (404, &json!("unknown_tool"))
+    );
 }
 
 #[test]

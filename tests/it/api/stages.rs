@@ -57,7 +57,9 @@ fn the_times_of_stages_can_be_left_out() {
 #[test]
 fn a_disabled_tool_is_gone_and_its_calls_say_so() {
     let daemon = Daemon::start_with(Mode::Group, "[tools]\ndisabled = [\"bash\"]");
-    assert_eq!(daemon.get("/tools").json(), json!([]));
+    let tools = daemon.get("/tools").json();
+    let tools = tools.as_array().expect("a list");
+    assert!(!tools.is_empty() && tools.iter().all(|tool| tool["name"] != "bash"));
     assert_eq!(daemon.get("/tools/bash").status, 404);
     let refused = daemon.post(&call("true"));
     let body = refused.json();

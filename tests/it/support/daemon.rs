@@ -76,7 +76,16 @@ impl Daemon {
 
     /// The same, after `adjust` has had its way with the command that starts it.
     pub fn start_adjusted(mode: Mode, toml: &str, adjust: impl FnOnce(&mut Command)) -> Self {
-        let dir = scratch();
+        Self::start_in(scratch(), mode, toml, adjust)
+    }
+
+    /// The same on a directory in which something has been prepared.
+    pub fn start_in(
+        dir: PathBuf,
+        mode: Mode,
+        toml: &str,
+        adjust: impl FnOnce(&mut Command),
+    ) -> Self {
         let cgroup = match mode {
             Mode::Group => None,
             Mode::Cgroup => {
@@ -97,6 +106,15 @@ impl Daemon {
         )
         .expect("written");
         Self::launch(dir, cgroup, adjust)
+    }
+
+    /// One in group mode under `policy`, with `toml` as the rest of its configuration.
+    pub fn start_under(policy: &str, toml: &str) -> Self {
+        let dir = scratch();
+        let toml = format!("{toml}\n[cgroup]\nmode = \"group\"\n");
+        fs::write(dir.join("executor.toml"), toml).expect("written");
+        fs::write(dir.join("policy.toml"), policy).expect("written");
+        Self::launch(dir, None, |_| {})
     }
 
     /// Another daemon on the same directory, for when this one has been killed.

@@ -10,7 +10,7 @@ pub struct Event {
     pub data: Value,
 }
 
-/// The answer to a call as a stream of events.
+/// An answer that is a stream of events.
 pub struct Events {
     connection: Connection,
     /// What has arrived and is no whole event yet.
@@ -28,6 +28,16 @@ impl Events {
         assert_eq!(head.header("content-type"), Some("text/event-stream"));
         let text = String::new();
         (head, Self { connection, text })
+    }
+
+    /// Reads the head of `GET path`.
+    #[track_caller]
+    pub fn get(daemon: &Daemon, path: &str) -> Self {
+        let mut connection = daemon.connect();
+        connection.send("GET", path, &[], b"");
+        assert_eq!(connection.reply_head().status, 200);
+        let text = String::new();
+        Self { connection, text }
     }
 
     /// Waits for a comment, with which an idle stream shows that it lives.

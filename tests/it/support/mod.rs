@@ -8,15 +8,17 @@ mod http;
 pub mod openapi;
 mod proc;
 mod provider;
+mod redis;
 mod skip;
 mod wait;
 
 pub use clock::timed;
 pub use daemon::{Daemon, Mode, bash_call, scratch};
 pub use events::{Event, Events};
-pub use fifo::Fifo;
+pub use fifo::{Fifo, Gate};
 pub use http::{Connection, Reply};
 pub use proc::Process;
 pub use provider::Provider;
+pub use redis::Redis;
 pub use skip::{can_trace, skip};
 pub use wait::{wait_for, wait_to_equal, wait_until};

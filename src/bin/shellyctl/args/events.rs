@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 /// The types an event can have.
-const TYPES: [&str; 13] = [
+const TYPES: [&str; 18] = [
     "executionStarted",
     "stageStarted",
     "stageCompleted",
@@ -13,6 +13,11 @@ const TYPES: [&str; 13] = [
     "confirmationRequired",
     "confirmationDecided",
     "confirmationExpired",
+    "executionQueued",
+    "executionRetried",
+    "circuitOpened",
+    "circuitHalfOpened",
+    "circuitClosed",
     "configurationReloaded",
     "configurationRefused",
     "policyReloaded",

@@ -4,6 +4,7 @@
 pub mod approvals;
 mod events;
 mod history;
+pub mod tools;
 mod when;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 pub use events::{AuditCommand, EventsArgs};
 pub use history::{HistoryArgs, OutputArgs};
+use tools::ToolsArgs;
 
 /// Operate the Shelly Executor daemon
 ///
@@ -54,7 +56,8 @@ const AFTER_HELP: &str = "\
 Exit status:
   0    it worked
   1    the daemon is degraded (status), the tool reported an error (call), the call would not simply
-       run (policy explain), the audit trail is broken (audit verify)
+       run (policy explain), the audit trail is broken (audit verify), something is wrong with a
+       skill or it cannot be put in its place (tools)
   2    the command line is wrong
   3    the daemon cannot be reached (status)
   78   the configuration or the policy is not valid (config check, policy test)
@@ -79,15 +82,13 @@ pub enum Command {
     /// degraded and 3 when it cannot be reached.
     Status,
 
-    /// List the tools, or show one of them
+    /// List the tools or show one of them; make, check, install and remove tools of your own
     ///
     /// Without NAME all tools are listed; --json gives the list in the shape that the `tools`
     /// member of an Anthropic Messages request has. With NAME everything about that tool is shown,
-    /// its input schema included.
-    Tools {
-        /// The tool to show
-        name: Option<String>,
-    },
+    /// its input schema included. A tool that is called like one of the commands below is shown by
+    /// `shellyctl tools -- NAME`.
+    Tools(ToolsArgs),
 
     /// Run a command through the daemon, and follow it as it runs
     ///

@@ -1,13 +1,38 @@
-//! `shellyctl tools`: what the daemon offers.
+//! `shellyctl tools`: what the daemon offers, and what becomes of directories of tools.
+
+mod copy;
+mod error;
+mod install;
+mod new;
+mod remove;
 
 use std::process::ExitCode;
 
 use serde_json::Value;
 use shelly_executor::client::{Client, ToolDetails};
 
+use crate::args::tools::{CheckArgs, ToolsCommand};
+use crate::config;
 use crate::failure::Failure;
-use crate::print::{self, Look, Page};
+use crate::print::{self, Fields, Look, Page};
 use crate::status::patiently;
+
+pub use error::ToolsError;
+
+/// Does what needs no daemon. `name` is a tool that was named before the command, which is meant otherwise.
+pub fn work(command: ToolsCommand, name: Option<String>, json: bool) -> Result<ExitCode, Failure> {
+    if let Some(name) = name {
+        return Err(ToolsError::Misplaced { name }.into());
+    }
+    match command {
+        ToolsCommand::Install(args) => install::run(args, json),
+        ToolsCommand::Remove(args) => remove::run(args, json),
+        ToolsCommand::New(args) => new::run(args, json),
+        ToolsCommand::Check(CheckArgs { dir, skills_dir }) => {
+            Err(config::check_skill(&dir, skills_dir.as_deref(), json))
+        }
+    }
+}
 
 /// Prints all tools.
 pub async fn list(client: &Client, json: bool) -> Result<ExitCode, Failure> {
@@ -31,7 +56,10 @@ pub async fn list(client: &Client, json: bool) -> Result<ExitCode, Failure> {
 
 /// Prints everything about one tool.
 pub async fn show(client: &Client, name: &str, json: bool) -> Result<ExitCode, Failure> {
-    let tool = patiently(client, client.tool(name)).await?;
+    let tool = match name.split_once('@') {
+        Some((name, version)) => patiently(client, client.tool_version(name, version)).await?,
+        None => patiently(client, client.tool(name)).await?,
+    };
     if json {
         print::line(&tool.json)?;
     } else {
@@ -43,15 +71,18 @@ pub async fn show(client: &Client, name: &str, json: bool) -> Result<ExitCode, F
 fn render(tool: &ToolDetails, page: Page) -> String {
     let heading = page.look(Look::Heading, &print::one_line(&tool.definition.name));
     let mut text = format!("{heading}\n");
-    for (label, value) in [
-        ("Version", &tool.version),
-        ("Risk", &tool.risk_level),
-        ("Source", &tool.source),
-    ] {
-        if let Some(value) = value {
-            text += &format!("{label:>9}: {}\n", print::one_line(&scalar(value)));
-        }
+    let mut fields = Fields::default();
+    fields.add("Version", tool.version.as_ref().map(scalar));
+    // One version is the one above.
+    if tool.versions.len() > 1 {
+        fields.add("Versions", Some(tool.versions.join(", ")));
     }
+    fields.add("Category", tool.category.as_ref());
+    fields.add("Risk", tool.risk_level.as_ref().map(scalar));
+    let limit = tool.timeout_secs.map(|seconds| format!("{seconds} s"));
+    fields.add("Time limit", limit);
+    fields.add("Source", tool.source.as_ref().map(scalar));
+    text += &fields.render();
     text += &format!(
         "\n{}\n",
         print::plain(tool.definition.description.trim_end())

@@ -1,0 +1,49 @@
+//! The sockets that executions in the sandbox have of their own: for calls, and nothing else.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::Path;
+
+use tokio::net::UnixListener;
+use tokio::sync::oneshot;
+
+use super::connection::serve_routes;
+use super::{Api, Limits, routes};
+use crate::domain::Doorkeeper;
+
+/// One execution's processes have no use for more connections at once.
+const LIMITS: Limits = Limits {
+    max_connections: 16,
+    max_refusals: 4,
+};
+
+/// Answers on them.
+pub struct Doors(Api);
+
+impl Doors {
+    /// As `api` answers.
+    pub fn new(api: Api) -> Self {
+        Self(api)
+    }
+}
+
+impl Doorkeeper for Doors {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let listener = StdListener::bind(path)?;
+        // It is in a directory that only the inside sees, where one is somebody else; who is let in has
+        // to show the execution's token.
+        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let (door, closed) = oneshot::channel::<()>();
+        let router = routes::for_processes(self.0.clone());
+        tokio::spawn(async move {
+            // Nothing is ever sent: it is over when the door is dropped.
+            let closed = async { drop(closed.await) };
+            serve_routes(listener, router, LIMITS, closed).await;
+        });
+        Ok(Box::new(door))
+    }
+}

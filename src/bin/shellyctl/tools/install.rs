@@ -1,0 +1,146 @@
+//! `shellyctl tools install`: checked, then in its place at once.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_json::json;
+use shelly_executor::client;
+
+use super::copy::copy;
+use super::error::{Problem, ToolsError, cannot};
+use crate::args::tools::InstallArgs;
+use crate::config;
+use crate::failure::Failure;
+use crate::print;
+
+/// What `shelly-executord --check-skill --json` says, as far as it matters here.
+#[derive(Deserialize)]
+struct Checked {
+    name: Option<String>,
+    version: Option<String>,
+    problems: Vec<Problem>,
+}
+
+/// Installs a skill and says which.
+pub fn run(args: InstallArgs, json: bool) -> Result<ExitCode, Failure> {
+    let dir = fs::canonicalize(&args.dir).map_err(cannot("find", &args.dir))?;
+    let Some(name) = dir.file_name() else {
+        let why = "is no directory of a skill".to_owned();
+        return Err(ToolsError::Refused { path: dir, why }.into());
+    };
+    let skills = args
+        .place
+        .skills_dir
+        .unwrap_or_else(client::default_skills_dir);
+    // As the daemon's program names what is in it.
+    let skills = std::path::absolute(&skills).unwrap_or(skills);
+    fs::create_dir_all(&skills).map_err(cannot("make", &skills))?;
+    let staging = Staging::make(&skills)?;
+    // What is checked is the copy: nobody changes that afterwards.
+    let made = staging.0.join(name);
+    copy(&dir, &made)?;
+    let checked = check(&dir, &made, &skills)?;
+    let place = skills.join(name);
+    let before = version_of(&place);
+    put(&made, &place, &staging)?;
+    let (name, version) = (
+        checked.name.unwrap_or_default(),
+        checked.version.unwrap_or_default(),
+    );
+    if json {
+        let done = json!({
+            "done": true, "name": name, "version": version, "path": place.display().to_string(),
+            "replaced": before,
+        });
+        print::line(&done.to_string())?;
+    } else {
+        let instead = before.map(|version| format!(" in place of {version}"));
+        let path = place.display();
+        print::line(&format!(
+            "installed {name} {version} in {path}{}",
+            instead.unwrap_or_default()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Holds the copy `made` of `dir` against what the daemon would say of it.
+fn check(dir: &Path, made: &Path, skills: &Path) -> Result<Checked, Failure> {
+    let said = config::checked_skill(made, skills)?;
+    let mut checked: Checked =
+        serde_json::from_slice(&said).map_err(|source| ToolsError::Unreadable {
+            dir: dir.to_owned(),
+            source,
+        })?;
+    if checked.problems.is_empty() {
+        return Ok(checked);
+    }
+    // Of the copy nobody knows; what is to be mended is there.
+    let (copy, given) = (made.display().to_string(), dir.display().to_string());
+    for problem in &mut checked.problems {
+        problem.path = problem.path.replacen(&copy, &given, 1);
+        problem.detail = problem.detail.replace(&copy, &given);
+    }
+    let problems = checked.problems;
+    Err(ToolsError::Invalid { problems }.into())
+}
+
+/// The version of the skill in a directory, as far as there is one.
+pub fn version_of(dir: &Path) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        version: String,
+    }
+    let text = fs::read(dir.join("skill.json")).ok()?;
+    let manifest: Manifest = serde_json::from_slice(&text).ok()?;
+    Some(manifest.version)
+}
+
+/// Puts `made` at `place`. What was there is then where `made` was, or in the staging directory, and goes with
+/// it.
+fn put(made: &Path, place: &Path, staging: &Staging) -> Result<(), ToolsError> {
+    let swapped = match renameat_with(CWD, made, CWD, place, RenameFlags::EXCHANGE) {
+        Err(Errno::NOENT) => fs::rename(made, place),
+        // A file system that cannot do both at once: for a moment there is none.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            fs::rename(place, staging.0.join(".old")).and_then(|()| fs::rename(made, place))
+        }
+        done => done.map_err(Into::into),
+    };
+    swapped.map_err(cannot("replace", place))?;
+    sync(place.parent().unwrap_or(place))
+}
+
+/// Sees to it that what was renamed in a directory is so on disk.
+pub fn sync(dir: &Path) -> Result<(), ToolsError> {
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(cannot("write", dir))
+}
+
+/// A directory of our own among the skills, whose name the daemon passes over. It goes when it is
+/// dropped, with whatever is in it.
+pub struct Staging(pub PathBuf);
+
+impl Staging {
+    pub fn make(skills: &Path) -> Result<Self, ToolsError> {
+        let path = skills.join(format!(".shellyctl-{}", std::process::id()));
+        // Left behind by a process of the same number that was killed.
+        let _ = fs::remove_dir_all(&path);
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(cannot("make", &path))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            print::note(&format!("cannot remove `{}`: {error}", self.0.display()));
+        }
+    }
+}

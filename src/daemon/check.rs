@@ -1,0 +1,105 @@
+//! What can be said of files without starting anything.
+
+use std::path::{Path, PathBuf};
+
+use super::policy::PolicyFiles;
+use super::{Options, UnusablePolicy, config_path, policy_files, read_settings};
+use crate::config::{ConfigError, FilesConfig, ToolDescriptions, skills_dir};
+use crate::pipeline::{Executor, SkillCheck};
+use crate::policy::Policy;
+
+/// What a check of the configuration found.
+#[derive(Debug)]
+pub struct ConfigCheck {
+    /// The file that was named, else the one at the usual place.
+    pub path: PathBuf,
+    /// Whether it is there. Where none was named, the built-in configuration does without one.
+    pub exists: bool,
+    /// What is valid but hardly meant; or the first thing that is wrong.
+    pub verdict: Result<Vec<String>, InvalidConfig>,
+}
+
+/// A file of the configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidConfig {
+    /// `executor.toml` or `tools.toml`.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// `policy.toml`.
+    #[error(transparent)]
+    Policy(#[from] UnusablePolicy),
+}
+
+/// Validates the configuration and says what it found; starts nothing.
+pub fn check_config(options: &Options) -> ConfigCheck {
+    let path = config_path(options);
+    let verdict = check_files(&path, options);
+    ConfigCheck {
+        exists: path.exists(),
+        path,
+        verdict,
+    }
+}
+
+/// Validates a policy file with the examples in it; where none is named, the daemon's, with the
+/// approvals that it remembers.
+pub fn check_policy(
+    options: &Options,
+    path: Option<PathBuf>,
+) -> (PathBuf, Result<Policy, UnusablePolicy>) {
+    let named = path.is_some();
+    let files = match path {
+        // Another file is judged for what it says, not for what this daemon remembers.
+        Some(path) => PolicyFiles {
+            path,
+            remembered: None,
+        },
+        None => policy_files(options),
+    };
+    let verdict = files.read(named, &FilesConfig::default());
+    (files.path, verdict)
+}
+
+/// What a check of a skill found, and among which others it was judged.
+#[derive(Debug)]
+pub struct CheckedSkill {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Where what it calls was looked for.
+    pub others: Vec<PathBuf>,
+    /// What was found.
+    pub found: SkillCheck,
+}
+
+/// Says what is wrong with the skill in `path`, if it stood among those of the directory `among`;
+/// where none is named, among those beside it and the daemon's.
+pub fn check_skill(options: &Options, path: PathBuf, among: Option<PathBuf>) -> CheckedSkill {
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let others = match among {
+        Some(dir) => vec![dir],
+        None => {
+            let beside = path.parent().map(Path::to_owned);
+            let daemons = skills_dir(&config_path(options));
+            let daemons = (beside.as_ref() != Some(&daemons)).then_some(daemons);
+            beside.into_iter().chain(daemons).collect()
+        }
+    };
+    CheckedSkill {
+        found: Executor::check_skill(&path, &others),
+        path,
+        others,
+    }
+}
+
+fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidConfig> {
+    let settings = read_settings(options)?;
+    policy_files(options).read(false, &settings.executor.files)?;
+    let tools = path.with_file_name("tools.toml");
+    let descriptions = ToolDescriptions::read(&tools)?;
+    let known = Executor::new(settings.executor.clone()).tool_definitions();
+    let unknown = descriptions
+        .names()
+        .filter(|name| known.iter().all(|tool| tool.name != *name))
+        .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
+    Ok(settings.doubts().into_iter().chain(unknown).collect())
+}

@@ -1,0 +1,77 @@
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::{Call, ExecutionId, Status};
+
+/// The way back into the pipeline, for tools that call other tools.
+pub(crate) trait Calls: Send + Sync {
+    /// Makes a call on behalf of the execution that this belongs to, and waits for its end. It is
+    /// judged, recorded and limited like any other, and does not outlive its parent.
+    fn call(&self, call: Call) -> BoxFuture<'_, Called>;
+
+    /// Whether no rule refuses or asks about reading a file, by its real path.
+    fn may_read(&self, file: &Path) -> bool;
+
+    /// Lets processes of the execution make calls of their own, until this is dropped.
+    fn admit(&self) -> Admission;
+
+    /// Makes a socket at `path` that takes calls of the execution's processes and nothing else, until
+    /// what is returned is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made, or nobody is there to answer on it.
+    fn open_door(&self, path: &Path) -> io::Result<Door>;
+}
+
+/// A socket of one execution's own. Dropping it closes it.
+pub(crate) type Door = Box<dyn Send + Sync>;
+
+/// Who answers on the sockets that executions have of their own.
+pub trait Doorkeeper: Send + Sync {
+    /// Makes a socket at `path` that takes calls of one execution's processes and nothing else, until
+    /// what is returned is dropped. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+}
+
+/// What came of a call that a tool made.
+#[derive(Clone, Debug)]
+pub(crate) struct Called {
+    /// The execution it became; `None` of one that could not even be recorded.
+    pub id: Option<ExecutionId>,
+    /// How it ended.
+    pub status: Status,
+    /// The text for the model.
+    pub content: Arc<String>,
+    /// Whether it is to be told of a failure.
+    pub is_error: bool,
+    /// The structured output, of a tool that has one.
+    pub output: Option<Value>,
+    /// What a process wrote and how it ended, where one ran.
+    pub process: Option<Process>,
+}
+
+/// What came of a process.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    /// Its exit code; the negative number of the signal that ended it.
+    pub return_code: Option<i32>,
+    /// Its standard output, as far as the answer holds it.
+    pub stdout: String,
+    /// Its standard error, likewise.
+    pub stderr: String,
+}
+
+/// That processes of an execution may make calls, until it is dropped.
+pub(crate) struct Admission {
+    /// What they have to show.
+    pub token: String,
+    /// Ends it.
+    pub _end: Box<dyn Send + Sync>,
+}

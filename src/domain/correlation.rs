@@ -1,0 +1,191 @@
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ExecutionId, InvalidCall};
+
+/// The longest name that a caller may give to something of its own, in bytes.
+const LONGEST: usize = 256;
+
+/// What a call belongs to, in its caller's names: it goes wherever something is told of the call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Correlation {
+    /// The trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<TraceId>,
+    /// On whose behalf the caller calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
+    /// The session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+}
+
+impl Correlation {
+    /// The variables in which [`Self::variables`] tells a process of it.
+    pub const VARIABLES: [&str; 3] = ["SHELLY_TRACE_ID", "SHELLY_TENANT_ID", "SHELLY_SESSION_ID"];
+
+    /// What a process of the execution finds in its environment.
+    pub fn variables(&self) -> Vec<(&'static str, &str)> {
+        let [trace, tenant, session] = Self::VARIABLES;
+        let all = [
+            (trace, self.trace_id.as_ref().map(TraceId::as_str)),
+            (tenant, self.tenant_id.as_deref()),
+            (session, self.session_id.as_deref()),
+        ];
+        let given = |(name, value): (_, Option<_>)| value.map(|value| (name, value));
+        all.into_iter().filter_map(given).collect()
+    }
+
+    /// `TRACEPARENT` for what the execution starts, of which it is the parent; `None` outside of a
+    /// W3C trace.
+    pub fn traceparent(&self, execution: ExecutionId) -> Option<String> {
+        let trace = self.trace_id.as_ref()?.w3c()?;
+        // Its random half, which is not zero: the variant of a UUID has a bit of it.
+        let parent = &execution.as_bytes()[8..];
+        let parent: String = parent.iter().map(|byte| format!("{byte:02x}")).collect();
+        // Sampled: whoever gives a call a trace wants to see what becomes of it.
+        Some(format!("00-{trace}-{parent}-01"))
+    }
+}
+
+/// The trace a call belongs to: a W3C trace id (32 lowercase hexadecimal digits, not all zero), or
+/// any other name of at most 256 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct TraceId(String);
+
+impl TraceId {
+    /// Takes the trace id out of a `traceparent` header (W3C Trace Context, section 3.2).
+    ///
+    /// Unknown versions are read by the version-00 prefix, as the standard asks; `None` when the
+    /// header is not well-formed, in which case the standard says to ignore it.
+    pub fn from_traceparent(header: &str) -> Option<Self> {
+        let mut parts = header.trim().split('-');
+        let (version, trace, parent, flags) =
+            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let sized = version.len() == 2 && parent.len() == 16 && flags.len() == 2;
+        let usable = is_lower_hex(version)
+            && version != "ff"
+            && (version != "00" || parts.next().is_none())
+            && is_w3c(trace)
+            && is_lower_hex(parent)
+            && parent.bytes().any(|b| b != b'0')
+            && is_lower_hex(flags);
+        (sized && usable).then(|| Self(trace.to_owned()))
+    }
+
+    /// The digits of a W3C trace id; `None` when it is another name.
+    pub fn w3c(&self) -> Option<&str> {
+        is_w3c(&self.0).then_some(self.0.as_str())
+    }
+
+    /// What it is, whichever.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for TraceId {
+    type Error = InvalidCall;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl FromStr for TraceId {
+    type Err = InvalidCall;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let lower = text.to_ascii_lowercase();
+        if is_w3c(&lower) {
+            return Ok(Self(lower));
+        }
+        short("trace_id", text.to_owned()).map(Self)
+    }
+}
+
+/// A name of the caller's own, which goes into environments and logs.
+///
+/// # Errors
+/// Refuses what is empty, has more than 256 bytes, or control characters.
+pub(super) fn short(member: &'static str, name: String) -> Result<String, InvalidCall> {
+    if name.is_empty() || name.len() > LONGEST {
+        let detail = format!("has {} bytes: expected 1 to {LONGEST}", name.len());
+        return Err(InvalidCall::new(member, detail));
+    }
+    if name.chars().any(char::is_control) {
+        let detail = format!("{name:?} has control characters: expected none");
+        return Err(InvalidCall::new(member, detail));
+    }
+    Ok(name)
+}
+
+fn is_w3c(text: &str) -> bool {
+    text.len() == 32 && is_lower_hex(text) && text.bytes().any(|b| b != b'0')
+}
+
+fn is_lower_hex(text: &str) -> bool {
+    text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    #[test]
+    fn a_traceparent_gives_its_trace_id() {
+        for (header, expected) in [
+            (format!("00-{ID}-00f067aa0ba902b7-01"), Some(ID)),
+            (format!("cc-{ID}-00f067aa0ba902b7-01-later"), Some(ID)),
+            (format!("00-{ID}-00f067aa0ba902b7-01-later"), None),
+            (format!("ff-{ID}-00f067aa0ba902b7-01"), None),
+            (format!("00-{ID}-0000000000000000-01"), None),
+            (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
+            (
+                format!("00-{}-00f067aa0ba902b7-01", ID.to_uppercase()),
+                None,
+            ),
+            ("rubbish".to_owned(), None),
+        ] {
+            let found = TraceId::from_traceparent(&header);
+            assert_eq!(found.as_ref().map(TraceId::as_str), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_trace_has_an_id_of_the_w3c_or_a_name() {
+        for (text, kept, w3c) in [
+            (ID, ID, Some(ID)),
+            (&*ID.to_uppercase(), ID, Some(ID)),
+            ("order 4711", "order 4711", None),
+            (&"0".repeat(32), &*"0".repeat(32), None),
+            (&ID[1..], &ID[1..], None),
+        ] {
+            let trace: TraceId = text.parse().expect("usable");
+            assert_eq!((trace.as_str(), trace.w3c()), (kept, w3c), "{text}");
+        }
+        for text in ["", "a\nb", "a\0b", &"x".repeat(257)] {
+            let refusal = text.parse::<TraceId>().expect_err("unusable");
+            assert_eq!(refusal.member, "trace_id", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_execution_is_the_parent_of_what_it_starts() {
+        let id = ExecutionId::new();
+        let of = |trace: &str| Correlation {
+            trace_id: trace.parse().ok(),
+            ..Correlation::default()
+        };
+        let header = of(ID).traceparent(id).expect("a W3C trace");
+        let back = TraceId::from_traceparent(&header).expect("well-formed");
+        assert_eq!(back.as_str(), ID);
+        assert!(id.to_string().replace('-', "").ends_with(&header[36..52]));
+        assert_eq!(of("order 4711").traceparent(id), None);
+        assert_eq!(of("x").variables(), [("SHELLY_TRACE_ID", "x")]);
+    }
+}

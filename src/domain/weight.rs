@@ -1,0 +1,49 @@
+//! How much memory a JSON text takes when it is read, told before it is.
+
+/// What may be read: some 65,000 objects, or a million numbers, which is more than a tool call ever
+/// has. Each copy of so much takes 40 MiB, and there are a few on a call's way.
+const MOST: usize = 1 << 20;
+
+/// What an object weighs: a map takes 600 bytes, however little is in it, and a value 32.
+const OBJECT: usize = 16;
+
+/// Whether a text is one whose values would take more memory than any call is worth. Looks at every
+/// byte once; what is no JSON is for the reader to refuse.
+pub(crate) fn is_too_heavy(text: &[u8]) -> bool {
+    // As many values as bytes, at the most.
+    if text.len() < MOST / OBJECT {
+        return false;
+    }
+    let (mut weight, mut is_text, mut is_escaped) = (0_usize, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => {}
+            b'{' => weight += OBJECT,
+            b'[' | b',' => weight += 1,
+            _ => {}
+        }
+        if weight > MOST {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_weigh_and_texts_do_not() {
+        let many = |value: &str, count: usize| format!("[{}]", vec![value; count].join(","));
+        assert!(!is_too_heavy(many("1", 1_000_000).as_bytes()));
+        assert!(is_too_heavy(many("1", 1_100_000).as_bytes()));
+        assert!(!is_too_heavy(many("{}", 60_000).as_bytes()));
+        assert!(is_too_heavy(many(r#"{"":1}"#, 65_000).as_bytes()));
+        let text = format!(r#"{{"a": "\\\"{}"}}"#, "{,[".repeat(1 << 20));
+        assert!(!is_too_heavy(text.as_bytes()));
+    }
+}

@@ -1,0 +1,74 @@
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus::{IntGauge, IntGaugeVec};
+
+use super::{Group, MetricsError};
+use crate::domain::Degradation;
+
+/// How things stand when somebody asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Now<'a> {
+    /// How many executions are under way.
+    pub running: usize,
+    /// How many of them wait for an approval.
+    pub approvals_waiting: usize,
+    /// What does not work as it should.
+    pub problems: &'a [Degradation],
+}
+
+/// What is not counted but looked at when somebody asks.
+#[derive(Debug)]
+pub(super) struct Standing {
+    running: IntGauge,
+    approvals_waiting: IntGauge,
+    problems: IntGaugeVec,
+    /// Held while they are set and read, so that each who asks reads what was set for them.
+    asking: Mutex<()>,
+}
+
+impl Standing {
+    pub(super) fn new(group: &Group<'_>) -> Result<Self, MetricsError> {
+        let build = group.gauges(
+            "shelly_build_info",
+            "Always 1; the label tells the version of the daemon.",
+            &["version"],
+        )?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let started = group.gauge(
+            "shelly_start_time_seconds",
+            "When the daemon was started, in seconds since 1970.",
+        )?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        started.set(since.unwrap_or_default().as_secs().cast_signed());
+        Ok(Self {
+            running: group.gauge(
+                "shelly_executions_running",
+                "Executions that are under way, waiting ones among them.",
+            )?,
+            approvals_waiting: group.gauge(
+                "shelly_approvals_waiting",
+                "Executions that wait for an approver to decide.",
+            )?,
+            problems: group.gauges(
+                "shelly_problems",
+                "What does not work as it should, by the code that GET /health has for it; what works has no line.",
+                &["code"],
+            )?,
+            asking: Mutex::new(()),
+        })
+    }
+
+    /// Reads while things are set to what they are.
+    pub(super) fn with<T>(&self, now: &Now<'_>, read: impl FnOnce() -> T) -> T {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.running.set(number(now.running));
+        self.approvals_waiting.set(number(now.approvals_waiting));
+        self.problems.reset();
+        for problem in now.problems {
+            self.problems.with_label_values(&[problem.code]).inc();
+        }
+        read()
+    }
+}

@@ -1,0 +1,247 @@
+//! Calls that tools make: from inside the daemon, or by a process of theirs that shows a token.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use super::executor::Inner;
+use super::family::Family;
+use super::life::Origin;
+use super::{Begun, Execution, Executor, Finished, Terms};
+use crate::domain::{
+    Admission, Call, Called, Calls, Door, Exit, Process, Status, StopReason, StreamName, Verdict,
+};
+use crate::policy::{NamedPath, Question};
+use crate::runner::Kept;
+
+/// What a token begins with, so that one that got somewhere is known for what it is.
+const PREFIX: &str = "shelly_call_";
+
+/// How many random bytes follow: as many as an AES key has.
+const RANDOM_BYTES: usize = 32;
+
+/// A token that nobody guesses.
+///
+/// # Errors
+/// When the kernel gives no random bytes (getrandom(2)).
+pub(super) fn new_token() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; RANDOM_BYTES];
+    getrandom::fill(&mut bytes)?;
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    Ok(format!("{PREFIX}{}", digits.collect::<String>()))
+}
+
+impl Executor {
+    /// The execution on whose behalf a process may make calls that shows `token`. `None` unless the
+    /// execution is under way and the process is one of its tree: without cgroups, as far as that can be
+    /// told.
+    pub fn admitted_by(&self, token: &str, pid: Option<i32>) -> Option<Arc<Execution>> {
+        let execution = self.inner.capabilities.find(token)?;
+        let is_its_own = pid.is_some_and(|pid| execution.live().has_process(pid));
+        (is_its_own && execution.finished().is_none()).then_some(execution)
+    }
+
+    /// Begins a call on behalf of another execution, whose caller is its caller and which it does not
+    /// outlive.
+    pub async fn begin_within(&self, parent: &Arc<Execution>, call: Call, terms: Terms) -> Begun {
+        Arc::clone(&self.inner)
+            .begin_within(parent, call, terms)
+            .await
+    }
+}
+
+impl Inner {
+    pub(super) async fn begin_within(
+        self: Arc<Self>,
+        parent: &Arc<Execution>,
+        call: Call,
+        terms: Terms,
+    ) -> Begun {
+        match parent.tool_found() {
+            Some(tool) => {
+                let family = Family::within(parent, tool);
+                self.begin_in(family, parent, call, terms).await
+            }
+            None => Begun::TooLate,
+        }
+    }
+
+    /// Makes a call on behalf of an execution for a hook, and waits for its end.
+    pub(super) fn call_for_hook<'a>(
+        self: &'a Arc<Self>,
+        parent: &'a Arc<Execution>,
+        call: Call,
+    ) -> BoxFuture<'a, Called> {
+        async move {
+            let Some(tool) = parent.tool_found() else {
+                return not_begun("there is no tool yet on whose behalf it could be called");
+            };
+            let family = Family::of_hook(parent, tool);
+            let begun = Arc::clone(self).begin_in(family, parent, call, Terms::default());
+            ended(begun.await).await
+        }
+        .boxed()
+    }
+
+    async fn begin_in(
+        self: Arc<Self>,
+        family: Family,
+        parent: &Arc<Execution>,
+        call: Call,
+        terms: Terms,
+    ) -> Begun {
+        let config = self.config();
+        // What it brings along is for all that share with its parent.
+        for (scope, values) in &call.options.values {
+            for (name, value) in values {
+                let max_bytes = config.skills.max_context_bytes;
+                let kept = parent.keep_value(*scope, name, value.clone(), max_bytes);
+                if let Err(too_much) = kept {
+                    return Begun::TooMuch(too_much);
+                }
+            }
+        }
+        let origin = Origin::now(terms, family);
+        let caller = parent.caller.clone();
+        let mut call = call;
+        let correlation = parent.correlation.clone();
+        if call.options.trace_id.is_none() {
+            call.options.trace_id = correlation.trace_id;
+        }
+        // Nobody calls on another's behalf by way of a tool, or in another session.
+        call.options.tenant_id = correlation.tenant_id;
+        call.options.session_id = correlation.session_id;
+        let execution = Arc::new(self.conceive(&call, caller, &config, origin));
+        if !parent.family.adopt(&execution) {
+            return Begun::TooLate;
+        }
+        if parent.live().stop_requested().now_or_never().is_some() {
+            execution.stop(StopReason::Cancelled);
+        }
+        self.begin(execution, call, config).await
+    }
+}
+
+/// The way back into the pipeline for the tool of one execution.
+pub(super) struct CallsOf {
+    pub(super) inner: Arc<Inner>,
+    pub(super) execution: Arc<Execution>,
+}
+
+impl Calls for CallsOf {
+    fn call(&self, call: Call) -> BoxFuture<'_, Called> {
+        async move {
+            let begun = Arc::clone(&self.inner);
+            let begun = begun.begin_within(&self.execution, call, Terms::default());
+            ended(begun.await).await
+        }
+        .boxed()
+    }
+
+    fn may_read(&self, file: &Path) -> bool {
+        let parameter = "file_path";
+        let input = json!({ parameter: file.to_string_lossy() });
+        let judgement = self.inner.policy().judge(&Question {
+            tool: "read_file",
+            input: &input,
+            paths: &[NamedPath {
+                parameter: parameter.to_owned(),
+                path: file.to_owned(),
+            }],
+            caller: &self.execution.caller,
+            working_dir: None,
+            env: &BTreeMap::new(),
+            stdin: None,
+        });
+        // What no rule is about was permitted with the call.
+        judgement.verdict == Verdict::Allow || judgement.rule.is_none()
+    }
+
+    fn open_door(&self, path: &Path) -> io::Result<Door> {
+        let nobody = || io::Error::new(io::ErrorKind::NotConnected, "nobody answers calls here");
+        let keeper = self.inner.doorkeeper.get().and_then(Weak::upgrade);
+        keeper.ok_or_else(nobody)?.open(path)
+    }
+
+    fn admit(&self) -> Admission {
+        let token = self.execution.token.clone().unwrap_or_default();
+        self.inner.capabilities.grant(&token, &self.execution);
+        Admission {
+            _end: Box::new(Revoked {
+                inner: Arc::clone(&self.inner),
+                token: token.clone(),
+            }),
+            token,
+        }
+    }
+}
+
+/// Takes a token back when it is dropped.
+struct Revoked {
+    inner: Arc<Inner>,
+    token: String,
+}
+
+impl Drop for Revoked {
+    fn drop(&mut self) {
+        self.inner.capabilities.revoke(&self.token);
+    }
+}
+
+/// What became of what was begun, once it has ended.
+async fn ended(begun: Begun) -> Called {
+    match begun {
+        Begun::New(execution) => {
+            let finished = Arc::clone(execution.wait().await);
+            called(&execution, &finished)
+        }
+        Begun::Unrecorded(problem) => not_begun(&problem.detail),
+        Begun::TooMuch(too_much) => not_begun(&too_much.to_string()),
+        // Without a key nothing is a repetition.
+        Begun::TooLate | Begun::Repeated(_) | Begun::InProgress(_) | Begun::OtherCall(_) => {
+            not_begun("it was called too late: what called it is over")
+        }
+    }
+}
+
+fn not_begun(detail: &str) -> Called {
+    Called {
+        id: None,
+        status: Status::Failed,
+        content: Arc::new(detail.to_owned()),
+        is_error: true,
+        output: None,
+        process: None,
+    }
+}
+
+/// What came of it, for the tool that called.
+fn called(execution: &Execution, finished: &Finished) -> Called {
+    let ran = finished.ran.as_ref();
+    let stream = |name| match execution.kept(name) {
+        Kept::Memory(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Kept::File { .. } | Kept::Nowhere => String::new(),
+    };
+    let process = ran.and_then(|ran| ran.report.exit).map(|exit| Process {
+        return_code: match (finished.failure.is_some(), exit) {
+            (true, _) => None,
+            (false, Exit::Code(code)) => Some(code),
+            (false, Exit::Signal(signal)) => Some(-signal.0),
+        },
+        stdout: stream(StreamName::Stdout),
+        stderr: stream(StreamName::Stderr),
+    });
+    Called {
+        id: Some(execution.id),
+        status: finished.status,
+        content: finished.text(),
+        is_error: finished.is_error(),
+        output: ran.and_then(|ran| ran.output.clone()),
+        process,
+    }
+}

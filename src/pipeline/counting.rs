@@ -1,0 +1,88 @@
+//! What of executions goes into the metrics, and how those are asked for.
+
+use std::sync::Arc;
+
+use super::finished::status;
+use super::{Execution, Executor, Finished};
+use crate::domain::{Degradation, ExecutorError, Failure, RunReport, Status, ToolOutput};
+use crate::metrics::{Counted, Metrics, MetricsError, Now};
+
+/// Why there are no metrics to be read.
+#[derive(Debug, thiserror::Error)]
+pub enum NoMetrics {
+    /// The configuration says so.
+    #[error("nothing is measured: an operator sets `enabled = true` in [metrics] of executor.toml")]
+    Off,
+    /// They cannot be had.
+    #[error("nothing can be measured; the log says why")]
+    Broken,
+    /// They cannot be written down.
+    #[error(transparent)]
+    Unreadable(#[from] MetricsError),
+}
+
+impl Executor {
+    /// What was counted and timed so far, in Prometheus' text format, version 0.0.4. `problems`:
+    /// what does not work as it should, the executor's own and what whoever asks knows besides.
+    ///
+    /// # Errors
+    /// See [`NoMetrics`].
+    pub fn metrics(&self, problems: &[Degradation]) -> Result<String, NoMetrics> {
+        if !self.config().metrics {
+            return Err(NoMetrics::Off);
+        }
+        let metrics = self.inner.metrics.as_ref().ok_or(NoMetrics::Broken)?;
+        let text = metrics.text(&Now {
+            running: self.running(),
+            approvals_waiting: self.inner.waiters.count(),
+            problems,
+        });
+        Ok(text?)
+    }
+}
+
+/// Counters; without them everything else works.
+pub(super) fn begin() -> Option<Arc<Metrics>> {
+    let metrics = Metrics::new();
+    metrics
+        .inspect_err(|error| tracing::error!(%error, "there are no metrics"))
+        .map(Arc::new)
+        .ok()
+}
+
+/// Counts an execution that is kept nowhere else.
+pub(super) fn result(execution: &Execution, result: &Result<ToolOutput, ExecutorError>) {
+    let failure = result.as_ref().err();
+    let failure = failure.map(|error| Failure::of(error, execution.failed_in()));
+    let run = match result {
+        Ok(output) => Some(&output.run),
+        Err(error) => error.partial().map(|partial| &partial.run),
+    };
+    let status = status(failure.as_ref(), result.as_ref().ok());
+    count(execution, status, run, failure.as_ref());
+}
+
+/// Counts an execution that has ended.
+pub(super) fn ending(execution: &Execution, finished: &Finished) {
+    let failure = finished.failure.as_ref();
+    count(execution, finished.status, finished.run(), failure);
+}
+
+fn count(
+    execution: &Execution,
+    status: Status,
+    run: Option<&RunReport>,
+    failure: Option<&Failure>,
+) {
+    let Some(metrics) = &execution.metrics else {
+        return;
+    };
+    let tool = execution.tool_found();
+    metrics.ended(&Counted {
+        tool: tool.as_ref().map(|tool| tool.name()),
+        risk: execution.known().risk,
+        status,
+        failure,
+        run,
+    });
+}

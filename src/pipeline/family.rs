@@ -1,0 +1,240 @@
+//! Calls that come of calls: who made whom, how many more may come of the outermost one, and who may
+//! make them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::Execution;
+use super::values::SharedValues;
+use crate::config::SkillsConfig;
+use crate::domain::{Digest, ExecutorError, Lineage, RiskLevel, StopReason};
+use crate::tools::Tool;
+
+/// What an execution is among those that led to it and those that come of it.
+#[derive(Debug)]
+pub(super) struct Family {
+    lineage: Option<Lineage>,
+    /// The tools that led to it, the outermost first.
+    chain: Vec<Arc<Tool>>,
+    by_hook: ByHook,
+    /// How far what led to it is trusted.
+    risk: RiskLevel,
+    shared: Arc<Shared>,
+    children: Mutex<Children>,
+}
+
+/// Whether a hook is among what led to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ByHook {
+    No,
+    /// It made the call itself.
+    Directly,
+    Indirectly,
+}
+
+/// What all that come of one outermost call have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    /// How many calls have come of it.
+    calls: AtomicU32,
+    /// What its members may show; masked in whatever any of them leads to.
+    tokens: Mutex<Vec<String>>,
+    values: SharedValues,
+}
+
+/// The executions that come of one.
+#[derive(Debug, Default)]
+struct Children {
+    /// Whether it is too late for more.
+    is_over: bool,
+    all: Vec<Weak<Execution>>,
+}
+
+impl Family {
+    /// That of a call from outside, which brings these values along.
+    pub(super) fn founded(values: SharedValues) -> Self {
+        Self {
+            lineage: None,
+            chain: Vec::new(),
+            by_hook: ByHook::No,
+            risk: RiskLevel::Trusted,
+            shared: Arc::new(Shared {
+                values,
+                ..Shared::default()
+            }),
+            children: Mutex::default(),
+        }
+    }
+
+    /// The values that all of it share.
+    pub(super) fn values(&self) -> &SharedValues {
+        &self.shared.values
+    }
+
+    /// That of a call which a tool makes.
+    pub(super) fn within(parent: &Execution, tool: Arc<Tool>) -> Self {
+        let family = &parent.family;
+        let mut chain = family.chain.clone();
+        chain.push(tool);
+        Self {
+            lineage: Some(Lineage {
+                parent: parent.id,
+                depth: u32::try_from(chain.len()).unwrap_or(u32::MAX),
+            }),
+            chain,
+            by_hook: match family.by_hook {
+                ByHook::No => ByHook::No,
+                ByHook::Directly | ByHook::Indirectly => ByHook::Indirectly,
+            },
+            risk: parent.known().risk.unwrap_or_default(),
+            shared: Arc::clone(&family.shared),
+            children: Mutex::default(),
+        }
+    }
+
+    /// That of a call which a hook makes on an execution's behalf, whatever its tool may call.
+    pub(super) fn of_hook(parent: &Execution, tool: Arc<Tool>) -> Self {
+        Self {
+            by_hook: ByHook::Directly,
+            // The operator asks, whatever the call is.
+            risk: RiskLevel::Trusted,
+            ..Self::within(parent, tool)
+        }
+    }
+
+    /// Whether a hook is among what led to it.
+    pub(super) fn is_of_a_hook(&self) -> bool {
+        self.by_hook != ByHook::No
+    }
+
+    /// How far what led to it is trusted, which it is at the most.
+    pub(super) fn risk(&self) -> RiskLevel {
+        self.risk
+    }
+
+    /// Whose call it is, when a tool made it.
+    pub(super) fn lineage(&self) -> Option<&Lineage> {
+        self.lineage.as_ref()
+    }
+
+    /// The tools that led to it, the outermost first.
+    pub(super) fn chain(&self) -> Vec<String> {
+        let names = self.chain.iter().map(|ancestor| ancestor.name());
+        names.map(str::to_owned).collect()
+    }
+
+    /// Whether a call of `tool` may come of what led to it.
+    pub(super) fn admits(
+        &self,
+        tool: &Tool,
+        bounds: &SkillsConfig,
+        summary: &str,
+    ) -> Result<(), ExecutorError> {
+        let Some((lineage, parent)) = self.lineage.as_ref().zip(self.chain.last()) else {
+            return Ok(());
+        };
+        let (tool_name, input_summary) = (tool.name().to_owned(), summary.to_owned());
+        let may_call = parent.implementation.may_call(tool.name());
+        if self.by_hook != ByHook::Directly && !may_call {
+            return Err(ExecutorError::CallNotDeclared {
+                tool_name,
+                input_summary,
+                caller: parent.name().to_owned(),
+            });
+        }
+        let is_own = |ancestor: &Arc<Tool>| ancestor.name() == tool.name();
+        if self.chain.iter().any(is_own) {
+            return Err(ExecutorError::CallCycle {
+                tool_name,
+                input_summary,
+                chain: self.chain(),
+            });
+        }
+        if lineage.depth > bounds.max_depth {
+            return Err(ExecutorError::DepthExceeded {
+                tool_name,
+                input_summary,
+                depth: lineage.depth,
+                max_depth: bounds.max_depth,
+                chain: self.chain(),
+            });
+        }
+        if self.shared.calls.fetch_add(1, Ordering::Relaxed) >= bounds.max_calls {
+            return Err(ExecutorError::CallsUsedUp {
+                tool_name,
+                input_summary,
+                max_calls: bounds.max_calls,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes in one that comes of it, unless it is too late.
+    pub(super) fn adopt(&self, child: &Arc<Execution>) -> bool {
+        let mut children = lock(&self.children);
+        if !children.is_over {
+            children.all.retain(|child| child.strong_count() > 0);
+            children.all.push(Arc::downgrade(child));
+        }
+        !children.is_over
+    }
+
+    /// Asks all that come of it to end.
+    pub(super) fn stop_children(&self) {
+        for child in self.children() {
+            child.stop(StopReason::Cancelled);
+        }
+    }
+
+    /// Ends all that come of it, after which nothing more does.
+    pub(super) async fn end_children(&self) {
+        lock(&self.children).is_over = true;
+        self.stop_children();
+        for child in self.children() {
+            child.over().await;
+        }
+    }
+
+    fn children(&self) -> Vec<Arc<Execution>> {
+        let children = lock(&self.children);
+        children.all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What is to be masked, for it would let others make calls.
+    pub(super) fn tokens(&self) -> Vec<String> {
+        lock(&self.shared.tokens).clone()
+    }
+
+    pub(super) fn add_token(&self, token: &str) {
+        lock(&self.shared.tokens).push(token.to_owned());
+    }
+}
+
+/// Who may make calls on whose behalf.
+#[derive(Debug, Default)]
+pub(super) struct Capabilities {
+    /// By the digest of the token, so that how long a look takes tells nothing of it.
+    by_token: Mutex<HashMap<Digest, Weak<Execution>>>,
+}
+
+impl Capabilities {
+    pub(super) fn grant(&self, token: &str, execution: &Arc<Execution>) {
+        let digest = Digest::of(token.as_bytes());
+        lock(&self.by_token).insert(digest, Arc::downgrade(execution));
+    }
+
+    pub(super) fn revoke(&self, token: &str) {
+        lock(&self.by_token).remove(&Digest::of(token.as_bytes()));
+    }
+
+    /// The execution that a token belongs to.
+    pub(super) fn find(&self, token: &str) -> Option<Arc<Execution>> {
+        let digest = Digest::of(token.as_bytes());
+        lock(&self.by_token).get(&digest).and_then(Weak::upgrade)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,125 @@
+//! Calls that are tried again: of tools that the operator says may run twice, and only what the daemon
+//! could not do, or commands that failed where that is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Execution;
+use super::event::{Event, fractional_millis};
+use super::executor::Inner;
+use crate::config::RetryConfig;
+use crate::domain::{Ending, ExecutorError, Exit, FailureKind};
+use crate::runner::{Live, Outcome};
+use crate::tools::{Answer, Produced};
+
+/// The longest wait between two tries.
+const MAX_DELAY: Duration = Duration::from_secs(60);
+
+/// What it takes to try a call again.
+pub(super) struct Again<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) execution: &'a Execution,
+    /// `None` where nothing is tried again.
+    pub(super) config: Option<RetryConfig>,
+}
+
+impl Again<'_> {
+    /// Waits until it is time for another try, and gives what its output goes into. `None` when what
+    /// came of the last one stands. `attempt` is its number, from 1 on.
+    pub(super) async fn after(
+        &self,
+        attempt: u32,
+        result: &Result<Produced, ExecutorError>,
+    ) -> Option<Arc<Live>> {
+        let config = self.config.filter(|config| attempt <= config.max)?;
+        let detail = failed(result, config.exit_codes)?;
+        let execution = self.execution;
+        let delay = jittered(config.delay, attempt);
+        execution.note(Event::ExecutionRetried {
+            attempt,
+            delay_ms: fractional_millis(delay),
+            detail: execution.secrets.mask_text(&detail),
+        });
+        let live = execution.live();
+        tokio::select! {
+            biased;
+            _ = live.stop_requested() => return None,
+            () = tokio::time::sleep(delay) => {}
+        }
+        // What the last try has written is no part of the answer.
+        live.end_streams();
+        if let Some(spool) = &self.inner.spool {
+            spool.remove(execution.id);
+        }
+        let config = self.inner.config();
+        let fresh = self
+            .inner
+            .live_for(execution.id, &config, &execution.secrets);
+        Some(execution.begin_again(fresh))
+    }
+}
+
+/// A random part of the delay, which doubles with each try: those that failed together do not come
+/// again together.
+fn jittered(delay: Duration, attempt: u32) -> Duration {
+    let doubled = 2u32.saturating_pow(attempt - 1);
+    let longest = delay.saturating_mul(doubled).min(MAX_DELAY);
+    // Without a random number the longest wait is the best guess.
+    let random = getrandom::u32().unwrap_or(u32::MAX);
+    longest.mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+/// In what way a try has failed that is worth another.
+fn failed(result: &Result<Produced, ExecutorError>, exit_codes: bool) -> Option<String> {
+    let of_answer = |answer: &Answer| {
+        let counts = exit_codes && answer.is_error;
+        counts.then(|| "it answered with an error".to_owned())
+    };
+    match result {
+        Ok(Produced::Answered(answer)) => of_answer(answer),
+        Ok(Produced::Ran(outcome) | Produced::Told(outcome, _)) => of_run(outcome, exit_codes),
+        Ok(Produced::Spoke(outcome, answer)) => {
+            of_run(outcome, exit_codes).or_else(|| of_answer(answer))
+        }
+        Ok(Produced::Garbled(outcome, detail)) => match outcome.ending {
+            Ending::Itself(_) => Some(format!("its output is invalid: {detail}")),
+            Ending::Stopped { .. } => None,
+        },
+        // After a time limit another try would take the time that the caller has not.
+        Err(error) => FailureKind::of(error)
+            .is_of_the_tool()
+            .then(|| error.chain()),
+    }
+}
+
+fn of_run(outcome: &Outcome, exit_codes: bool) -> Option<String> {
+    let exit = match outcome.ending {
+        Ending::Itself(exit) => exit,
+        Ending::Stopped { .. } => return None,
+    };
+    if let Some(error) = &outcome.capture_error {
+        return Some(format!("its output could not be read: {error}"));
+    }
+    match exit {
+        Exit::Code(0) => None,
+        Exit::Code(code) => exit_codes.then(|| format!("exit code {code}")),
+        Exit::Signal(signal) => exit_codes.then(|| signal.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_a_part_of_a_delay_that_doubles() {
+        let delay = Duration::from_millis(100);
+        for (attempt, longest) in [(1, 100), (2, 200), (3, 400), (20, 60_000), (100, 60_000)] {
+            let longest = Duration::from_millis(longest);
+            let waits: Vec<Duration> = (0..50).map(|_| jittered(delay, attempt)).collect();
+            assert!(waits.iter().all(|wait| *wait <= longest), "{waits:?}");
+            // All the same, of four billion?
+            assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
+        }
+    }
+}

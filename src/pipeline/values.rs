@@ -1,0 +1,206 @@
+//! The values that a call brings along and that skills read and write: shared by all that comes of
+//! one outermost call, those of a session by all calls of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+
+use crate::domain::{Scope, ScopedValues};
+
+/// How many sessions are known at once; the one that was not used for longest is forgotten for a
+/// new one. Each takes `max_context_bytes` at the most.
+const MAX_SESSIONS: usize = 1000;
+
+/// The longest name of a value, in bytes: a word or a path of some.
+const MAX_NAME_BYTES: usize = 256;
+
+type Session = Arc<Mutex<Map<String, Value>>>;
+
+/// The values of one family of executions.
+#[derive(Debug, Default)]
+pub(super) struct SharedValues {
+    own: Mutex<ScopedValues>,
+    session: Session,
+}
+
+/// Why a value cannot be kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotKeep {
+    /// There would be too much of it.
+    #[error(
+        "the values would take {bytes} bytes, and may take {max_bytes} ([skills] max_context_bytes)"
+    )]
+    TooMuch {
+        /// With this one.
+        bytes: usize,
+        /// In all.
+        max_bytes: usize,
+    },
+    /// Its name is none.
+    #[error("the name of a value has {bytes} bytes: expected 1 to {MAX_NAME_BYTES}")]
+    Name {
+        /// So many.
+        bytes: usize,
+    },
+}
+
+impl SharedValues {
+    /// What a call brings along, of which so many bytes are kept at the most.
+    pub(super) fn new(
+        brought: &ScopedValues,
+        session: Session,
+        max_bytes: usize,
+    ) -> Result<Self, CannotKeep> {
+        let values = Self {
+            own: Mutex::default(),
+            session,
+        };
+        for (scope, members) in brought {
+            for (name, value) in members {
+                values.set(*scope, name, value.clone(), max_bytes)?;
+            }
+        }
+        Ok(values)
+    }
+
+    pub(super) fn all(&self, scope: Scope) -> Map<String, Value> {
+        self.with(scope, |values| values.clone())
+    }
+
+    pub(super) fn get(&self, scope: Scope, name: &str) -> Option<Value> {
+        self.with(scope, |values| values.get(name).cloned())
+    }
+
+    /// Whether there was one.
+    pub(super) fn remove(&self, scope: Scope, name: &str) -> bool {
+        self.with(scope, |values| values.remove(name).is_some())
+    }
+
+    /// Keeps a value in the place of what had its name.
+    pub(super) fn set(
+        &self,
+        scope: Scope,
+        name: &str,
+        value: Value,
+        max_bytes: usize,
+    ) -> Result<(), CannotKeep> {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(CannotKeep::Name { bytes: name.len() });
+        }
+        let others = match scope {
+            Scope::Session => 0,
+            Scope::Memory | Scope::Config | Scope::Scratch => {
+                let own = lock(&self.own);
+                let others = own.iter().filter(|(other, _)| **other != scope);
+                others.map(|(_, values)| size(values)).sum()
+            }
+        };
+        self.with(scope, |values| {
+            let before = values.insert(name.to_owned(), value);
+            let bytes = others + size(values);
+            if bytes <= max_bytes {
+                return Ok(());
+            }
+            match before {
+                Some(before) => values.insert(name.to_owned(), before),
+                None => values.remove(name),
+            };
+            Err(CannotKeep::TooMuch { bytes, max_bytes })
+        })
+    }
+
+    fn with<T>(&self, scope: Scope, work: impl FnOnce(&mut Map<String, Value>) -> T) -> T {
+        match scope {
+            Scope::Session => work(&mut lock(&self.session)),
+            Scope::Memory | Scope::Config | Scope::Scratch => {
+                work(lock(&self.own).entry(scope).or_default())
+            }
+        }
+    }
+}
+
+/// As JSON, which is what a caller can count.
+fn size(values: &Map<String, Value>) -> usize {
+    let members = values.iter();
+    members
+        .map(|(name, value)| name.len() + value.to_string().len())
+        .sum()
+}
+
+/// The sessions there are, each of one user.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    by_id: Mutex<HashMap<(u32, String), (Session, u64)>>,
+}
+
+impl Sessions {
+    /// The values of a session, which begins when it is first heard of.
+    pub(super) fn of(&self, uid: u32, id: &str) -> Session {
+        let mut by_id = lock(&self.by_id);
+        let now = by_id.values().map(|(_, used)| used + 1).max().unwrap_or(0);
+        let key = (uid, id.to_owned());
+        if by_id.len() >= MAX_SESSIONS && !by_id.contains_key(&key) {
+            let oldest = by_id.iter().min_by_key(|(_, (_, used))| *used);
+            let oldest = oldest.map(|(key, _)| key.clone());
+            oldest.map(|oldest| by_id.remove(&oldest));
+        }
+        let (session, used) = by_id.entry(key).or_default();
+        *used = now;
+        Arc::clone(session)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_kept_up_to_their_bound() {
+        let values = SharedValues::default();
+        let set = |scope, name: &str, value| values.set(scope, name, value, 20);
+        assert_eq!(set(Scope::Scratch, "a", json!("12345")), Ok(()));
+        assert_eq!(set(Scope::Memory, "b", json!("12345")), Ok(()));
+        assert_eq!(
+            set(Scope::Config, "c", json!("12345")),
+            Err(CannotKeep::TooMuch {
+                bytes: 24,
+                max_bytes: 20
+            })
+        );
+        // What was there stays there, and what is replaced does not count.
+        assert!(set(Scope::Scratch, "a", json!("1234567890")).is_err());
+        assert_eq!(values.get(Scope::Scratch, "a"), Some(json!("12345")));
+        assert_eq!(set(Scope::Scratch, "a", json!("123456789")), Ok(()));
+        assert_eq!(values.get(Scope::Config, "c"), None);
+        // A session has a bound of its own.
+        assert_eq!(set(Scope::Session, "d", json!("1234567890")), Ok(()));
+        assert!(values.remove(Scope::Scratch, "a") && !values.remove(Scope::Scratch, "a"));
+        assert_eq!(set(Scope::Config, "c", json!("12345")), Ok(()));
+        for name in ["", &"x".repeat(257)] {
+            let refused = set(Scope::Scratch, name, Value::Null);
+            assert_eq!(refused, Err(CannotKeep::Name { bytes: name.len() }));
+        }
+    }
+
+    #[test]
+    fn a_session_is_its_users_and_outlives_calls() {
+        let sessions = Sessions::default();
+        lock(&sessions.of(1, "a")).insert("x".into(), json!(1));
+        assert_eq!(lock(&sessions.of(1, "a")).get("x"), Some(&json!(1)));
+        assert!(lock(&sessions.of(2, "a")).is_empty());
+        for n in 0..MAX_SESSIONS {
+            sessions.of(1, "a");
+            sessions.of(3, &n.to_string());
+        }
+        assert_eq!(lock(&sessions.of(1, "a")).get("x"), Some(&json!(1)));
+        assert!(lock(&sessions.by_id).len() <= MAX_SESSIONS);
+        assert!(!lock(&sessions.by_id).contains_key(&(2, "a".to_owned())));
+    }
+}

@@ -1,0 +1,438 @@
+//! The OCI bundle of one run: a directory with `config.json` and what is shared with the inside.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Gid, Uid, chown};
+use oci_spec::OciSpecError;
+use oci_spec::runtime::{
+    LinuxBuilder, LinuxCapabilitiesBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount,
+    MountBuilder, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process, ProcessBuilder,
+    RootBuilder, Spec, SpecBuilder, UserBuilder, get_default_maskedpaths,
+    get_default_readonly_paths,
+};
+
+use super::init::FIRST_ARGUMENT;
+use super::report::Report;
+use super::{Grants, is_directory};
+use crate::config::{ExecutorConfig, SandboxConfig};
+use crate::domain::Door;
+use crate::runner::Plan;
+
+/// Where calls are made.
+const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
+
+/// How long the text of one argument may be: as outside, where the kernel allows 128 KiB.
+const LONGEST_ARGUMENT: usize = 100 * 1024;
+
+/// The most files that may be open at once: what systemd gives services as their soft limit.
+const OPEN_FILES: u64 = 1024;
+
+/// A bundle. Dropping it removes it.
+pub(super) struct Bundle {
+    dir: PathBuf,
+    id: String,
+    workspace: Option<PathBuf>,
+    door: Option<Door>,
+}
+
+/// The directory that may be written to, its links followed. Who is inside of another sandbox cannot
+/// put a link in its place meanwhile, for no directory above it is theirs.
+///
+/// # Errors
+/// When there is none, or none that a call may have.
+fn workspace(path: &Path, sandbox: &SandboxConfig) -> io::Result<PathBuf> {
+    let refused = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why);
+    let real = fs::canonicalize(path)?;
+    let mut allowed = sandbox.workspaces.iter();
+    let is_below = |allowed: &PathBuf| {
+        fs::canonicalize(allowed).is_ok_and(|allowed| real.starts_with(allowed))
+    };
+    if !real.is_dir() || !allowed.any(is_below) {
+        return Err(refused(
+            "it is no directory at or below one of `workspaces` in [sandbox]",
+        ));
+    }
+    for above in real.ancestors().skip(1) {
+        if fs::metadata(above)?.uid() == sandbox.user.uid {
+            let (above, user) = (above.display(), &sandbox.user.name);
+            return Err(refused(&format!(
+                "{above} above it belongs to {user}, who could replace it"
+            )));
+        }
+    }
+    Ok(real)
+}
+
+impl Bundle {
+    /// Makes that of a plan.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or written to.
+    pub(super) fn make(
+        plan: &Plan,
+        grants: &Grants,
+        config: &ExecutorConfig,
+        has_memory: bool,
+    ) -> io::Result<Self> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "no directory is set for bundles");
+        let parent = config.sandbox.dir.as_deref().ok_or_else(missing)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)?;
+        let id = format!("shelly-{}", plan.id);
+        let workspace = grants.workspace.as_deref();
+        let workspace = workspace.map(|path| {
+            let refused =
+                |error| io::Error::other(format!("`workspace` {}: {error}", path.display()));
+            self::workspace(path, &config.sandbox).map_err(refused)
+        });
+        let mut bundle = Self {
+            // A socket in it has to be found by a path of no more than 107 bytes (unix(7)).
+            dir: parent.join(plan.id.to_string()),
+            id,
+            workspace: workspace.transpose()?,
+            door: None,
+        };
+        // Traversed by whoever is inside.
+        DirBuilder::new().mode(0o711).create(&bundle.dir)?;
+        for dir in [bundle.state(), bundle.shared()] {
+            DirBuilder::new().mode(0o711).create(dir)?;
+        }
+        fs::set_permissions(bundle.shared(), Permissions::from_mode(0o711))?;
+        let report = bundle.shared().join("report");
+        File::create_new(&report)?;
+        if let Some(calls) = &grants.calls {
+            bundle.door = Some(calls.open_door(&bundle.socket())?);
+        }
+        let user = &config.sandbox.user;
+        chown(
+            &report,
+            Some(Uid::from_raw(user.uid)),
+            Some(Gid::from_raw(user.gid)),
+        )?;
+        let spec = Inside {
+            bundle: &bundle,
+            plan,
+            grants,
+            config,
+            has_memory,
+        };
+        let spec = spec.spec().map_err(io::Error::other)?;
+        spec.save(bundle.dir.join("config.json"))
+            .map_err(io::Error::other)?;
+        Ok(bundle)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The container's name.
+    pub(super) fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    /// Where the runtime keeps its state.
+    pub(super) fn state(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    /// Whether there is some.
+    pub(super) fn has_state(&self) -> bool {
+        fs::read_dir(self.state()).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
+    /// What is shared with the inside, under the same path there.
+    fn shared(&self) -> PathBuf {
+        self.dir.join("in")
+    }
+
+    /// Where calls are made from inside, if any are.
+    fn socket(&self) -> PathBuf {
+        self.shared().join("sock")
+    }
+
+    /// Whether there is a socket to be reached from inside.
+    pub(super) fn has_door(&self) -> bool {
+        self.door.is_some()
+    }
+
+    /// What the first process has said.
+    pub(super) fn report(&self) -> Report {
+        Report::read(&self.shared().join("report"))
+    }
+}
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.dir) {
+            tracing::warn!(%error, path = %self.dir.display(), "cannot remove a sandbox's bundle");
+        }
+    }
+}
+
+/// What a plan becomes inside.
+struct Inside<'a> {
+    bundle: &'a Bundle,
+    plan: &'a Plan,
+    grants: &'a Grants,
+    config: &'a ExecutorConfig,
+    has_memory: bool,
+}
+
+impl Inside<'_> {
+    fn sandbox(&self) -> &SandboxConfig {
+        &self.config.sandbox
+    }
+
+    fn spec(&self) -> Result<Spec, Box<dyn std::error::Error + Send + Sync>> {
+        let namespaces = [
+            LinuxNamespaceType::Pid,
+            LinuxNamespaceType::Ipc,
+            LinuxNamespaceType::Uts,
+            LinuxNamespaceType::Mount,
+            LinuxNamespaceType::Network,
+        ];
+        let namespaces = namespaces.map(|typ| LinuxNamespaceBuilder::default().typ(typ).build());
+        let linux = LinuxBuilder::default()
+            .namespaces(namespaces.into_iter().collect::<Result<Vec<_>, _>>()?)
+            .masked_paths(get_default_maskedpaths())
+            .readonly_paths(get_default_readonly_paths());
+        let root = RootBuilder::default()
+            .path(&self.sandbox().rootfs)
+            .readonly(true);
+        Ok(SpecBuilder::default()
+            .version("1.0.2")
+            .hostname("sandbox")
+            .root(root.build()?)
+            .mounts(self.mounts()?)
+            .process(self.process()?)
+            .linux(linux.build()?)
+            .build()?)
+    }
+
+    fn process(&self) -> Result<Process, Box<dyn std::error::Error + Send + Sync>> {
+        let user = &self.sandbox().user;
+        let user = UserBuilder::default()
+            .uid(user.uid)
+            .gid(user.gid)
+            .umask(0o022_u32);
+        let none = LinuxCapabilitiesBuilder::default()
+            .bounding([])
+            .effective([])
+            .inheritable([])
+            .permitted([])
+            .ambient([]);
+        Ok(ProcessBuilder::default()
+            .terminal(false)
+            .user(user.build()?)
+            .args(self.args()?)
+            .env(self.env())
+            .cwd("/")
+            .capabilities(none.build()?)
+            .rlimits(self.rlimits()?)
+            .no_new_privileges(true)
+            .build()?)
+    }
+
+    /// The first process and its orders (see [`super::init`]), of which the last is the program.
+    fn args(&self) -> io::Result<Vec<String>> {
+        let plan = self.plan;
+        let shared = self.bundle.shared();
+        let temporary = Path::new("/tmp");
+        let workspace = self.bundle.workspace.as_deref();
+        let dir = plan
+            .working_dir
+            .as_deref()
+            .or(workspace)
+            .unwrap_or(temporary);
+        let mut args = vec![
+            self.sandbox().init.display().to_string(),
+            FIRST_ARGUMENT.to_owned(),
+            shared.join("report").display().to_string(),
+            plan.drain.as_millis().to_string(),
+            dir.display().to_string(),
+            plan.program.display().to_string(),
+        ];
+        args.extend(plan.args.iter().cloned());
+        match &plan.script {
+            Some(script) if script.text.len() >= LONGEST_ARGUMENT => {
+                let path = shared.join("script");
+                let mut file = File::create_new(&path)?;
+                file.write_all(script.text.as_bytes())?;
+                fs::set_permissions(&path, Permissions::from_mode(0o444))?;
+                args.push(path.display().to_string());
+            }
+            Some(script) => args.extend(script.arguments()),
+            None => {}
+        }
+        Ok(args)
+    }
+
+    /// As outside, but for who one is: nothing of the daemon's, nor of its configuration, which may
+    /// hold secrets.
+    fn env(&self) -> Vec<String> {
+        let id = self.plan.id.to_string();
+        let user = &self.sandbox().user.name;
+        let own = [
+            ("HOME", "/tmp"),
+            ("USER", user),
+            ("LOGNAME", user),
+            ("SHELL", &self.plan.program.display().to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let fixed = crate::runner::FIXED.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let id = [(crate::runner::EXECUTION_VARIABLE.to_owned(), id)];
+        let socket = self.bundle.has_door().then(|| {
+            let path = self.bundle.socket().display().to_string();
+            (SOCKET_VARIABLE.to_owned(), path)
+        });
+        let given = self.plan.env.iter().cloned();
+        let mut env: Vec<(String, String)> = Vec::new();
+        for (name, value) in fixed
+            .into_iter()
+            .chain(own)
+            .chain(given)
+            .chain(socket)
+            .chain(id)
+        {
+            env.retain(|(earlier, _)| *earlier != name);
+            env.push((name, value));
+        }
+        env.into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect()
+    }
+
+    fn rlimits(&self) -> Result<Vec<PosixRlimit>, OciSpecError> {
+        let sandbox = self.sandbox();
+        let mut limits = vec![
+            (PosixRlimitType::RlimitFsize, sandbox.file_size_max),
+            (PosixRlimitType::RlimitNproc, sandbox.pids_max),
+            (PosixRlimitType::RlimitNofile, OPEN_FILES),
+            (PosixRlimitType::RlimitCore, 0),
+        ];
+        if !self.has_memory {
+            // No cgroup counts it: at least nobody takes more by himself.
+            limits.push((PosixRlimitType::RlimitAs, sandbox.memory_max));
+        }
+        let limit = |(typ, most)| {
+            PosixRlimitBuilder::default()
+                .typ(typ)
+                .soft(most)
+                .hard(most)
+                .build()
+        };
+        limits.into_iter().map(limit).collect()
+    }
+
+    /// What is mounted, each over what comes before it. Nothing is where the root has no directory for
+    /// it: it is read-only.
+    fn mounts(&self) -> Result<Vec<Mount>, OciSpecError> {
+        let sandbox = self.sandbox();
+        let mut mounts = Mounts {
+            root: &sandbox.rootfs,
+            all: Vec::new(),
+        };
+        let private = format!("size={}", sandbox.tmp_max);
+        let flags = ["nosuid", "nodev"];
+        mounts.add("proc", Path::new("/proc"), &["nosuid", "noexec", "nodev"])?;
+        mounts.add(
+            "tmpfs",
+            Path::new("/dev"),
+            &["nosuid", "strictatime", "mode=755", "size=65536k"],
+        )?;
+        mounts.empty(Path::new("/sys"))?;
+        for dir in ["/tmp", "/var/tmp"] {
+            mounts.add(
+                "tmpfs",
+                Path::new(dir),
+                &[flags[0], flags[1], "mode=1777", &private],
+            )?;
+        }
+        for dir in &sandbox.hidden {
+            mounts.empty(dir)?;
+        }
+        let own = [&sandbox.dir, &self.config.socket];
+        for dir in own.into_iter().flatten().filter_map(|path| path.parent()) {
+            // Everything is not hidden for the sake of a file in it.
+            if dir != Path::new("/") && dir != Path::new("/tmp") {
+                mounts.empty(dir)?;
+            }
+        }
+        for dir in self.grants.visible.iter().filter(|dir| is_directory(dir)) {
+            mounts.bind(dir, dir, "ro")?;
+        }
+        if let Some(workspace) = &self.bundle.workspace {
+            mounts.bind(workspace, workspace, "rw")?;
+        }
+        let shared = self.bundle.shared();
+        mounts.bind(&shared, &shared, "ro")?;
+        let report = shared.join("report");
+        mounts.bind(&report, &report, "rw")?;
+        if sandbox.rootfs != Path::new("/") || mounts.hides(&sandbox.init) {
+            mounts.bind(&sandbox.init, &sandbox.init, "ro")?;
+        }
+        Ok(mounts.all)
+    }
+}
+
+/// Mounts in their order.
+struct Mounts<'a> {
+    root: &'a Path,
+    all: Vec<Mount>,
+}
+
+impl Mounts<'_> {
+    fn add(&mut self, kind: &str, dir: &Path, options: &[&str]) -> Result<(), OciSpecError> {
+        let below = dir.strip_prefix("/").unwrap_or(dir);
+        if is_directory(&self.root.join(below)) && !self.hides(dir) {
+            self.push(kind, Path::new(kind), dir, options)?;
+        }
+        Ok(())
+    }
+
+    /// An empty directory in which only root could write, if anybody inside were root.
+    fn empty(&mut self, dir: &Path) -> Result<(), OciSpecError> {
+        self.add(
+            "tmpfs",
+            dir,
+            &["nosuid", "nodev", "noexec", "mode=755", "size=64k"],
+        )
+    }
+
+    /// What the host has there.
+    fn bind(&mut self, from: &Path, to: &Path, how: &str) -> Result<(), OciSpecError> {
+        self.push("bind", from, to, &["bind", "nosuid", "nodev", how])
+    }
+
+    fn push(
+        &mut self,
+        kind: &str,
+        source: &Path,
+        destination: &Path,
+        options: &[&str],
+    ) -> Result<(), OciSpecError> {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let mount = MountBuilder::default()
+            .typ(kind)
+            .source(source)
+            .destination(destination)
+            .options(options);
+        self.all.push(mount.build()?);
+        Ok(())
+    }
+
+    /// Whether what the root has at `path` is below something that is mounted empty.
+    fn hides(&self, path: &Path) -> bool {
+        let is_empty = |mount: &&Mount| mount.typ().as_deref() == Some("tmpfs");
+        self.all
+            .iter()
+            .filter(is_empty)
+            .any(|mount| path.starts_with(mount.destination()))
+    }
+}

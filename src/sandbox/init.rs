@@ -1,0 +1,215 @@
+//! The first process inside: starts the program, reaps, passes SIGTERM on, and tells what became of
+//! it. A runtime's own exit code cannot tell 137 from SIGKILL, and says nothing of what is left.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::report::{Failed, Line, add};
+use crate::domain::{self, Exit, LeftBehind, StreamName, summarize};
+
+/// How the program is told that it is to be this.
+pub(super) const FIRST_ARGUMENT: &str = "--sandbox-init";
+
+/// How often it is looked whether the output is still held.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What it is to do.
+struct Orders {
+    report: PathBuf,
+    drain: Duration,
+    working_dir: PathBuf,
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+impl Orders {
+    /// As [`args`](super::bundle) has written them.
+    fn read() -> Option<Self> {
+        let mut args = std::env::args_os().skip(1);
+        if args.next()? != FIRST_ARGUMENT {
+            return None;
+        }
+        Some(Self {
+            report: args.next()?.into(),
+            drain: Duration::from_millis(args.next()?.to_str()?.parse().ok()?),
+            working_dir: args.next()?.into(),
+            program: args.next()?,
+            args: args.collect(),
+        })
+    }
+}
+
+/// Is the first process of a sandbox, if this process was started to be that: call it before anything
+/// else. `None` if it was not.
+pub fn sandbox_init() -> Option<ExitCode> {
+    Orders::read().map(|orders| match orders.carry_out() {
+        Ok(code) => ExitCode::from(code),
+        Err(failed) => {
+            // Whom else could it tell?
+            let _ = add(&orders.report, &Line::Failed(failed));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+impl Orders {
+    fn carry_out(&self) -> Result<u8, Failed> {
+        let failed = |step: &str, errno| Failed {
+            step: step.to_owned(),
+            errno,
+        };
+        // Waited for below; the program begins without them blocked.
+        let signals = SigSet::all();
+        let blocked = signals.thread_block();
+        blocked.map_err(|errno| failed("cannot block signals", errno as i32))?;
+        let started = add(&self.report, &Line::Started);
+        started.map_err(|error| failed("cannot report", error.raw_os_error().unwrap_or(0)))?;
+        let leader = self.start()?;
+        let mut asked = false;
+        let exit = loop {
+            match signals.wait() {
+                Ok(Signal::SIGCHLD) => {
+                    if let Some(exit) = reap(Some(leader)) {
+                        break exit;
+                    }
+                }
+                Ok(signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP)) => {
+                    if !std::mem::replace(&mut asked, true) {
+                        let count = u32::try_from(others().len()).unwrap_or(u32::MAX);
+                        let _ = add(&self.report, &Line::Signalled(count));
+                    }
+                    // It leads its group from before its first instruction.
+                    let _ = killpg(leader, signal);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        };
+        let left = if asked { Vec::new() } else { self.left() };
+        let _ = add(&self.report, &Line::Ended { exit, left });
+        Ok(match exit {
+            Exit::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
+            Exit::Signal(signal) => u8::try_from(128 + signal.0).unwrap_or(u8::MAX),
+        })
+    }
+
+    fn start(&self) -> Result<Pid, Failed> {
+        let failed = |step: String, error: &std::io::Error| Failed {
+            step,
+            errno: error.raw_os_error().unwrap_or(nix::libc::EIO),
+        };
+        let dir = self.working_dir.display();
+        std::env::set_current_dir(&self.working_dir).map_err(|error| {
+            failed(
+                format!("cannot change to the working directory `{dir}`"),
+                &error,
+            )
+        })?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        // SAFETY: setsid and sigprocmask are safe between fork and exec (signal-safety(7)).
+        unsafe {
+            command.pre_exec(|| {
+                nix::unistd::setsid()?;
+                SigSet::all().thread_unblock()?;
+                Ok(())
+            });
+        }
+        let child = command.spawn().map_err(|error| {
+            let program = Path::new(&self.program).display();
+            failed(format!("cannot execute `{program}`"), &error)
+        })?;
+        Ok(Pid::from_raw(child.id() as i32))
+    }
+
+    /// What outlives the program, when nobody holds its output any more or that has taken too long.
+    fn left(&self) -> Vec<LeftBehind> {
+        let until = Instant::now() + self.drain;
+        loop {
+            let left: Vec<LeftBehind> = others().into_iter().map(left_behind).collect();
+            // One that is just ending has closed everything and is about to be gone.
+            let settled = |left: &LeftBehind| left.held.is_empty() && !is_ending(left.pid);
+            if left.iter().all(settled) || Instant::now() >= until {
+                return left;
+            }
+            std::thread::sleep(LOOK);
+            reap(None);
+        }
+    }
+}
+
+/// Reaps whatever has ended; says how `leader` did if it is among them.
+fn reap(leader: Option<Pid>) -> Option<Exit> {
+    let mut exit = None;
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if Some(pid) == leader => {
+                exit = Some(Exit::Code(code));
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) if Some(pid) == leader => {
+                exit = Some(Exit::Signal(domain::Signal(signal as i32)));
+            }
+            Ok(WaitStatus::StillAlive) | Err(_) => return exit,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// All processes but this one.
+fn others() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != std::process::id() && lives(*pid))
+        .collect()
+}
+
+/// Whether a process is there and has not ended, reaped or not (proc_pid_stat(5)).
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
+    state.is_some_and(|state| !matches!(state.first(), None | Some(b'Z' | b'X')))
+}
+
+fn left_behind(pid: u32) -> LeftBehind {
+    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = text
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+    LeftBehind {
+        pid,
+        command: summarize(&words.join(" ")),
+        held: [(StreamName::Stdout, 1), (StreamName::Stderr, 2)]
+            .into_iter()
+            .filter(|(_, fd)| holds(pid, *fd))
+            .map(|(name, _)| name)
+            .collect(),
+        killed: true,
+    }
+}
+
+/// Whether a process has nothing open any more.
+fn is_ending(pid: u32) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    open.is_ok_and(|mut open| open.next().is_none())
+}
+
+/// Whether a process holds what this one has as its descriptor `fd`.
+fn holds(pid: u32, fd: u32) -> bool {
+    let Ok(own) = std::fs::read_link(format!("/proc/self/fd/{fd}")) else {
+        return false;
+    };
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .any(|link| link == own)
+}

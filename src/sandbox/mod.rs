@@ -1,0 +1,338 @@
+//! A plan in, a plan that runs it inside an OCI runtime out, and what became of it translated back:
+//! inside of the sandbox a run is what it is outside.
+
+mod bundle;
+mod init;
+mod report;
+mod runtime;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use init::sandbox_init;
+
+use crate::config::{ExecutorConfig, Limits, SandboxConfig, Truncate};
+use crate::domain::{
+    Background, Calls, Ending, ExecutionId, Exit, KillReason, KillReport, Sandboxed, Secrets,
+    Signal,
+};
+use crate::runner::{Live, Outcome, Plan, RunError, Runner};
+use bundle::Bundle;
+use report::Report;
+use runtime::Runtime;
+
+/// How long a question to the runtime may take: it is a program that starts and ends.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How many processes and how much memory a runtime takes for itself, in cgroups: gVisor has a
+/// kernel of its own there, and a process for each address space (measured: 40 and 30 MiB).
+const RUNTIME_PIDS: u64 = 256;
+const RUNTIME_BYTES: u64 = 128 << 20;
+
+/// What a run may have inside, besides what the configuration gives everybody.
+#[derive(Clone, Default)]
+pub(crate) struct Grants {
+    /// A directory that it may write to.
+    pub(crate) workspace: Option<PathBuf>,
+    /// Directories that it sees although they are hidden otherwise.
+    pub(crate) visible: Vec<PathBuf>,
+    /// The calls that it may make, by a socket of its own.
+    pub(crate) calls: Option<Arc<dyn Calls>>,
+}
+
+/// Runs plans inside.
+#[derive(Debug, Default)]
+pub(crate) struct Sandbox {
+    /// What the runtime at a path has said of its version.
+    known: Mutex<Option<(PathBuf, Sandboxed)>>,
+    tested: Mutex<SelfTest>,
+}
+
+/// What came of the last try.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SelfTest {
+    /// There was none: so far nothing needs it.
+    #[default]
+    Untested,
+    /// It works; how long it took.
+    Passed(Duration),
+    /// It does not; why, and what to do.
+    Failed(String),
+}
+
+/// How the sandbox is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxState {
+    /// The runtime that is configured.
+    pub runtime: String,
+    /// What it says of its version, once it was asked.
+    pub version: Option<String>,
+    /// What came of the last try.
+    pub self_test: SelfTest,
+}
+
+/// Why nothing was run, or not to an end that is known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SandboxError {
+    /// The sandbox cannot be had; what is wrong and what to do.
+    #[error("{0}")]
+    Unavailable(String),
+    /// As outside.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl SandboxError {
+    fn from_runtime(error: RunError) -> Self {
+        let RunError { step, source } = error;
+        Self::Unavailable(format!("{step}: {source}"))
+    }
+
+    fn broken(step: &str, error: &io::Error) -> Self {
+        Self::Unavailable(format!("cannot {step}: {error}"))
+    }
+}
+
+impl Sandbox {
+    /// Runs `plan` inside, until it is over or `live` says to stop.
+    ///
+    /// # Errors
+    /// When there is no sandbox to run it in, or no process ran.
+    pub(crate) async fn run(
+        &self,
+        plan: Plan,
+        grants: &Grants,
+        config: &ExecutorConfig,
+        runner: &Runner,
+        live: &Arc<Live>,
+    ) -> Result<Outcome, SandboxError> {
+        let runtime = Runtime::of(&config.sandbox)?;
+        let sandboxed = self.known(&runtime, config, runner).await?;
+        let limits = limits(&plan, config, runner);
+        let made = {
+            let (plan, grants, config) = (plan.clone(), grants.clone(), config.clone());
+            let has_memory = limits.memory_max.is_some();
+            // A dozen small files, on a disk that may be slow.
+            let make = move || Bundle::make(&plan, &grants, &config, has_memory);
+            tokio::task::spawn_blocking(make).await
+        };
+        let bundle = made.map_err(|error| SandboxError::Unavailable(error.to_string()))?;
+        let bundle = bundle.map_err(|error| SandboxError::broken("make its bundle", &error))?;
+        let by_runtime = |args| helper(plan.id, &runtime.program, args, config);
+        let outer = Plan {
+            program: runtime.program.clone(),
+            args: runtime.run(&bundle),
+            script: None,
+            working_dir: Some(bundle.dir().to_owned()),
+            env: Vec::new(),
+            background: Background::Kill,
+            limits,
+            stop_by: Some(Box::new(by_runtime(runtime.kill(&bundle)))),
+            ..plan.clone()
+        };
+        let outcome = runner.run(outer, live).await;
+        let report = bundle.report();
+        if runtime.keeps_more_than_files() && bundle.has_state() {
+            // One that was killed has not cleaned up after itself.
+            let delete = by_runtime(runtime.delete(&bundle));
+            let _ = runner.run(delete, &quiet(plan.id)).await;
+        }
+        let cleared = tokio::task::spawn_blocking(move || drop(bundle)).await;
+        if let Err(error) = cleared {
+            tracing::error!(%error, "cannot remove a sandbox's bundle");
+        }
+        let outcome = outcome.map_err(SandboxError::from_runtime)?;
+        translate(outcome, report, runner, sandboxed)
+    }
+
+    /// What the runtime is, by its own account.
+    async fn known(
+        &self,
+        runtime: &Runtime,
+        config: &ExecutorConfig,
+        runner: &Runner,
+    ) -> Result<Sandboxed, SandboxError> {
+        let known = lock(&self.known).clone();
+        if let Some((program, sandboxed)) = known
+            && program == runtime.program
+        {
+            return Ok(sandboxed);
+        }
+        let live = quiet(ExecutionId::new());
+        let args = vec!["--version".to_owned()];
+        let plan = helper(ExecutionId::new(), &runtime.program, args, config);
+        let outcome = runner.run(plan, &live).await;
+        let outcome = outcome.map_err(SandboxError::from_runtime)?;
+        let text = String::from_utf8_lossy(&outcome.stdout.head).into_owned();
+        let Some(version) = runtime::version(&text) else {
+            return Err(SandboxError::Unavailable(format!(
+                "`{} --version` does not say its version: is it an OCI runtime?",
+                runtime.program.display()
+            )));
+        };
+        let sandboxed = Sandboxed {
+            runtime: runtime.name.clone(),
+            version,
+        };
+        *lock(&self.known) = Some((runtime.program.clone(), sandboxed.clone()));
+        Ok(sandboxed)
+    }
+
+    /// Runs the shell on nothing inside, and remembers what came of it.
+    pub(crate) async fn test(&self, config: &ExecutorConfig, runner: &Runner) -> SelfTest {
+        let id = ExecutionId::new();
+        let args = vec!["-c".to_owned(), "exit 42".to_owned()];
+        let plan = helper(id, &config.shell, args, config);
+        let began = Instant::now();
+        let ran = self
+            .run(plan, &Grants::default(), config, runner, &quiet(id))
+            .await;
+        let tested = match ran {
+            Ok(outcome) if outcome.ending == Ending::Itself(Exit::Code(42)) => {
+                SelfTest::Passed(began.elapsed())
+            }
+            Ok(outcome) => SelfTest::Failed(format!(
+                "a command that exits with 42 inside came to another end: {:?}",
+                outcome.ending
+            )),
+            Err(error) => SelfTest::Failed(error.to_string()),
+        };
+        *lock(&self.tested) = tested.clone();
+        tested
+    }
+
+    /// What is known of it.
+    pub(crate) fn state(&self, config: &SandboxConfig) -> SandboxState {
+        let known = lock(&self.known).clone();
+        SandboxState {
+            runtime: config.runtime.display().to_string(),
+            version: known.map(|(_, sandboxed)| sandboxed.version),
+            self_test: lock(&self.tested).clone(),
+        }
+    }
+}
+
+/// Removes what an earlier process has left in the directory of bundles, whose processes are dead.
+/// Says how many bundles there were.
+pub(crate) fn sweep(config: &SandboxConfig) -> usize {
+    let Some(entries) = config.dir.as_ref().and_then(|dir| fs::read_dir(dir).ok()) else {
+        return 0;
+    };
+    let mut swept = 0;
+    for entry in entries.flatten() {
+        match fs::remove_dir_all(entry.path()) {
+            Ok(()) => swept += 1,
+            Err(error) => {
+                tracing::warn!(%error, path = %entry.path().display(), "cannot remove a sandbox's bundle");
+            }
+        }
+    }
+    swept
+}
+
+/// A plan of a program of ours, which starts and ends by itself. Under an execution's id it ends with
+/// that at the latest.
+fn helper(id: ExecutionId, program: &Path, args: Vec<String>, config: &ExecutorConfig) -> Plan {
+    Plan {
+        id,
+        program: program.to_owned(),
+        args,
+        script: None,
+        working_dir: Some(PathBuf::from("/")),
+        env: Vec::new(),
+        stdin: None,
+        limit: PATIENCE,
+        kill_grace: Duration::ZERO,
+        kill_wait: config.kill_wait,
+        drain: config.drain,
+        background: Background::Kill,
+        limits: Limits::default(),
+        stop_by: None,
+    }
+}
+
+/// Streams of which only the beginning is wanted.
+fn quiet(id: ExecutionId) -> Arc<Live> {
+    let secrets = Arc::new(Secrets::default());
+    Arc::new(Live::new(id, 4096, Truncate::Tail, None, &secrets))
+}
+
+/// What holds the whole of it from outside, as far as there are controllers.
+fn limits(plan: &Plan, config: &ExecutorConfig, runner: &Runner) -> Limits {
+    let least = |a: Option<u64>, b: u64| Some(a.map_or(b, |a| a.min(b)));
+    let sandbox = &config.sandbox;
+    let wanted = Limits {
+        memory_max: least(plan.limits.memory_max, sandbox.memory_max + RUNTIME_BYTES),
+        pids_max: least(plan.limits.pids_max, sandbox.pids_max + RUNTIME_PIDS),
+        cpu_weight: plan.limits.cpu_weight,
+    };
+    let lacks = runner.lacks(wanted);
+    Limits {
+        memory_max: wanted.memory_max.filter(|_| !lacks.contains(&"memory")),
+        pids_max: wanted.pids_max.filter(|_| !lacks.contains(&"pids")),
+        cpu_weight: wanted.cpu_weight,
+    }
+}
+
+/// What became of the plan, from what became of the runtime and what the first process inside says.
+fn translate(
+    outcome: Outcome,
+    report: Report,
+    runner: &Runner,
+    sandboxed: Sandboxed,
+) -> Result<Outcome, SandboxError> {
+    let stopped = matches!(outcome.ending, Ending::Stopped { .. });
+    if let Some(failed) = report.failed.filter(|_| !stopped) {
+        return Err(failed.into_error().into());
+    }
+    if !report.started && !stopped {
+        let said = String::from_utf8_lossy(&outcome.stderr.head);
+        let said = said.lines().rev().find(|line| !line.trim().is_empty());
+        return Err(SandboxError::Unavailable(format!(
+            "the runtime could not start it: {}",
+            said.unwrap_or("it does not say why")
+        )));
+    }
+    let ending = match (outcome.ending, report.exit) {
+        (Ending::Itself(_), Some(exit)) => Ending::Itself(exit),
+        // Something ended the first process, which nothing inside can: the runtime or its memory.
+        (Ending::Itself(_), None) => Ending::Itself(Exit::Signal(Signal(nix::libc::SIGKILL))),
+        (Ending::Stopped { reason, exit }, said) => Ending::Stopped {
+            reason,
+            exit: said.or(exit),
+        },
+    };
+    let left = report.left;
+    let kill = match outcome.kill {
+        Some(kill) if stopped => Some(KillReport {
+            signalled: report.signalled.unwrap_or(kill.signalled),
+            ..kill
+        }),
+        // They die with the first process of their namespace (pid_namespaces(7)).
+        _ => (!left.is_empty()).then(|| KillReport {
+            by: runner.mode(),
+            reason: KillReason::Background,
+            signalled: u32::try_from(left.len()).unwrap_or(u32::MAX),
+            survivors: Some(0),
+        }),
+    };
+    Ok(Outcome {
+        ending,
+        background: left,
+        kill,
+        sandbox: Some(sandboxed),
+        ..outcome
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a directory is there, not by a link.
+fn is_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}

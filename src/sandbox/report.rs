@@ -1,0 +1,125 @@
+//! What the first process inside tells the daemon: lines of JSON in a file that both see. Whatever
+//! runs inside may write to it as well, and so lie, but only about itself: what was killed is counted
+//! outside.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{Exit, LeftBehind};
+use crate::runner::RunError;
+
+/// More than this is not read, in bytes: a report is some hundred, and some hundred more for each
+/// process that is left.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// One line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Line {
+    /// The first process runs.
+    Started,
+    /// The program could not be started.
+    Failed(Failed),
+    /// Somebody has asked for the end, when there were so many processes.
+    Signalled(u32),
+    /// The program has ended, and left these behind.
+    Ended { exit: Exit, left: Vec<LeftBehind> },
+}
+
+/// Why the program could not be started.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Failed {
+    pub(super) step: String,
+    pub(super) errno: i32,
+}
+
+impl Failed {
+    pub(super) fn into_error(self) -> RunError {
+        RunError {
+            step: self.step,
+            source: io::Error::from_raw_os_error(self.errno),
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) started: bool,
+    pub(super) failed: Option<Failed>,
+    pub(super) signalled: Option<u32>,
+    pub(super) exit: Option<Exit>,
+    pub(super) left: Vec<LeftBehind>,
+}
+
+impl Report {
+    /// Reads what there is of it: the first process may have been killed at any moment.
+    pub(super) fn read(path: &Path) -> Self {
+        let mut text = Vec::new();
+        if let Ok(file) = File::open(path) {
+            // What cannot be read was not said.
+            let _ = file.take(MAX_BYTES).read_to_end(&mut text);
+        }
+        let mut report = Self::default();
+        let lines = text.split(|byte| *byte == b'\n');
+        for line in lines.filter_map(|line| serde_json::from_slice(line).ok()) {
+            match line {
+                Line::Started => report.started = true,
+                Line::Failed(failed) => report.failed = Some(failed),
+                Line::Signalled(count) => report.signalled = Some(count),
+                Line::Ended { exit, left } => {
+                    // Said last, by the first process: what ended was started, whoever says otherwise.
+                    report.failed = None;
+                    report.exit = Some(exit);
+                    report.left = left;
+                }
+            }
+        }
+        report
+    }
+}
+
+/// Adds a line.
+pub(super) fn add(path: &Path, line: &Line) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    OpenOptions::new().append(true).open(path)?.write_all(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_far_as_it_goes() {
+        let path = std::env::temp_dir().join(format!("report-{}", std::process::id()));
+        std::fs::write(&path, "").expect("written");
+        add(&path, &Line::Started).expect("added");
+        add(&path, &Line::Signalled(3)).expect("added");
+        let forged = Failed {
+            step: "cannot do anything".to_owned(),
+            errno: 1,
+        };
+        add(&path, &Line::Failed(forged)).expect("added");
+        let ended = Line::Ended {
+            exit: Exit::Code(7),
+            left: Vec::new(),
+        };
+        add(&path, &ended).expect("added");
+        let mut file = OpenOptions::new().append(true).open(&path).expect("opened");
+        file.write_all(b"rubbish\n{\"ended\": {\"exit\"")
+            .expect("written");
+        let report = Report::read(&path);
+        assert!(report.started && report.failed.is_none());
+        assert_eq!(
+            (report.signalled, report.exit),
+            (Some(3), Some(Exit::Code(7)))
+        );
+        std::fs::remove_file(&path).expect("removed");
+        assert!(!Report::read(&path).started);
+    }
+}

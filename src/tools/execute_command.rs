@@ -1,0 +1,139 @@
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Context, Place, Produced, Resolved, ToolImpl, schema_of, shell};
+use crate::config::ExecutorConfig;
+use crate::domain::{Call, Ending, ExecutorError, Exit, ToolDefinition, ToolDetails, Violation};
+use crate::runner::{Captured, Outcome};
+
+/// What it takes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The shell command to execute.
+    command: String,
+    /// The directory to execute it in: absolute, below `~`, or relative to the call's.
+    #[expect(dead_code, reason = "it became the call's working directory")]
+    cwd: Option<String>,
+}
+
+/// What it answers a program (seed 003).
+#[derive(Serialize, JsonSchema)]
+struct Output {
+    /// The exit code; the negative number of the signal that ended it, if one did.
+    return_code: i32,
+    /// What it wrote to standard output, as far as the answer holds it.
+    stdout: String,
+    /// What it wrote to standard error, likewise.
+    stderr: String,
+}
+
+/// The parameter for the directory.
+const DIRECTORY: &str = "cwd";
+
+/// Runs shell commands as `bash` does, and answers a program, too.
+pub(super) struct ExecuteCommand;
+
+impl ToolImpl for ExecuteCommand {
+    fn name(&self) -> &str {
+        "execute_command"
+    }
+
+    fn details(&self, config: &ExecutorConfig) -> ToolDetails {
+        let definition = ToolDefinition {
+            name: self.name().to_owned(),
+            description: format!(
+                "Execute a shell command via {} -c, as `bash` does, in the directory `cwd`. The \
+                 output is structured: return_code, stdout and stderr.",
+                config.shell.display()
+            ),
+            input_schema: schema_of::<Input>(),
+        };
+        ToolDetails {
+            output_schema: Some(schema_of::<Output>()),
+            ..ToolDetails::built_in(definition, "shell", config.default_timeout)
+        }
+    }
+
+    fn subject(&self, input: &Value) -> String {
+        shell::command(input)
+    }
+
+    fn check(&self, input: &Value) -> Vec<Violation> {
+        shell::check_command(input)
+    }
+
+    fn names_paths(&self, input: &Value) -> bool {
+        input.get(DIRECTORY).is_some_and(Value::is_string)
+    }
+
+    /// The directory becomes that of the call, so that whatever judges, asks about or records the
+    /// call knows where it runs.
+    fn resolve(&self, call: &mut Call, place: &Place) -> Result<Vec<Resolved>, Vec<Violation>> {
+        let Some(Value::String(path)) = call.input.get(DIRECTORY) else {
+            return Ok(Vec::new());
+        };
+        let violation = |detail: String| {
+            vec![Violation {
+                pointer: format!("/{DIRECTORY}"),
+                detail,
+            }]
+        };
+        let absolute = place.absolute(path).map_err(violation)?;
+        let real = std::fs::canonicalize(&absolute).unwrap_or_else(|_| absolute.clone());
+        // Its links followed, for what the command redirects to is judged by where that is.
+        let set = call.options.set_working_dir(real.clone());
+        set.map_err(|error| violation(error.detail))?;
+        // Absolute from now on: a replay is relative to nothing else.
+        call.input[DIRECTORY] = absolute.to_string_lossy().into();
+        Ok(vec![Resolved {
+            parameter: DIRECTORY.to_owned(),
+            real,
+            absolute,
+        }])
+    }
+
+    fn run<'a>(
+        &'a self,
+        call: &'a Call,
+        context: Context<'a>,
+    ) -> BoxFuture<'a, Result<Produced, ExecutorError>> {
+        async move {
+            let Input { command, .. } = shell::input(call, &context)?;
+            let outcome = shell::run(command, call, context).await?;
+            Ok(match return_code(&outcome) {
+                Some(return_code) => {
+                    let output = Output {
+                        return_code,
+                        stdout: text(&outcome.stdout),
+                        stderr: text(&outcome.stderr),
+                    };
+                    // Of a number and two texts nothing can fail.
+                    let output = serde_json::to_value(output).unwrap_or_default();
+                    Produced::Told(outcome, output)
+                }
+                None => Produced::Ran(outcome),
+            })
+        }
+        .boxed()
+    }
+}
+
+/// As Python's `subprocess` has it; `None` of a command that was stopped.
+fn return_code(outcome: &Outcome) -> Option<i32> {
+    match outcome.ending {
+        Ending::Itself(Exit::Code(code)) => Some(code),
+        Ending::Itself(Exit::Signal(signal)) => Some(-signal.0),
+        Ending::Stopped { .. } => None,
+    }
+}
+
+/// A stream as far as it is in memory.
+fn text(stream: &Captured) -> String {
+    let mut text = String::from_utf8_lossy(&stream.head).into_owned();
+    text.push_str(&String::from_utf8_lossy(&stream.tail));
+    text
+}

@@ -1,0 +1,198 @@
+use std::ops::Range;
+use std::time::Duration;
+
+use similar::{Algorithm, ChangeTag, DiffOp, TextDiff};
+
+/// The lines around a change that are shown with it, as `diff -u` does.
+const CONTEXT: usize = 3;
+
+/// How long the smallest difference is looked for before a larger one must do.
+const TIME: Duration = Duration::from_millis(500);
+
+/// The most of a difference that is shown, in bytes: a model reads it, and the change itself is
+/// not smaller for it.
+const LONGEST: usize = 128 * 1024;
+
+/// The most of a line that is shown, in characters: what is longer was not written by people.
+const LONGEST_LINE: usize = 2000;
+
+/// What changes, as `diff -u` would say it; empty when nothing does.
+pub(super) fn unified(path: &str, old: Option<&str>, new: &str) -> String {
+    let before = match old {
+        Some(_) => path,
+        None => "/dev/null",
+    };
+    let old = old.unwrap_or_default();
+    let same = Same::of(old, new);
+    let [old, new]: [Vec<&str>; 2] = [old, new].map(|text| {
+        let middle = &text.as_bytes()[same.start..text.len() - same.end];
+        // It begins and ends where lines do, and so characters.
+        let middle = str::from_utf8(middle).unwrap_or_default();
+        middle.split_inclusive('\n').collect()
+    });
+    let diff = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .timeout(TIME)
+        .diff_slices(&old, &new);
+    let mut text = String::new();
+    for ops in diff.grouped_ops(CONTEXT) {
+        if text.is_empty() {
+            text.push_str(&format!("--- {before}\n+++ {path}\n"));
+        }
+        text.push_str(&heading(&ops, same.lines));
+        for change in ops.iter().flat_map(|op| diff.iter_changes(op)) {
+            if text.len() > LONGEST {
+                text.push_str("... (the rest of the diff is not shown)\n");
+                return text;
+            }
+            push_line(&mut text, change.tag(), change.value());
+        }
+    }
+    text
+}
+
+/// Where a hunk is, `before` lines being before all that is compared.
+fn heading(ops: &[DiffOp], before: usize) -> String {
+    let (Some(first), Some(last)) = (ops.first(), ops.last()) else {
+        return String::new();
+    };
+    let range = |first: Range<usize>, last: Range<usize>| {
+        let (start, lines) = (before + first.start, last.end - first.start);
+        match lines {
+            // By the line before it.
+            0 => format!("{start},0"),
+            1 => format!("{}", start + 1),
+            _ => format!("{},{lines}", start + 1),
+        }
+    };
+    let old = range(first.old_range(), last.old_range());
+    let new = range(first.new_range(), last.new_range());
+    format!("@@ -{old} +{new} @@\n")
+}
+
+fn push_line(text: &mut String, tag: ChangeTag, line: &str) {
+    text.push_str(&tag.to_string());
+    match line.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => text.push_str(&format!("{}... (cut)\n", &line[..end])),
+        None => text.push_str(line),
+    }
+    if !line.ends_with('\n') {
+        text.push_str("\n\\ No newline at end of file\n");
+    }
+}
+
+/// What is the same at both ends of two texts, less the lines that are shown with a change: most
+/// edits change little of much, and to compare all of it may take seconds.
+struct Same {
+    /// How many bytes that are at the start.
+    start: usize,
+    /// How many lines these are.
+    lines: usize,
+    /// How many bytes that are at the end.
+    end: usize,
+}
+
+impl Same {
+    fn of(old: &str, new: &str) -> Self {
+        let (old, new) = (old.as_bytes(), new.as_bytes());
+        let is_same = |(old, new): &(&u8, &u8)| old == new;
+        let common = old.iter().zip(new).take_while(is_same).count();
+        let mut line_ends = memchr::memrchr_iter(b'\n', &old[..common]);
+        // What is the same at the end must not reach into this.
+        let apart = line_ends.next().map_or(0, |at| at + 1);
+        let start = line_ends.nth(CONTEXT - 1).map_or(0, |at| at + 1);
+        let backwards = old[apart..].iter().rev().zip(new[apart..].iter().rev());
+        let common = backwards.take_while(is_same).count();
+        let tail = &old[old.len() - common..];
+        // The first of them ends a line that may have begun otherwise.
+        let end = memchr::memchr_iter(b'\n', tail).nth(CONTEXT);
+        Self {
+            start,
+            lines: memchr::memchr_iter(b'\n', &old[..start]).count(),
+            end: end.map_or(0, |at| tail.len() - (at + 1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_says_what_diff_would() {
+        let diff = unified("/a", Some("1\n2\n3\n4\n5\n6"), "1\n2\n3\n4\nfive\n6");
+        let expected = "--- /a\n+++ /a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n\\ No newline at end of file\n";
+        assert_eq!(diff, expected);
+        assert_eq!(unified("/a", Some("1\n"), "1\n"), "");
+        assert!(unified("/a", None, "1\n").starts_with("--- /dev/null\n+++ /a\n"));
+    }
+
+    /// What `similar` would say of the whole of both.
+    fn whole(old: &str, new: &str) -> String {
+        let diff = TextDiff::from_lines(old, new);
+        diff.unified_diff().header("f", "f").to_string()
+    }
+
+    proptest::proptest! {
+        /// To leave out what is the same changes nothing, be there one change or several.
+        #[test]
+        fn what_is_the_same_may_be_left_out(
+            before in "(a\n|b\n){0,12}", old in "[ab\n]{0,4}", new in "[ab\n]{0,4}", after in "(a\n|b\n){0,12}b?",
+        ) {
+            let [old, new] = [old, new].map(|middle| format!("{before}{middle}{after}"));
+            let diff = unified("f", Some(&old), &new);
+            let applied = apply(&old, &diff);
+            proptest::prop_assert_eq!(applied, new.clone(), "{}", diff);
+            if old == new {
+                proptest::prop_assert_eq!(diff, whole(&old, &new));
+            }
+        }
+    }
+
+    /// What `patch` makes of a text and a difference, which must name its lines as they are.
+    fn apply(old: &str, diff: &str) -> String {
+        let old: Vec<&str> = old.split_inclusive('\n').collect();
+        let (mut new, mut at) = (Vec::new(), 0);
+        let lines: Vec<&str> = diff.split_inclusive('\n').skip(2).collect();
+        for (number, line) in lines.iter().enumerate() {
+            let is_cut = lines
+                .get(number + 1)
+                .is_some_and(|next| next.starts_with('\\'));
+            let text = if is_cut {
+                line[1..].trim_end_matches('\n')
+            } else {
+                &line[1..]
+            };
+            match line.as_bytes()[0] {
+                b'@' => {
+                    let range = line[4..].split(' ').next().expect("a range");
+                    let (start, count) = range.split_once(',').unwrap_or((range, "1"));
+                    let start: usize = start.parse().expect("a number");
+                    let start = if count == "0" { start } else { start - 1 };
+                    new.extend(&old[at..start]);
+                    at = start;
+                }
+                b'+' => new.push(text),
+                b'\\' => {}
+                tag => {
+                    assert_eq!(old[at], text, "{diff}");
+                    at += 1;
+                    if tag == b' ' {
+                        new.push(text);
+                    }
+                }
+            }
+        }
+        new.extend(&old[at..]);
+        new.concat()
+    }
+
+    #[test]
+    fn a_long_one_is_cut_at_a_line() {
+        let diff = unified("/a", None, &"line\n".repeat(100_000));
+        assert!(diff.len() <= LONGEST + 100, "{}", diff.len());
+        let line = unified("/a", None, &"x".repeat(1 << 20));
+        assert!(line.len() <= LONGEST_LINE + 100, "{}", line.len());
+        assert!(diff.ends_with("\n+line\n... (the rest of the diff is not shown)\n"));
+    }
+}

@@ -1,0 +1,70 @@
+//! The file tools, one per file. Whatever they touch they reach through `access`, which holds
+//! every path to the configured base directories. All of them block.
+
+mod access;
+mod diff;
+mod edit;
+mod error;
+mod lines;
+mod list;
+mod nearest;
+mod read;
+mod search;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tools;
+mod whole;
+mod write;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+pub(crate) use access::Access;
+pub(crate) use error::FileError;
+pub(super) use tools::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
+
+use super::Answer;
+
+/// Whether to give up; looked at again and again.
+pub(crate) type ShouldStop<'a> = &'a dyn Fn() -> bool;
+
+/// What a file tool has to work with.
+pub(crate) struct Work<'a> {
+    /// What it may reach.
+    pub(crate) access: &'a Access,
+    /// Whether to give up.
+    pub(crate) should_stop: ShouldStop<'a>,
+    /// Whether the policy permits what really is at a path.
+    pub(crate) permits: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Work<'_> {
+    fn check_permitted(&self, real: &Path) -> Result<(), FileError> {
+        match (self.permits)(real) {
+            true => Ok(()),
+            false => Err(FileError::denied(
+                real,
+                "the policy has permitted another path: this one leads elsewhere now",
+            )),
+        }
+    }
+
+    fn check_stop(&self) -> Result<(), FileError> {
+        match (self.should_stop)() {
+            true => Err(FileError::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What is answered to the model, and to a program by the tool's output schema.
+fn answer(content: String, output: &impl Serialize) -> Answer {
+    Answer {
+        content,
+        // Not reached: the outputs are structs of text and numbers.
+        output: serde_json::to_value(output).ok(),
+        is_error: false,
+    }
+}

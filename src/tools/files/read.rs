@@ -1,0 +1,328 @@
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::OFlags;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::access::Found;
+use super::text::{Decoded, Encoding, HEAD};
+use super::{Answer, FileError, Work, answer, lines, whole};
+use crate::domain::Digest;
+
+/// What it takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The file: absolute, from `~/`, or relative to the working directory.
+    pub(crate) file_path: String,
+    /// Its encoding, such as "utf-8", "utf-16le" or "latin1". Detected when absent.
+    pub(crate) encoding: Option<String>,
+    /// The first line to read, counted from 1.
+    pub(crate) start_line: Option<u64>,
+    /// The last line to read; the end of the file when absent.
+    pub(crate) end_line: Option<u64>,
+    /// Whether each line begins with its number and a tab.
+    #[serde(default)]
+    pub(crate) line_numbers: bool,
+    /// The first byte to read, counted from 0; instead of lines.
+    pub(crate) offset: Option<u64>,
+    /// How many bytes to read; as many as may be when absent.
+    pub(crate) length: Option<u64>,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Output {
+    file_path: String,
+    /// The text, without its byte order mark.
+    content: String,
+    /// What it was read as; goes back into a call.
+    encoding: String,
+    /// The size of the file.
+    size_bytes: u64,
+    /// Null when not all of the file was read.
+    total_lines: Option<u64>,
+    /// The first line of the content; null when there is none or it is not known.
+    start_line: Option<u64>,
+    /// The last line of the content.
+    end_line: Option<u64>,
+    /// SHA-256 of the whole file, as `expected_digest` of a later change; null when not all of it
+    /// was read.
+    digest: Option<String>,
+    /// How many bytes of what was read do not fit the encoding; U+FFFD stands in their place.
+    invalid_bytes: u64,
+    /// Whether more follows of what was asked for.
+    truncated: bool,
+}
+
+/// Reads a file, or lines or bytes of one.
+pub(crate) fn read_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
+    let range = Range::of(input, work.access.max_file_size)?;
+    let found = work.access.find(&input.file_path)?.regular(work.access)?;
+    work.check_permitted(&found.real)?;
+    let reading = Reading { work, input, found };
+    let output = match range {
+        Range::Bytes { offset, length } => reading.bytes(offset, length)?,
+        Range::Lines(lines) if reading.found.size() <= work.access.max_file_size => {
+            reading.whole(lines)?
+        }
+        Range::Lines(lines) => reading.part(lines)?,
+    };
+    Ok(answer(content(&output, input), &output))
+}
+
+/// What the model is shown: the text, and what the text does not say.
+fn content(output: &Output, input: &Input) -> String {
+    let mut content = match (input.line_numbers, output.start_line) {
+        (true, Some(first)) => lines::numbered(&output.content, first),
+        _ => output.content.clone(),
+    };
+    if output.invalid_bytes > 0 {
+        let (count, encoding) = (output.invalid_bytes, &output.encoding);
+        content.push_str(&format!(
+            "\n[{count} bytes are not {encoding}: each run is shown as \u{fffd}]"
+        ));
+    }
+    if output.truncated {
+        content.push_str("\n[more follows: read on from a higher offset]");
+    }
+    content
+}
+
+enum Range {
+    Lines(Lines),
+    Bytes { offset: u64, length: Option<u64> },
+}
+
+#[derive(Clone, Copy)]
+struct Lines {
+    first: u64,
+    last: Option<u64>,
+}
+
+impl Range {
+    fn of(input: &Input, most: u64) -> Result<Self, FileError> {
+        let by_lines = input.start_line.is_some() || input.end_line.is_some();
+        if input.offset.is_none() && input.length.is_none() {
+            let (first, last) = (input.start_line.unwrap_or(1), input.end_line);
+            if first == 0 {
+                return Err(FileError::input("start_line", "lines are counted from 1"));
+            }
+            if last.is_some_and(|last| last < first) {
+                let why = format!("expected {first} (start_line) or more");
+                return Err(FileError::input("end_line", why));
+            }
+            return Ok(Self::Lines(Lines { first, last }));
+        }
+        if by_lines || input.line_numbers {
+            let why = "goes with bytes, not with lines: leave out start_line, end_line and line_numbers, or offset and length";
+            return Err(FileError::input("offset", why));
+        }
+        if input.length.is_some_and(|length| length > most) {
+            let why = format!("expected at most {most}, [files] max_file_size_mb");
+            return Err(FileError::input("length", why));
+        }
+        Ok(Self::Bytes {
+            offset: input.offset.unwrap_or(0),
+            length: input.length,
+        })
+    }
+}
+
+struct Reading<'a> {
+    work: &'a Work<'a>,
+    input: &'a Input,
+    found: Found,
+}
+
+impl Reading<'_> {
+    fn whole(&self, lines: Lines) -> Result<Output, FileError> {
+        let bytes = whole::read(self.work, &self.found)?;
+        let encoding = self.encoding(&bytes)?;
+        let decoded = encoding.decode(&bytes);
+        let total = lines::count(&decoded.text);
+        if lines.first > total.max(1) {
+            let why = format!("the file has only {total} lines");
+            return Err(FileError::input("start_line", why));
+        }
+        let digest = Digest::of(&bytes).to_string();
+        let last = lines.last.unwrap_or(total).min(total);
+        let decoded = match (lines.first, last == total) {
+            (1, true) => decoded,
+            _ => {
+                let (first, last) = (at(lines.first), at(last));
+                let chosen = decoded
+                    .text
+                    .split_inclusive('\n')
+                    .take(last)
+                    .skip(first - 1);
+                Decoded {
+                    text: chosen.collect(),
+                    ..decoded
+                }
+            }
+        };
+        Ok(Output {
+            total_lines: Some(total),
+            start_line: (total > 0).then_some(lines.first),
+            end_line: (total > 0).then_some(last),
+            digest: Some(digest),
+            ..self.output(encoding, decoded)
+        })
+    }
+
+    /// Lines of a file that is too large to be read whole.
+    fn part(&self, lines: Lines) -> Result<Output, FileError> {
+        let most = self.work.access.max_file_size;
+        let asked = &self.found.asked;
+        if (lines.first, lines.last) == (1, None) {
+            return Err(whole::too_large(asked, self.found.size(), most));
+        }
+        let mut file = self.found.open(OFlags::RDONLY)?;
+        let encoding = self.encoding(&self.head()?)?;
+        if !encoding.has_byte_lines() {
+            let why = "is too large to have its lines looked for in utf-16: use offset and length";
+            return Err(FileError::refused(asked, why));
+        }
+        let mut picked = Picked::new(lines, most);
+        let mut buffer = vec![0; whole::CHUNK];
+        while !picked.is_done() {
+            self.work.check_stop()?;
+            let read = file
+                .read(&mut buffer)
+                .map_err(FileError::io("read", asked))?;
+            if read == 0 {
+                break;
+            }
+            if picked.take(&buffer[..read]).is_err() {
+                let why = format!(
+                    "these lines have more than {most} bytes, [files] max_file_size_mb: ask for fewer"
+                );
+                return Err(FileError::input("end_line", why));
+            }
+        }
+        if picked.bytes.is_empty() {
+            let why = format!("the file has only {} lines", picked.line - 1);
+            return Err(FileError::input("start_line", why));
+        }
+        let decoded = match lines.first {
+            1 => encoding.decode(&picked.bytes),
+            _ => encoding.decode_part(&picked.bytes),
+        };
+        let last = lines.first + lines::count(&decoded.text).saturating_sub(1);
+        Ok(Output {
+            start_line: Some(lines.first),
+            end_line: Some(last),
+            ..self.output(encoding, decoded)
+        })
+    }
+
+    fn bytes(&self, offset: u64, length: Option<u64>) -> Result<Output, FileError> {
+        let asked = &self.found.asked;
+        let size = self.found.size();
+        if offset > size {
+            let why = format!("the file has only {size} bytes");
+            return Err(FileError::input("offset", why));
+        }
+        let wanted = length.unwrap_or(u64::MAX).min(size - offset);
+        let length = wanted.min(self.work.access.max_file_size);
+        let encoding = self.encoding(&self.head()?)?;
+        let file = self.found.open(OFlags::RDONLY)?;
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < length {
+            self.work.check_stop()?;
+            let have = bytes.len();
+            bytes.resize(at(length).min(have + whole::CHUNK), 0);
+            let read = file.read_at(&mut bytes[have..], offset + have as u64);
+            let read = read.map_err(FileError::io("read", asked))?;
+            bytes.truncate(have + read);
+            if read == 0 {
+                break;
+            }
+        }
+        let decoded = match offset {
+            0 => encoding.decode(&bytes),
+            _ => encoding.decode_part(&bytes),
+        };
+        Ok(Output {
+            truncated: length < wanted,
+            ..self.output(encoding, decoded)
+        })
+    }
+
+    fn head(&self) -> Result<Vec<u8>, FileError> {
+        let mut head = Vec::new();
+        let file = self.found.open(OFlags::RDONLY)?;
+        let read = file.take(HEAD as u64).read_to_end(&mut head);
+        read.map_err(FileError::io("read", &self.found.asked))?;
+        Ok(head)
+    }
+
+    fn encoding(&self, head: &[u8]) -> Result<Encoding, FileError> {
+        let encoding = Encoding::of_file(self.input.encoding.as_deref(), head)?;
+        encoding.ok_or_else(|| whole::binary(&self.found.asked))
+    }
+
+    fn output(&self, encoding: Encoding, decoded: Decoded) -> Output {
+        Output {
+            file_path: self.input.file_path.clone(),
+            content: decoded.text,
+            encoding: encoding.name(),
+            size_bytes: self.found.size(),
+            total_lines: None,
+            start_line: None,
+            end_line: None,
+            digest: None,
+            invalid_bytes: decoded.invalid_bytes,
+            truncated: false,
+        }
+    }
+}
+
+/// The bytes of some lines, out of all that come by.
+struct Picked {
+    wanted: Lines,
+    most: u64,
+    /// The line that the next byte is in.
+    line: u64,
+    bytes: Vec<u8>,
+}
+
+/// There is more than there may be.
+struct TooMuch;
+
+impl Picked {
+    fn new(wanted: Lines, most: u64) -> Self {
+        Self {
+            wanted,
+            most,
+            line: 1,
+            bytes: Vec::new(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.wanted.last.is_some_and(|last| self.line > last)
+    }
+
+    fn take(&mut self, mut chunk: &[u8]) -> Result<(), TooMuch> {
+        while !chunk.is_empty() && !self.is_done() {
+            let end = memchr::memchr(b'\n', chunk);
+            let (now, rest) = chunk.split_at(end.map_or(chunk.len(), |at| at + 1));
+            if self.line >= self.wanted.first {
+                self.bytes.extend(now);
+            }
+            if self.bytes.len() as u64 > self.most {
+                return Err(TooMuch);
+            }
+            self.line += u64::from(end.is_some());
+            chunk = rest;
+        }
+        Ok(())
+    }
+}
+
+fn at(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}

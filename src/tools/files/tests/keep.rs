@@ -1,0 +1,386 @@
+//! What an overwrite and an append must keep, whatever happens to them.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use serde_json::{Value, json};
+
+use super::{Ends, Mounted, Room, skip};
+use crate::domain::Digest;
+use crate::tools::files::FileError;
+use crate::tools::files::access::{New, replace_by_name};
+use crate::tools::files::edit::edit_file;
+use crate::tools::files::read::read_file;
+use crate::tools::files::write::write_file;
+
+const ACL: &str = "system.posix_acl_access";
+
+fn overwrite(content: &str) -> Value {
+    json!({"file_path": "f", "content": content})
+}
+
+fn append(content: &str) -> Value {
+    json!({"file_path": "f", "content": content, "mode": "a"})
+}
+
+fn xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut buffer = [0; 1024];
+    let length = getxattr(path, name, &mut buffer[..]).ok()?;
+    Some(buffer[..length].to_vec())
+}
+
+/// An access control list that lets one more user read, as the kernel keeps it.
+fn acl() -> Vec<u8> {
+    let entries: [(u16, u16, u32); 5] = [
+        (1, 6, u32::MAX),
+        (2, 4, 12345),
+        (4, 4, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ];
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(permissions.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    acl
+}
+
+#[test]
+fn owner_permissions_acl_and_attributes_are_kept() {
+    let room = Room::new();
+    for by_name in [false, true] {
+        let path = room.put("f", "old\n");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
+        let owner = match chown(&path, Some(12345), Some(54321)) {
+            Ok(()) => (12345, 54321),
+            Err(_) => {
+                skip("that an overwritten file keeps its owner, which takes root");
+                let now = fs::metadata(&path).expect("there");
+                (now.uid(), now.gid())
+            }
+        };
+        setxattr(&path, "user.note", b"kept", XattrFlags::empty()).expect("user attributes");
+        let has_acl = setxattr(&path, ACL, &acl(), XattrFlags::empty()).is_ok();
+        let before = fs::metadata(&path).expect("there");
+        match by_name {
+            false => drop(room.call(write_file, overwrite("new\n")).expect("written")),
+            true => {
+                let access = room.access();
+                let target = access.target("f").expect("there");
+                replace_by_name(&target, b"new\n").expect("written");
+            }
+        }
+        let after = fs::metadata(&path).expect("there");
+        assert_ne!(before.ino(), after.ino(), "it is another file");
+        assert_eq!((after.uid(), after.gid()), owner);
+        assert_eq!(after.mode(), before.mode());
+        assert_eq!(xattr(&path, "user.note").as_deref(), Some(&b"kept"[..]));
+        match has_acl {
+            true => assert_eq!(xattr(&path, ACL), Some(acl())),
+            false => skip("that an ACL is kept: there are none on this file system"),
+        }
+        assert_eq!(
+            (room.bytes("f"), room.names()),
+            (b"new\n".to_vec(), vec!["f".to_owned()])
+        );
+    }
+}
+
+#[test]
+fn a_file_without_an_acl_gets_none_from_its_directory() {
+    let room = Room::new();
+    let path = room.put("f", "old\n");
+    if setxattr(
+        room.at(""),
+        "system.posix_acl_default",
+        &acl(),
+        XattrFlags::empty(),
+    )
+    .is_err()
+    {
+        skip("ACLs of directories: there are none on this file system");
+        return;
+    }
+    room.call(write_file, overwrite("new\n")).expect("written");
+    assert_eq!(xattr(&path, ACL), None);
+    let mode = fs::metadata(&path).expect("there").mode();
+    assert_eq!(mode & 0o7777, 0o644);
+}
+
+#[test]
+fn an_append_is_made_in_place() {
+    let room = Room::new();
+    let path = room.put("f", "old\n");
+    let before = fs::metadata(&path).expect("there").ino();
+    room.call(write_file, append("more\n")).expect("added");
+    assert_eq!(fs::metadata(&path).expect("there").ino(), before);
+    assert_eq!(room.bytes("f"), b"old\nmore\n");
+}
+
+#[test]
+fn several_names_and_mount_points_are_refused() {
+    let room = Room::new();
+    let path = room.put("f", "old\n");
+    fs::hard_link(&path, room.at("g")).expect("linked");
+    let edit = json!({"file_path": "f", "search_pattern": "old", "replacement": "new"});
+    for input in [overwrite("new\n"), append("new\n")] {
+        room.refusal(write_file, input, &["`f`", "2 hard links", "bash"]);
+    }
+    room.refusal(edit_file, edit.clone(), &["2 hard links"]);
+    fs::remove_file(room.at("g")).expect("removed");
+    let other = room.put("other", "mounted\n");
+    let Some(_mounted) = Mounted::bind(&other, &path, "that a mount point is refused") else {
+        return;
+    };
+    for input in [overwrite("new\n"), append("new\n")] {
+        room.refusal(write_file, input, &["`f`", "mount point"]);
+    }
+    room.refusal(edit_file, edit, &["mount point"]);
+    assert_eq!(room.bytes("f"), b"mounted\n");
+}
+
+/// The tests of a full disk, on one with room for a megabyte.
+#[test]
+fn a_full_disk_leaves_all_as_it_was() {
+    let room = Room::new();
+    let dir = room.at("disk");
+    fs::create_dir(&dir).expect("made");
+    let Some(_mounted) = Mounted::tmpfs(&dir, "a full disk") else {
+        return;
+    };
+    let old = "old\n".repeat(1000);
+    room.put("disk/f", &old);
+    room.put("disk/ballast", vec![0; 800 * 1024]);
+    let much = "x".repeat(600 * 1024);
+    for input in [
+        json!({"file_path": "disk/f", "content": much}),
+        json!({"file_path": "disk/f", "content": much, "mode": "a"}),
+        json!({"file_path": "disk/new", "content": much}),
+        json!({"file_path": "disk/a/b", "content": much, "create_dirs": true}),
+        json!({"file_path": "disk/new", "content": much, "mode": "a"}),
+    ] {
+        room.refusal(write_file, input, &["disk/", "No space left"]);
+        assert_eq!(room.bytes("disk/f"), old.as_bytes());
+        let mut names: Vec<_> = fs::read_dir(&dir)
+            .expect("listed")
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["ballast", "f"]);
+    }
+    let access = room.access();
+    let target = access.target("disk/f").expect("there");
+    let named = replace_by_name(&target, much.as_bytes());
+    assert!(
+        named
+            .expect_err("full")
+            .to_string()
+            .contains("No space left")
+    );
+    assert_eq!(fs::read_dir(&dir).expect("listed").count(), 2);
+    fs::remove_file(room.at("disk/ballast")).expect("removed");
+    room.call(write_file, json!({"file_path": "disk/f", "content": much}))
+        .expect("there is room");
+}
+
+#[test]
+fn a_reader_sees_the_old_or_the_new_and_nothing_else() {
+    let room = Room::new();
+    let [a, b] = ["a", "b"].map(|letter| letter.repeat(300_000));
+    room.put("f", &a);
+    let done = AtomicBool::new(false);
+    let reads = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !done.load(Ordering::Relaxed) {
+                let bytes = fs::read(room.at("f")).expect("it is always there");
+                assert_eq!(bytes.len(), a.len());
+                assert!(bytes.iter().all(|byte| *byte == bytes[0]), "half of each");
+                reads += 1;
+            }
+            reads
+        });
+        let ends = Ends(&done);
+        for _ in 0..30 {
+            room.call(write_file, overwrite(&b)).expect("written");
+            room.call(write_file, overwrite(&a)).expect("written");
+        }
+        drop(ends);
+        reader.join().expect("it saw no half")
+    });
+    assert!(reads > 10, "only {reads}");
+}
+
+/// Steps in at each of the moments at which a call may be stopped.
+#[test]
+fn a_change_by_somebody_else_is_never_overwritten() {
+    let edit = json!({"file_path": "f", "search_pattern": "old", "replacement": "new"});
+    for (tool, input) in [("write", overwrite("new\n")), ("edit", edit)] {
+        let (mut found, mut moment) = (0, 0);
+        loop {
+            let room = Room::new();
+            let path = room.put("f", "old\n");
+            let (asked, stepped) = (Cell::new(0), Cell::new(false));
+            let step_in = || {
+                if asked.replace(asked.get() + 1) == moment {
+                    fs::write(&path, "mine\n").expect("written");
+                    stepped.set(true);
+                }
+                false
+            };
+            let done = match tool {
+                "write" => room.call_until(write_file, input.clone(), &step_in),
+                _ => room.call_until(edit_file, input.clone(), &step_in),
+            };
+            if !stepped.get() {
+                break;
+            }
+            let refusal = done.expect_err(tool).to_string();
+            assert_eq!(
+                (room.bytes("f"), room.names()),
+                (b"mine\n".to_vec(), vec!["f".to_owned()])
+            );
+            // An edit may also find that what it looks for is gone.
+            found += usize::from(refusal.contains("changed by somebody else"));
+            moment += 1;
+        }
+        assert!(found >= 2 && moment >= 3, "{tool}: {found} of {moment}");
+    }
+}
+
+/// The kernel's clock may stand still between two changes; what the file holds does not lie.
+#[test]
+fn a_change_that_no_time_tells_of_is_seen() {
+    let room = Room::new();
+    room.put("f", "mine\n");
+    let access = room.access();
+    let target = access.target("f").expect("there");
+    let new = |old| New {
+        bytes: b"new\n",
+        permissions: None,
+        old: Some(old),
+    };
+    let refusal = target
+        .replace(&new(b"yours"), &|| false)
+        .expect_err("it is another");
+    assert!(
+        refusal.to_string().contains("changed by somebody else"),
+        "{refusal}"
+    );
+    assert_eq!(
+        (room.bytes("f"), room.names()),
+        (b"mine\n".to_vec(), vec!["f".to_owned()])
+    );
+    target
+        .replace(&new(b"mine\n"), &|| false)
+        .expect("it is what was read");
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_not_overwritten() {
+    let room = Room::new();
+    let step_in = || {
+        fs::write(room.at("f"), "mine\n").expect("written");
+        false
+    };
+    let done = room.call_until(write_file, overwrite("new\n"), &step_in);
+    let refusal = done.expect_err("it is there").to_string();
+    assert!(refusal.contains("changed by somebody else"), "{refusal}");
+    assert_eq!(
+        (room.bytes("f"), room.names()),
+        (b"mine\n".to_vec(), vec!["f".to_owned()])
+    );
+}
+
+#[test]
+fn a_link_that_appears_meanwhile_is_not_followed() {
+    let room = Room::new();
+    let path = room.put("f", "old\n");
+    let secret = room.root.join("outside/secret");
+    let step_in = || {
+        let _ = fs::remove_file(&path);
+        let _ = symlink(&secret, &path);
+        false
+    };
+    for input in [overwrite("new\n"), append("new\n")] {
+        let refusal = room
+            .call_until(write_file, input, &step_in)
+            .expect_err("it changed");
+        assert!(!matches!(refusal, FileError::Stopped), "{refusal}");
+        assert_eq!(fs::read_to_string(&secret).expect("there"), "secret\n");
+        fs::remove_file(&path).expect("removed");
+        fs::write(&path, "old\n").expect("written");
+    }
+}
+
+#[test]
+fn the_digest_of_what_was_read_holds_until_it_changes() {
+    let room = Room::new();
+    room.put("f", "old\n");
+    let read = room.output(read_file, json!({"file_path": "f"}));
+    let with = |mut input: Value| {
+        input["expected_digest"] = read["digest"].clone();
+        input
+    };
+    let edit = json!({"file_path": "f", "search_pattern": "old", "replacement": "old"});
+    room.call(edit_file, with(edit.clone()))
+        .expect("it is what was read");
+    room.call(write_file, with(append("new\n")))
+        .expect("it is what was read");
+    room.refusal(write_file, with(overwrite("x")), &["`f`", "read it again"]);
+    room.refusal(write_file, with(append("x")), &["read it again"]);
+    room.refusal(edit_file, with(edit), &["read it again"]);
+    let nothing = json!({"file_path": "g", "content": "x", "expected_digest": Digest::ZERO});
+    room.refusal(write_file, nothing, &["`g`", "not there"]);
+    let bad = json!({"file_path": "f", "content": "x", "expected_digest": "abc"});
+    room.refusal(write_file, bad, &["expected_digest", "64"]);
+    assert_eq!(room.bytes("f"), b"old\nnew\n");
+}
+
+#[test]
+fn what_is_stopped_leaves_nothing_behind() {
+    for (input, more) in [
+        (overwrite("new\n"), 0),
+        (append("new\n"), 0),
+        (overwrite("new\n"), 2),
+    ] {
+        let room = Room::new();
+        room.put("f", "old\n");
+        let asked = Cell::new(0);
+        let stop = || asked.replace(asked.get() + 1) >= more;
+        let done = room.call_until(write_file, input, &stop);
+        assert!(matches!(done, Err(FileError::Stopped)));
+        assert_eq!(
+            (room.bytes("f"), room.names()),
+            (b"old\n".to_vec(), vec!["f".to_owned()])
+        );
+    }
+}
+
+#[test]
+fn appends_do_not_mix() {
+    let room = Room::new();
+    room.put("f", "");
+    thread::scope(|scope| {
+        for letter in ["a", "b", "c", "d"] {
+            let room = &room;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let line = format!("{}\n", letter.repeat(20_000));
+                    room.call(write_file, append(&line)).expect("added");
+                }
+            });
+        }
+    });
+    let text = String::from_utf8(room.bytes("f")).expect("UTF-8");
+    assert_eq!(text.lines().count(), 80);
+    assert!(text.lines().all(|line| line.len() == 20_000 && line.bytes().all(|byte| byte == line.as_bytes()[0])));
+}

@@ -1,0 +1,199 @@
+use serde_json::json;
+
+use super::Room;
+use crate::domain::Digest;
+use crate::tools::files::FileError;
+use crate::tools::files::read::read_file;
+
+#[test]
+fn a_whole_file_is_answered_with_what_there_is_to_know_of_it() {
+    let room = Room::new();
+    room.put("f", "one\ntwo\nthree");
+    let answer = room
+        .call(read_file, json!({"file_path": "f"}))
+        .expect("read");
+    assert_eq!(answer.content, "one\ntwo\nthree");
+    let digest = Digest::of(b"one\ntwo\nthree").to_string();
+    let expected = json!({
+        "file_path": "f", "content": "one\ntwo\nthree", "encoding": "utf-8", "size_bytes": 13,
+        "total_lines": 3, "start_line": 1, "end_line": 3, "digest": digest, "invalid_bytes": 0,
+        "truncated": false,
+    });
+    assert_eq!(answer.output, Some(expected));
+    room.put("empty", "");
+    let empty = room.output(read_file, json!({"file_path": "empty"}));
+    assert_eq!(empty["total_lines"], 0);
+    assert_eq!(empty["start_line"], json!(null));
+}
+
+#[test]
+fn lines_are_counted_from_one() {
+    let room = Room::new();
+    room.put("f", "1\n2\n3\n4\n");
+    for (input, expected) in [
+        (json!({"start_line": 2, "end_line": 3}), "2\n3\n"),
+        (json!({"start_line": 3}), "3\n4\n"),
+        (json!({"end_line": 1}), "1\n"),
+        (json!({"start_line": 4, "end_line": 99}), "4\n"),
+        (
+            json!({"start_line": 3, "line_numbers": true}),
+            "3\t3\n4\t4\n",
+        ),
+    ] {
+        let mut input = input;
+        input["file_path"] = "f".into();
+        let answer = room.call(read_file, input.clone()).expect("read");
+        assert_eq!(answer.content, expected, "{input}");
+    }
+    for (input, parts) in [
+        (
+            json!({"start_line": 0}),
+            &["start_line", "counted from 1"][..],
+        ),
+        (json!({"start_line": 5}), &["start_line", "only 4 lines"]),
+        (json!({"start_line": 3, "end_line": 2}), &["end_line", "3"]),
+        (json!({"start_line": 1, "offset": 1}), &["offset", "lines"]),
+        (json!({"offset": 9}), &["offset", "only 8 bytes"]),
+        (
+            json!({"length": 1u64 << 40}),
+            &["length", "max_file_size_mb"],
+        ),
+    ] {
+        let mut input = input;
+        input["file_path"] = "f".into();
+        room.refusal(read_file, input, parts);
+    }
+}
+
+#[test]
+fn encodings_are_detected_or_named_and_what_does_not_fit_is_told() {
+    let room = Room::new();
+    let utf16: Vec<u8> = "\u{feff}h\u{e9}\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    for (bytes, named, encoding, content, invalid) in [
+        (&b"h\xc3\xa9\n"[..], None, "utf-8", "h\u{e9}\n", 0),
+        (b"\xef\xbb\xbfh\n", None, "utf-8-sig", "h\n", 0),
+        (&utf16, None, "utf-16le", "h\u{e9}\n", 0),
+        (b"h\xe9\n", Some("latin1"), "latin1", "h\u{e9}\n", 0),
+        (
+            b"h\x80\n",
+            Some("windows-1252"),
+            "windows-1252",
+            "h\u{20ac}\n",
+            0,
+        ),
+        (b"h\xe9\n", None, "utf-8", "h\u{fffd}\n", 1),
+        (b"h\0\n", Some("utf-8"), "utf-8", "h\0\n", 0),
+    ] {
+        room.put("f", bytes);
+        let mut input = json!({"file_path": "f"});
+        if let Some(named) = named {
+            input["encoding"] = named.into();
+        }
+        let answer = room.call(read_file, input).expect("read");
+        let output = answer.output.expect("there");
+        assert_eq!(output["encoding"], encoding, "{bytes:?}");
+        assert_eq!(output["content"], content, "{bytes:?}");
+        assert_eq!(output["invalid_bytes"], invalid, "{bytes:?}");
+        assert_eq!(
+            answer.content.contains("bytes are not utf-8"),
+            invalid > 0,
+            "{bytes:?}"
+        );
+    }
+    room.put("f", "\u{7f}ELF\0\0");
+    room.refusal(
+        read_file,
+        json!({"file_path": "f"}),
+        &["binary", "encoding"],
+    );
+    room.refusal(
+        read_file,
+        json!({"file_path": "f", "encoding": "x"}),
+        &["encoding", "\"x\"", "utf-8"],
+    );
+    room.refusal(
+        read_file,
+        json!({"file_path": "nothing"}),
+        &["nothing", "No such file"],
+    );
+}
+
+#[test]
+fn of_a_file_that_is_too_large_parts_are_read() {
+    let mut room = Room::new();
+    room.config.max_file_size = 1 << 20;
+    let lines: String = (1..=1_000_000)
+        .map(|number| format!("line {number}\n"))
+        .collect();
+    room.put("f", &lines);
+    let parts = ["max_file_size_mb", "start_line", "offset"];
+    room.refusal(read_file, json!({"file_path": "f"}), &parts);
+    let input = json!({"file_path": "f", "start_line": 999_999, "line_numbers": true});
+    let answer = room.call(read_file, input).expect("read");
+    assert_eq!(
+        answer.content,
+        " 999999\tline 999999\n1000000\tline 1000000\n"
+    );
+    let output = answer.output.expect("there");
+    assert_eq!(
+        (&output["end_line"], &output["digest"]),
+        (&json!(1_000_000), &json!(null))
+    );
+    let middle = json!({"file_path": "f", "start_line": 500_000, "end_line": 500_001});
+    assert_eq!(
+        room.output(read_file, middle)["content"],
+        "line 500000\nline 500001\n"
+    );
+    room.refusal(
+        read_file,
+        json!({"file_path": "f", "start_line": 2}),
+        &["end_line", "fewer"],
+    );
+    room.refusal(
+        read_file,
+        json!({"file_path": "f", "start_line": 1_000_001}),
+        &["only 1000000 lines"],
+    );
+
+    let bytes = json!({"file_path": "f", "offset": 7, "length": 6});
+    assert_eq!(room.output(read_file, bytes)["content"], "line 2");
+    let rest = room
+        .call(read_file, json!({"file_path": "f", "offset": 7}))
+        .expect("read");
+    let output = rest.output.expect("there");
+    assert_eq!(output["content"].as_str().map(str::len), Some(1 << 20));
+    assert_eq!(output["truncated"], true);
+    assert!(rest.content.ends_with("offset]"), "the model is told, too");
+
+    room.config.max_file_size = 16 << 20;
+    let all = room.output(read_file, json!({"file_path": "f"}));
+    assert_eq!(
+        (&all["total_lines"], all["content"] == lines),
+        (&json!(1_000_000), true)
+    );
+}
+
+#[test]
+fn reading_stops_when_told_to() {
+    let room = Room::new();
+    room.put("f", vec![b'x'; 3 << 20]);
+    let stopped = room.call_until(read_file, json!({"file_path": "f"}), &|| true);
+    assert!(matches!(stopped, Err(FileError::Stopped)));
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_is_still_held_to_the_limit() {
+    let mut room = Room::new();
+    room.config.max_file_size = 1000;
+    let path = room.put("f", "x");
+    let grow = || {
+        std::fs::write(&path, "x".repeat(2000)).expect("written");
+        false
+    };
+    let grown = room.call_until(read_file, json!({"file_path": "f"}), &grow);
+    let refusal = grown.expect_err("it is too large").to_string();
+    assert!(refusal.contains("max_file_size_mb"), "{refusal}");
+}

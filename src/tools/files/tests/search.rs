@@ -1,0 +1,221 @@
+use std::os::unix::fs::symlink;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use serde_json::{Value, json};
+
+use super::Room;
+use crate::tools::files::search::search_files;
+use crate::tools::files::{FileError, Work};
+
+fn found(room: &Room, input: Value) -> String {
+    let shown = input.to_string();
+    room.call(search_files, input).expect(&shown).content
+}
+
+#[test]
+fn matching_lines_are_shown_as_ripgrep_does() {
+    let room = Room::new();
+    room.put("a.rs", "fn a() {}\nlet Fn = 1;\n");
+    room.put("dir/b.txt", "no\nfn b\r\n\nfn (c)\n");
+    for (input, expected) in [
+        (
+            json!({"pattern": "^fn"}),
+            "a.rs:1:fn a() {}\ndir/b.txt:2:fn b\ndir/b.txt:4:fn (c)\n",
+        ),
+        (json!({"pattern": "fn b$"}), "dir/b.txt:2:fn b\n"),
+        (
+            json!({"pattern": "(c)", "fixed_strings": true}),
+            "dir/b.txt:4:fn (c)\n",
+        ),
+        (
+            json!({"pattern": "^LET fn", "case_insensitive": true}),
+            "a.rs:2:let Fn = 1;\n",
+        ),
+        (
+            json!({"pattern": "fn", "glob": "*.rs"}),
+            "a.rs:1:fn a() {}\n",
+        ),
+        (
+            json!({"pattern": "fn", "glob": "!*.{rs,c}"}),
+            "dir/b.txt:2:fn b\ndir/b.txt:4:fn (c)\n",
+        ),
+        (
+            json!({"pattern": "fn", "glob": "dir/**"}),
+            "dir/b.txt:2:fn b\ndir/b.txt:4:fn (c)\n",
+        ),
+        (
+            json!({"pattern": "fn", "files_only": true}),
+            "a.rs\ndir/b.txt\n",
+        ),
+        (
+            json!({"pattern": "fn b", "dir_path": "dir"}),
+            "dir/b.txt:2:fn b\n",
+        ),
+        (
+            json!({"pattern": "fn b", "dir_path": "dir/b.txt"}),
+            "dir/b.txt:2:fn b\n",
+        ),
+        (
+            json!({"pattern": "fn", "dir_path": "dir", "context_lines": 1}),
+            "dir/b.txt-1-no\ndir/b.txt:2:fn b\ndir/b.txt-3-\ndir/b.txt:4:fn (c)\n",
+        ),
+        (json!({"pattern": "nowhere"}), "no match in 2 files\n"),
+    ] {
+        assert_eq!(found(&room, input.clone()), expected, "{input}");
+    }
+    room.refusal(
+        search_files,
+        json!({"pattern": "("}),
+        &["pattern", "unclosed", "fixed_strings"],
+    );
+    room.refusal(
+        search_files,
+        json!({"pattern": "x", "glob": "{"}),
+        &["glob"],
+    );
+    room.refusal(
+        search_files,
+        json!({"pattern": "x", "max_matches": 0}),
+        &["max_matches"],
+    );
+    room.refusal(
+        search_files,
+        json!({"pattern": "x", "context_lines": 21}),
+        &["context_lines", "20"],
+    );
+    room.refusal(
+        search_files,
+        json!({"pattern": "x", "dir_path": "none"}),
+        &["none", "No such file"],
+    );
+}
+
+#[test]
+fn structured_output_has_every_line() {
+    let room = Room::new();
+    room.put("f", "1\nx\n3\n");
+    let output = room.output(search_files, json!({"pattern": "x", "context_lines": 1}));
+    let line = |number: u64, text: &str, kind: &str| json!({"path": "f", "line": number, "text": text, "kind": kind});
+    let expected = json!([
+        line(1, "1", "context"),
+        line(2, "x", "match"),
+        line(3, "3", "context")
+    ]);
+    assert_eq!(output["lines"], expected);
+    assert_eq!(
+        (&output["matches"], &output["files"]),
+        (&json!(1), &json!(["f"]))
+    );
+}
+
+#[test]
+fn what_git_ignores_is_left_out() {
+    let room = Room::new();
+    room.put(".gitignore", "*.log\n/target/\n!keep.log\n");
+    room.put(".git/config", "x");
+    for path in [
+        "a.log",
+        "keep.log",
+        "sub/b.log",
+        "target/c",
+        "sub/target/d",
+        ".hidden",
+        "sub/deep/e.tmp",
+    ] {
+        room.put(path, "x\n");
+    }
+    room.put("sub/.ignore", "*.tmp\n");
+    let files = |input: Value| {
+        let mut input = input;
+        input["pattern"] = "x".into();
+        input["files_only"] = true.into();
+        found(&room, input)
+    };
+    assert_eq!(files(json!({})), "keep.log\nsub/target/d\n");
+    assert_eq!(files(json!({"dir_path": "sub"})), "sub/target/d\n");
+    assert_eq!(
+        files(json!({"dir_path": "sub", "respect_gitignore": false})),
+        "sub/b.log\nsub/deep/e.tmp\nsub/target/d\n"
+    );
+    assert!(files(json!({"show_hidden": true})).contains(".hidden\n"));
+}
+
+#[test]
+fn binary_large_and_special_files_are_passed_over_and_told() {
+    let mut room = Room::new();
+    room.config.max_file_size = 1000;
+    room.put("text", "needle\n");
+    room.put("binary", b"needle\n\0");
+    room.put("large", "needle\n".repeat(1000));
+    room.put(
+        "utf16",
+        "\u{feff}needle\n"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect::<Vec<_>>(),
+    );
+    for name in ["fifo", ".gitignore", ".ignore"] {
+        mkfifoat(CWD, room.at(name), Mode::from_raw_mode(0o600)).expect("made");
+    }
+    symlink("../outside", room.at("link")).expect("linked");
+    symlink("text", room.at("other")).expect("linked");
+    let answer = room
+        .call(search_files, json!({"pattern": "needle|secret"}))
+        .expect("searched");
+    assert_eq!(
+        answer.content,
+        "text:1:needle\nutf16:1:needle\nnot searched: 1, binary\nnot searched: 1, larger than [files] max_file_size_mb\n"
+    );
+    let output = answer.output.expect("there");
+    assert_eq!(
+        (&output["matches"], &output["files"]),
+        (&json!(2), &json!(["text", "utf16"]))
+    );
+}
+
+#[test]
+fn what_is_forbidden_or_not_permitted_is_passed_over_and_told() {
+    let mut room = Room::new();
+    room.put("a", "x\n");
+    room.put("private/b", "x\n");
+    room.put("forbidden/c", "x\n");
+    room.config.forbidden = vec![room.at("forbidden")];
+    let access = room.access();
+    let private = room.at("private/b");
+    let work = Work {
+        access: &access,
+        should_stop: &|| false,
+        permits: &|path| path != private,
+    };
+    let input = serde_json::from_value(json!({"pattern": "x"})).expect("an input");
+    let answer = search_files(&work, &input).expect("searched");
+    assert_eq!(answer.content, "a:1:x\nnot searched: 2, denied\n");
+}
+
+#[test]
+fn much_is_bounded() {
+    let room = Room::new();
+    room.put("a", "x\n".repeat(300));
+    room.put("b", format!("x{}\n", "y".repeat(100_000)));
+    let answer = room
+        .call(search_files, json!({"pattern": "x"}))
+        .expect("searched");
+    let output = answer.output.expect("there");
+    assert_eq!(
+        (&output["matches"], &output["truncated"]),
+        (&json!(200), &json!(true))
+    );
+    assert!(
+        answer.content.ends_with("raise max_matches)\n"),
+        "{}",
+        answer.content
+    );
+    let long = found(&room, json!({"pattern": "x", "glob": "b"}));
+    assert!(
+        long.len() < 1000 && long.ends_with("... (cut)\n"),
+        "{}",
+        long.len()
+    );
+    let stopped = room.call_until(search_files, json!({"pattern": "x"}), &|| true);
+    assert!(matches!(stopped, Err(FileError::Stopped)));
+}

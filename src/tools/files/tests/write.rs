@@ -1,0 +1,191 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use super::Room;
+use crate::domain::Digest;
+use crate::tools::files::FileError;
+use crate::tools::files::write::write_file;
+
+fn mode(room: &Room, path: &str) -> u32 {
+    fs::metadata(room.at(path))
+        .expect("there")
+        .permissions()
+        .mode()
+        & 0o7777
+}
+
+#[test]
+fn a_file_is_created_overwritten_and_added_to() {
+    let room = Room::new();
+    let answer = room
+        .call(write_file, json!({"file_path": "f", "content": "a\n"}))
+        .expect("made");
+    assert_eq!(
+        answer.content,
+        "created `f` (2 bytes)\n--- /dev/null\n+++ f\n@@ -0,0 +1 @@\n+a\n"
+    );
+    assert_eq!(
+        (room.bytes("f"), mode(&room, "f")),
+        (b"a\n".to_vec(), 0o644)
+    );
+    let answer = room.call(
+        write_file,
+        json!({"file_path": "f", "content": "b\n", "mode": "w"}),
+    );
+    let answer = answer.expect("written");
+    assert!(answer.content.contains("\n-a\n+b\n"), "{}", answer.content);
+    let append = json!({"file_path": "f", "content": "c\n", "mode": "a"});
+    let answer = room.call(write_file, append).expect("added");
+    assert!(
+        answer
+            .content
+            .starts_with("added 2 bytes to `f` (4 bytes)\n"),
+        "{}",
+        answer.content
+    );
+    assert!(answer.content.ends_with(" b\n+c\n"), "{}", answer.content);
+    assert_eq!(
+        answer.output.expect("there")["digest"],
+        Digest::of(b"b\nc\n").to_string()
+    );
+    assert_eq!(
+        (room.bytes("f"), room.names()),
+        (b"b\nc\n".to_vec(), vec!["f".to_owned()])
+    );
+    let append = json!({"file_path": "new", "content": "x", "mode": "a"});
+    assert_eq!(room.output(write_file, append)["created"], true);
+}
+
+#[test]
+fn directories_are_made_on_request_and_only_then() {
+    let room = Room::new();
+    let mut input = json!({"file_path": "a/b/f", "content": "x"});
+    room.refusal(write_file, input.clone(), &["a/b/f", "create_dirs"]);
+    input["create_dirs"] = true.into();
+    input["dry_run"] = true.into();
+    room.call(write_file, input.clone()).expect("pretended");
+    assert!(room.names().is_empty());
+    input["dry_run"] = false.into();
+    room.call(write_file, input).expect("made");
+    assert_eq!(room.bytes("a/b/f"), b"x");
+    assert_eq!(mode(&room, "a/b"), 0o755);
+    room.put("file", "x");
+    let below = json!({"file_path": "file/f", "content": "x", "create_dirs": true});
+    room.refusal(write_file, below, &["file/f", "Not a directory"]);
+}
+
+#[test]
+fn directories_made_for_a_file_that_fails_are_removed() {
+    let room = Room::new();
+    let name = "n".repeat(300);
+    let input = json!({"file_path": format!("a/b/{name}"), "content": "x", "create_dirs": true});
+    room.refusal(write_file, input, &["File name too long"]);
+    let input = json!({"file_path": "a/b/c", "content": "x", "create_dirs": true});
+    let stopped = room.call_until(write_file, input, &|| true);
+    assert!(matches!(stopped, Err(FileError::Stopped)));
+    assert!(room.names().is_empty(), "{:?}", room.names());
+}
+
+#[test]
+fn permissions_are_octal_and_without_set_id() {
+    let room = Room::new();
+    for (text, expected) in [("0600", 0o600), ("755", 0o755), ("0000", 0)] {
+        let input = json!({"file_path": "f", "content": "x", "permissions": text});
+        room.call(write_file, input).expect(text);
+        assert_eq!(mode(&room, "f"), expected, "{text}");
+    }
+    for text in ["4755", "0888", "rw", "", "06", "+644", "00644"] {
+        let input = json!({"file_path": "f", "content": "x", "permissions": text});
+        room.refusal(write_file, input, &["permissions", "\"0644\""]);
+    }
+    let append = json!({"file_path": "f", "content": "x", "mode": "a", "permissions": "0644"});
+    room.refusal(write_file, append, &["permissions", "\"a\""]);
+}
+
+#[test]
+fn text_is_written_in_the_encoding_that_is_named_or_there() {
+    let room = Room::new();
+    for (before, encoding, mode, after) in [
+        (&b""[..], Some("latin1"), "w", &b"\xe9"[..]),
+        (b"", Some("utf-16"), "w", b"\xff\xfe\xe9\0"),
+        (b"\xff\xfea\0", None, "a", b"\xff\xfea\0\xe9\0"),
+        (b"\xff\xfea\0", None, "w", b"\xc3\xa9"),
+        (b"\xfe", Some("latin1"), "a", b"\xfe\xe9"),
+        (b"\xfe", None, "a", b"\xfe\xc3\xa9"),
+    ] {
+        room.put("f", before);
+        let mut input = json!({"file_path": "f", "content": "\u{e9}", "mode": mode});
+        if let Some(encoding) = encoding {
+            input["encoding"] = encoding.into();
+        }
+        room.call(write_file, input.clone()).expect("written");
+        assert_eq!(room.bytes("f"), after, "{input}");
+    }
+    let lacks = json!({"file_path": "f", "content": "\u{20ac}", "encoding": "latin1"});
+    room.refusal(write_file, lacks, &["encoding", "latin1"]);
+}
+
+#[test]
+fn what_is_too_large_is_refused_before_anything_is_written() {
+    let mut room = Room::new();
+    room.config.max_file_size = 10;
+    room.put("f", "12345678");
+    for (content, mode) in [("12345678901", "w"), ("123", "a")] {
+        let input = json!({"file_path": "f", "content": content, "mode": mode});
+        room.refusal(
+            write_file,
+            input,
+            &["11 bytes", "max_file_size_mb allows 10"],
+        );
+    }
+    assert_eq!(room.bytes("f"), b"12345678");
+    room.put("large", "1234567890123");
+    let over = json!({"file_path": "large", "content": "small"});
+    let output = room.output(write_file, over);
+    assert_eq!(
+        (&output["diff"], room.bytes("large")),
+        (&json!(null), b"small".to_vec())
+    );
+}
+
+#[test]
+fn a_dry_run_shows_all_and_changes_nothing() {
+    let room = Room::new();
+    room.put("f", "a\n");
+    for (path, mode, part) in [
+        ("f", "w", "-a\n+b\n"),
+        ("f", "a", " a\n+b\n"),
+        ("g", "w", "+b\n"),
+    ] {
+        let input = json!({"file_path": path, "content": "b\n", "mode": mode, "dry_run": true});
+        let answer = room.call(write_file, input).expect("pretended");
+        assert!(answer.content.starts_with("dry run"), "{}", answer.content);
+        assert!(answer.content.ends_with(part), "{}", answer.content);
+    }
+    assert_eq!(
+        (room.bytes("f"), room.names()),
+        (b"a\n".to_vec(), vec!["f".to_owned()])
+    );
+}
+
+#[test]
+fn binary_content_is_replaced_without_a_diff() {
+    let room = Room::new();
+    room.put("f", b"\0\x01");
+    let answer = room
+        .call(write_file, json!({"file_path": "f", "content": "x"}))
+        .expect("written");
+    assert!(answer.content.contains("no text"), "{}", answer.content);
+    room.refusal(
+        write_file,
+        json!({"file_path": "d/", "content": "x"}),
+        &["d/", "directory"],
+    );
+    room.refusal(
+        write_file,
+        json!({"file_path": "d/..", "content": "x"}),
+        &["d/.."],
+    );
+}

@@ -1,0 +1,367 @@
+//! Bytes into text and back, by the encoding that was named or that the bytes show.
+
+use encoding_rs::{DecoderResult, EncoderResult};
+
+use super::FileError;
+
+/// How much of a file is looked at to tell text from binary: as much as grep and git look at.
+pub(super) const HEAD: usize = 8 * 1024;
+
+/// An encoding and whether the text begins with a byte order mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Encoding {
+    charset: Charset,
+    pub(super) has_bom: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Charset {
+    Utf8,
+    Utf16Le,
+    Utf16Be,
+    /// What Python calls so, and not windows-1252, as which the web reads it.
+    Latin1,
+    Other(&'static encoding_rs::Encoding),
+}
+
+/// Text and what was found in its bytes.
+#[derive(Debug, PartialEq)]
+pub(super) struct Decoded {
+    pub(super) text: String,
+    /// How many bytes the encoding does not know; each run is a U+FFFD in the text.
+    pub(super) invalid_bytes: u64,
+}
+
+impl Encoding {
+    pub(super) const UTF_8: Self = Self::without_bom(Charset::Utf8);
+
+    const fn without_bom(charset: Charset) -> Self {
+        Self {
+            charset,
+            has_bom: false,
+        }
+    }
+
+    /// The encoding that a caller names: as Python does, or as the web does.
+    pub(super) fn named(label: &str) -> Result<Self, FileError> {
+        let charset = match label.to_ascii_lowercase().replace('_', "-").as_str() {
+            "utf-8" | "utf8" => Charset::Utf8,
+            "utf-8-sig" => {
+                return Ok(Self {
+                    charset: Charset::Utf8,
+                    has_bom: true,
+                });
+            }
+            "utf-16" | "utf16" => {
+                return Ok(Self {
+                    charset: Charset::Utf16Le,
+                    has_bom: true,
+                });
+            }
+            "utf-16le" | "utf-16-le" => Charset::Utf16Le,
+            "utf-16be" | "utf-16-be" => Charset::Utf16Be,
+            "latin1" | "latin-1" | "iso-8859-1" | "iso8859-1" | "l1" => Charset::Latin1,
+            "ascii" | "us-ascii" => {
+                return Err(FileError::input(
+                    "encoding",
+                    "use \"utf-8\", of which ascii is a part",
+                ));
+            }
+            other => match encoding_rs::Encoding::for_label_no_replacement(other.as_bytes()) {
+                Some(known) => Charset::Other(known),
+                None => {
+                    let why = format!(
+                        "there is no encoding {label:?}: use \"utf-8\", \"utf-16\", \"latin1\", \"windows-1252\", \"shift_jis\", \"gb18030\" or another of the WHATWG's"
+                    );
+                    return Err(FileError::input("encoding", why));
+                }
+            },
+        };
+        Ok(Self::without_bom(charset))
+    }
+
+    /// The encoding that a byte order mark at the beginning shows.
+    pub(super) fn of_bom(bytes: &[u8]) -> Option<Self> {
+        let charsets = [Charset::Utf8, Charset::Utf16Le, Charset::Utf16Be];
+        let shown = charsets
+            .into_iter()
+            .find(|charset| bytes.starts_with(charset.bom()));
+        shown.map(|charset| Self {
+            charset,
+            has_bom: true,
+        })
+    }
+
+    /// The encoding of a file that begins with `head`: the named one, else what it shows. `None`
+    /// for bytes that are no text.
+    pub(super) fn of_file(named: Option<&str>, head: &[u8]) -> Result<Option<Self>, FileError> {
+        let shown = Self::of_bom(head);
+        if let Some(label) = named {
+            let named = Self::named(label)?;
+            return Ok(Some(match shown {
+                // "utf-16" leaves the order to the mark.
+                Some(shown) if shown.charset == named.charset => shown,
+                Some(shown) if named.is_any_utf_16() && shown.is_any_utf_16() => shown,
+                _ => Self::without_bom(named.charset),
+            }));
+        }
+        let head = &head[..head.len().min(HEAD)];
+        match shown {
+            Some(shown) => Ok(Some(shown)),
+            None if memchr::memchr(0, head).is_some() => Ok(None),
+            None => Ok(Some(Self::UTF_8)),
+        }
+    }
+
+    fn is_any_utf_16(self) -> bool {
+        matches!(self.charset, Charset::Utf16Le | Charset::Utf16Be) && self.has_bom
+    }
+
+    /// Whether a line ends with the byte 0x0A and nothing else does.
+    pub(super) fn has_byte_lines(self) -> bool {
+        !matches!(self.charset, Charset::Utf16Le | Charset::Utf16Be)
+    }
+
+    /// The name, as in answers and for the next call.
+    pub(super) fn name(self) -> String {
+        match (self.charset, self.has_bom) {
+            (Charset::Utf8, false) => "utf-8".to_owned(),
+            (Charset::Utf8, true) => "utf-8-sig".to_owned(),
+            (Charset::Utf16Le, _) => "utf-16le".to_owned(),
+            (Charset::Utf16Be, _) => "utf-16be".to_owned(),
+            (Charset::Latin1, _) => "latin1".to_owned(),
+            (Charset::Other(encoding), _) => encoding.name().to_lowercase(),
+        }
+    }
+
+    /// The text of a whole file, without the mark.
+    pub(super) fn decode(self, bytes: &[u8]) -> Decoded {
+        match self.has_bom {
+            true => self.decode_part(bytes.strip_prefix(self.charset.bom()).unwrap_or(bytes)),
+            false => self.decode_part(bytes),
+        }
+    }
+
+    /// The text of a part of a file.
+    pub(super) fn decode_part(self, bytes: &[u8]) -> Decoded {
+        match self.charset {
+            Charset::Utf8 => from_utf8(bytes),
+            Charset::Utf16Le => from_utf16(bytes, u16::from_le_bytes),
+            Charset::Utf16Be => from_utf16(bytes, u16::from_be_bytes),
+            Charset::Latin1 => Decoded {
+                text: bytes.iter().map(|byte| char::from(*byte)).collect(),
+                invalid_bytes: 0,
+            },
+            Charset::Other(encoding) => from_other(bytes, encoding),
+        }
+    }
+
+    /// The bytes of a whole file, with its mark.
+    pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, FileError> {
+        let mut bytes = match self.has_bom {
+            true => self.charset.bom().to_vec(),
+            false => Vec::new(),
+        };
+        self.encode_part(text, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Adds the bytes of a part of a file.
+    pub(super) fn encode_part(self, text: &str, bytes: &mut Vec<u8>) -> Result<(), FileError> {
+        match self.charset {
+            Charset::Utf8 => bytes.extend(text.as_bytes()),
+            Charset::Utf16Le => bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes)),
+            Charset::Utf16Be => bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes)),
+            Charset::Latin1 => {
+                for character in text.chars() {
+                    let byte = u8::try_from(character);
+                    bytes.push(byte.map_err(|_| self.lacks(character))?);
+                }
+            }
+            Charset::Other(encoding) => {
+                let mut encoder = encoding.new_encoder();
+                let mut rest = text;
+                while let (EncoderResult::OutputFull, read) =
+                    step(&mut encoder, rest, bytes).map_err(|character| self.lacks(character))?
+                {
+                    rest = &rest[read..];
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lacks(self, character: char) -> FileError {
+        let why = format!(
+            "{} has no {character:?}: name another, such as \"utf-8\"",
+            self.name()
+        );
+        FileError::input("encoding", why)
+    }
+}
+
+impl Charset {
+    fn bom(self) -> &'static [u8] {
+        match self {
+            Self::Utf8 => b"\xef\xbb\xbf",
+            Self::Utf16Le => b"\xff\xfe",
+            Self::Utf16Be => b"\xfe\xff",
+            Self::Latin1 | Self::Other(_) => b"",
+        }
+    }
+}
+
+fn from_utf8(bytes: &[u8]) -> Decoded {
+    let invalid = bytes
+        .utf8_chunks()
+        .map(|chunk| chunk.invalid().len() as u64);
+    Decoded {
+        invalid_bytes: invalid.sum(),
+        text: String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+fn from_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Decoded {
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let mut invalid_bytes = odd.len() as u64;
+    let mut text: String = char::decode_utf16(pairs.iter().copied().map(unit))
+        .map(|character| {
+            character.unwrap_or_else(|_| {
+                invalid_bytes += 2;
+                char::REPLACEMENT_CHARACTER
+            })
+        })
+        .collect();
+    text.extend(odd.iter().map(|_| char::REPLACEMENT_CHARACTER));
+    Decoded {
+        text,
+        invalid_bytes,
+    }
+}
+
+fn from_other(bytes: &[u8], encoding: &'static encoding_rs::Encoding) -> Decoded {
+    let mut decoder = encoding.new_decoder_without_bom_handling();
+    let (mut text, mut rest, mut invalid_bytes) = (String::new(), bytes, 0);
+    loop {
+        text.reserve(rest.len().max(64));
+        let (result, read) = decoder.decode_to_string_without_replacement(rest, &mut text, true);
+        rest = &rest[read..];
+        match result {
+            DecoderResult::InputEmpty => {
+                return Decoded {
+                    text,
+                    invalid_bytes,
+                };
+            }
+            DecoderResult::OutputFull => {}
+            DecoderResult::Malformed(length, _) => {
+                invalid_bytes += u64::from(length);
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+    }
+}
+
+/// Encodes as much as fits; the character that cannot be is the error.
+fn step(
+    encoder: &mut encoding_rs::Encoder,
+    text: &str,
+    bytes: &mut Vec<u8>,
+) -> Result<(EncoderResult, usize), char> {
+    bytes.reserve(text.len().max(64));
+    let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(text, bytes, true);
+    match result {
+        EncoderResult::Unmappable(character) => Err(character),
+        done @ (EncoderResult::InputEmpty | EncoderResult::OutputFull) => Ok((done, read)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(bytes: &[u8]) -> Option<String> {
+        let encoding = Encoding::of_file(None, bytes).expect("nothing is named");
+        encoding.map(Encoding::name)
+    }
+
+    #[test]
+    fn marks_and_nul_bytes_tell_what_a_file_is() {
+        for (bytes, expected) in [
+            (&b"plain"[..], Some("utf-8")),
+            (b"", Some("utf-8")),
+            (b"\xef\xbb\xbfmarked", Some("utf-8-sig")),
+            (b"\xff\xfea\0", Some("utf-16le")),
+            (b"\xfe\xff\0a", Some("utf-16be")),
+            (b"\x7fELF\0", None),
+        ] {
+            assert_eq!(shown(bytes).as_deref(), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn every_text_comes_back_in_every_encoding_that_has_it() {
+        let text = "gr\u{fc}n\r\n\u{e9}t\u{e9}";
+        for label in [
+            "utf-8",
+            "utf-8-sig",
+            "utf-16",
+            "UTF-16LE",
+            "utf_16_be",
+            "latin1",
+            "windows-1252",
+            "gb18030",
+            "iso-8859-15",
+        ] {
+            let encoding = Encoding::named(label).expect(label);
+            let bytes = encoding.encode(text).expect(label);
+            let again = Encoding::of_file(Some(label), &bytes)
+                .expect(label)
+                .expect(label);
+            assert_eq!(again, encoding, "{label}");
+            let expected = Decoded {
+                text: text.to_owned(),
+                invalid_bytes: 0,
+            };
+            assert_eq!(again.decode(&bytes), expected, "{label}");
+        }
+        // Long enough for more than one step.
+        let long = "\u{3042}\u{4e9c}".repeat(100_000);
+        let encoding = Encoding::named("shift_jis").expect("known");
+        let bytes = encoding.encode(&long).expect("it has them");
+        assert_eq!(encoding.decode(&bytes).text, long);
+    }
+
+    #[test]
+    fn invalid_bytes_are_counted() {
+        for (label, bytes, text, count) in [
+            ("utf-8", &b"a\xff\xe2\x82b"[..], "a\u{fffd}\u{fffd}b", 3),
+            ("utf-16le", b"a\0\x00\xd8b\0c", "a\u{fffd}b\u{fffd}", 3),
+            ("shift_jis", b"a\xff", "a\u{fffd}", 1),
+            ("latin1", b"a\x80\xff", "a\u{80}\u{ff}", 0),
+        ] {
+            let decoded = Encoding::named(label).expect(label).decode(bytes);
+            assert_eq!(
+                (decoded.text.as_str(), decoded.invalid_bytes),
+                (text, count),
+                "{label}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_an_encoding_has_not_is_refused_with_what_to_do() {
+        for label in ["latin1", "windows-1252", "shift_jis"] {
+            let encoding = Encoding::named(label).expect(label);
+            let refusal = encoding.encode("a\u{1f980}").expect_err(label).to_string();
+            assert!(
+                refusal.contains("utf-8") && refusal.contains(label),
+                "{refusal}"
+            );
+        }
+        for label in ["ascii", "klingon"] {
+            let refusal = Encoding::named(label).expect_err(label).to_string();
+            assert!(refusal.contains("utf-8"), "{refusal}");
+        }
+    }
+}

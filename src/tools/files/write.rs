@@ -1,0 +1,266 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::access::{Existing, Since, Target};
+use super::text::Encoding;
+use super::{Answer, FileError, Work, access, answer, diff, whole};
+use crate::domain::Digest;
+
+/// What it takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The file: absolute, from `~/`, or relative to the working directory.
+    pub(crate) file_path: String,
+    /// What to write.
+    pub(crate) content: String,
+    /// "w" replaces what the file holds, "a" adds to its end.
+    #[serde(default)]
+    pub(crate) mode: Mode,
+    /// The encoding, such as "utf-8" or "latin1". When absent, "utf-8", or for "a" what the file
+    /// has.
+    pub(crate) encoding: Option<String>,
+    /// Whether to make the directories that are missing.
+    #[serde(default)]
+    pub(crate) create_dirs: bool,
+    /// The permissions, as octal digits such as "0644". When absent, those the file has, or
+    /// "0644".
+    pub(crate) permissions: Option<String>,
+    /// Whether only to answer what would change.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+    /// The digest that read_file answered: the file is left alone if it is not that any more.
+    pub(crate) expected_digest: Option<String>,
+}
+
+/// What becomes of what a file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub(crate) enum Mode {
+    /// It is replaced.
+    #[default]
+    #[serde(rename = "w")]
+    Overwrite,
+    /// It is added to.
+    #[serde(rename = "a")]
+    Append,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Output {
+    file_path: String,
+    /// Whether there was no such file before.
+    created: bool,
+    /// Whether nothing was done but this answer.
+    dry_run: bool,
+    encoding: String,
+    /// How many bytes were written.
+    bytes_written: u64,
+    /// The size of the file.
+    size_bytes: u64,
+    /// SHA-256 of the file; null when it is not known.
+    digest: Option<String>,
+    /// What changed, as `diff -u` says it; null when what was there is no text.
+    diff: Option<String>,
+    /// Attributes of the file that only the kernel may set, and that are lost.
+    not_kept: Vec<String>,
+}
+
+/// What was there before.
+struct Old {
+    /// `None` for a file too large to be read.
+    bytes: Option<Vec<u8>>,
+    /// `None` for one that is no text.
+    text: Option<String>,
+    encoding: Encoding,
+}
+
+/// Writes a file or adds to one.
+pub(crate) fn write_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
+    let permissions = input.permissions.as_deref().map(permissions).transpose()?;
+    let mut target = work.access.target(&input.file_path)?;
+    work.check_permitted(&target.real)?;
+    if !target.missing.is_empty() && !input.create_dirs {
+        let why = "has no directory to be in: set create_dirs to make it";
+        return Err(FileError::refused(&input.file_path, why));
+    }
+    let old = match &target.existing {
+        Some(existing) => Some(old(work, input, existing)?),
+        None => None,
+    };
+    let bytes_before = old.as_ref().and_then(|old| old.bytes.as_deref());
+    whole::check_digest(
+        &input.file_path,
+        input.expected_digest.as_deref(),
+        bytes_before,
+    )?;
+    let new = New::of(input, old.as_ref())?;
+    let is_append = input.mode == Mode::Append && target.existing.is_some();
+    if is_append && permissions.is_some() {
+        let why = "cannot be set with mode \"a\" for a file that is there";
+        return Err(FileError::input("permissions", why));
+    }
+    let before = target
+        .existing
+        .as_ref()
+        .map_or(0, |existing| existing.found.size());
+    let size = if is_append { before } else { 0 } + new.bytes.len() as u64;
+    let most = work.access.max_file_size;
+    if size > most {
+        let why = format!("would have {size} bytes, and [files] max_file_size_mb allows {most}");
+        return Err(FileError::refused(&input.file_path, why));
+    }
+    let mut output = output(input, &target, old.as_ref(), &new);
+    output.size_bytes = size;
+    if !input.dry_run {
+        let made = target.make_dirs()?;
+        match &target.existing {
+            Some(existing) if is_append => {
+                let since = match input.expected_digest {
+                    Some(_) => Since::Read,
+                    None => Since::Found,
+                };
+                let now = target.append(existing, &new.bytes, since, work.should_stop)?;
+                if now != before {
+                    // Somebody else has added to it, too: what it holds is not known.
+                    output.size_bytes = now + new.bytes.len() as u64;
+                    output.digest = None;
+                }
+            }
+            _ => {
+                let new = access::New {
+                    bytes: &new.bytes,
+                    permissions,
+                    old: bytes_before,
+                };
+                output.not_kept = target.replace(&new, work.should_stop)?;
+            }
+        }
+        made.keep();
+    }
+    Ok(answer(content(&output, input), &output))
+}
+
+fn old(work: &Work<'_>, input: &Input, existing: &Existing) -> Result<Old, FileError> {
+    let found = &existing.found;
+    let bytes = match found.size() <= work.access.max_file_size {
+        true => Some(whole::read(work, found)?),
+        false => None,
+    };
+    let named = match input.mode {
+        Mode::Append => input.encoding.as_deref(),
+        // Its own encoding, to show what it was; the new one may be another.
+        Mode::Overwrite => None,
+    };
+    let head = bytes.as_deref().unwrap_or_default();
+    let encoding = Encoding::of_file(named, head)?;
+    if encoding.is_none() && work.access.restricts_extensions() {
+        let why = "it is binary, and [files] allowed_extensions leaves only text";
+        return Err(FileError::denied(&found.real, why));
+    }
+    let text = encoding
+        .zip(bytes.as_deref())
+        .map(|(encoding, bytes)| encoding.decode(bytes).text);
+    Ok(Old {
+        text,
+        encoding: encoding.unwrap_or(Encoding::UTF_8),
+        bytes,
+    })
+}
+
+/// What is written.
+struct New {
+    encoding: Encoding,
+    bytes: Vec<u8>,
+    /// SHA-256 of the file then.
+    digest: Option<Digest>,
+    /// Its text then.
+    text: Option<String>,
+}
+
+impl New {
+    fn of(input: &Input, old: Option<&Old>) -> Result<Self, FileError> {
+        if let (Mode::Append, Some(old)) = (input.mode, old) {
+            let mut bytes = Vec::new();
+            old.encoding.encode_part(&input.content, &mut bytes)?;
+            let whole = old
+                .bytes
+                .as_ref()
+                .map(|old| [old.as_slice(), &bytes].concat());
+            return Ok(Self {
+                encoding: old.encoding,
+                digest: whole.as_deref().map(Digest::of),
+                text: old
+                    .text
+                    .as_ref()
+                    .map(|old| format!("{old}{}", input.content)),
+                bytes,
+            });
+        }
+        let encoding = match &input.encoding {
+            Some(label) => Encoding::named(label)?,
+            None => Encoding::UTF_8,
+        };
+        let bytes = encoding.encode(&input.content)?;
+        Ok(Self {
+            encoding,
+            digest: Some(Digest::of(&bytes)),
+            text: Some(input.content.clone()),
+            bytes,
+        })
+    }
+}
+
+fn output(input: &Input, target: &Target, old: Option<&Old>, new: &New) -> Output {
+    let path = &input.file_path;
+    let diff = match (old.map(|old| &old.text), &new.text) {
+        (None, Some(text)) => Some(diff::unified(path, None, text)),
+        (Some(Some(old)), Some(text)) => Some(diff::unified(path, Some(old), text)),
+        (_, _) => None,
+    };
+    Output {
+        file_path: path.clone(),
+        created: target.existing.is_none(),
+        dry_run: input.dry_run,
+        encoding: new.encoding.name(),
+        bytes_written: new.bytes.len() as u64,
+        size_bytes: 0,
+        digest: new.digest.map(|digest| digest.to_string()),
+        diff,
+        not_kept: Vec::new(),
+    }
+}
+
+fn content(output: &Output, input: &Input) -> String {
+    let path = &output.file_path;
+    let (count, size) = (output.bytes_written, output.size_bytes);
+    let what = match (output.created, input.mode) {
+        (true, _) => format!("created `{path}` ({size} bytes)"),
+        (false, Mode::Overwrite) => format!("wrote `{path}` ({size} bytes)"),
+        (false, Mode::Append) => format!("added {count} bytes to `{path}` ({size} bytes)"),
+    };
+    let mut content = match output.dry_run {
+        true => format!("dry run, nothing is changed; would have {what}\n"),
+        false => format!("{what}\n"),
+    };
+    match output.diff.as_deref() {
+        None => content.push_str("what was there before is no text: there is no diff\n"),
+        Some("") => content.push_str("the text is the same as before\n"),
+        Some(diff) => content.push_str(diff),
+    }
+    for name in &output.not_kept {
+        content.push_str(&format!("the attribute {name} could not be kept\n"));
+    }
+    content
+}
+
+/// Reads "644" or "0644".
+fn permissions(text: &str) -> Result<u32, FileError> {
+    let is_octal = text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    let bits = u32::from_str_radix(text, 8).ok();
+    bits.filter(|bits| is_octal && (3..=4).contains(&text.len()) && *bits <= 0o777)
+        .ok_or_else(|| {
+            let why = format!("{text:?} is none: expected octal digits, as in \"0644\"");
+            FileError::input("permissions", why)
+        })
+}

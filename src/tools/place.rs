@@ -1,0 +1,99 @@
+//! Where the paths of a call lead.
+
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, User};
+
+use crate::config::ExecutorConfig;
+use crate::domain::{Call, Caller};
+
+/// What relative paths and `~` in a call stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The home of who called, as the user database has it.
+    pub home: Option<PathBuf>,
+    /// Where the call runs, as far as it says so or the configuration does.
+    pub working_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// That of a call. Asks the user database, which may take a while.
+    pub(crate) fn of(call: &Call, caller: &Caller, config: &ExecutorConfig) -> Self {
+        let user = User::from_uid(Uid::from_raw(caller.uid));
+        let working_dir = call.options.working_dir.as_ref();
+        Self {
+            // Who is not in the database has none.
+            home: user.ok().flatten().map(|user| user.dir),
+            working_dir: working_dir.or(config.working_dir.as_ref()).cloned(),
+        }
+    }
+
+    /// `path` as an absolute one, its `..` and links still in it.
+    ///
+    /// # Errors
+    /// One that begins with `~` where there is no home, or is relative to nothing.
+    pub(crate) fn absolute(&self, path: &str) -> Result<PathBuf, String> {
+        if let Some(below) = path.strip_prefix('~').filter(|rest| is_below(rest)) {
+            let home = self.home.as_ref().ok_or_else(|| {
+                format!("`{path}` is below the home of who called, and that user has none: name an absolute path")
+            })?;
+            return Ok(home.join(below.trim_start_matches('/')));
+        }
+        if Path::new(path).is_absolute() {
+            return Ok(PathBuf::from(path));
+        }
+        let base = self.working_dir.as_ref().or(self.home.as_ref());
+        let base = base.ok_or_else(|| {
+            format!("`{path}` is relative, and to nothing: name an absolute path, or a `working_dir` with the call")
+        })?;
+        Ok(base.join(path))
+    }
+}
+
+/// Whether `~` with this behind it is the caller's own home, rather than that of another user.
+fn is_below(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
+}
+
+/// A parameter that holds a path, and where that leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    /// The parameter's name.
+    pub parameter: String,
+    /// The path as it was written, made absolute.
+    pub absolute: PathBuf,
+    /// The same with every link followed, as it was when it was looked at.
+    pub real: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_to_the_call_and_then_to_home() {
+        let home = Some(PathBuf::from("/home/u"));
+        let at_home = Place {
+            home: home.clone(),
+            working_dir: None,
+        };
+        let at_work = Place {
+            home,
+            working_dir: Some(PathBuf::from("/srv")),
+        };
+        let nowhere = Place::default();
+        for (place, path, expected) in [
+            (&at_home, "~/a", Some("/home/u/a")),
+            (&at_home, "~", Some("/home/u")),
+            (&at_work, "a", Some("/srv/a")),
+            (&at_home, "a", Some("/home/u/a")),
+            (&at_work, "/a", Some("/a")),
+            (&at_work, "~other/a", Some("/srv/~other/a")),
+            (&nowhere, "a", None),
+            (&nowhere, "~", None),
+        ] {
+            let found = place.absolute(path).ok();
+            assert_eq!(found.as_deref(), expected.map(Path::new), "{path}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Files of a skill, opened so that no link leads out and nothing hangs.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+
+/// A directory to open things beneath.
+pub(super) struct Dir(OwnedFd);
+
+impl Dir {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(Self(open(path, flags, Mode::empty())?))
+    }
+
+    /// A directory in it.
+    pub(super) fn dir(&self, name: &Path) -> io::Result<Self> {
+        self.beneath(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
+            .map(Self)
+    }
+
+    /// The text of a file in it, of at most `limit` bytes.
+    pub(super) fn read(&self, name: &Path, limit: u64) -> Result<String, String> {
+        // Without O_NONBLOCK a FIFO waits for somebody to write.
+        let opened = self.beneath(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY);
+        let mut file = File::from(opened.map_err(|error| told(&error))?);
+        regular(&file)?;
+        let mut bytes = Vec::new();
+        let read = Read::by_ref(&mut file)
+            .take(limit + 1)
+            .read_to_end(&mut bytes);
+        read.map_err(|error| told(&error))?;
+        if bytes.len() as u64 > limit {
+            return Err(format!("is larger than {} KiB", limit >> 10));
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            format!(
+                "is no UTF-8 from byte {} on",
+                error.utf8_error().valid_up_to()
+            )
+        })
+    }
+
+    /// What is wrong with a file in it as a program.
+    pub(super) fn program(&self, name: &Path) -> Result<(), String> {
+        let opened = self
+            .beneath(name, OFlag::O_PATH)
+            .map_err(|error| told(&error))?;
+        executable(&File::from(opened))
+    }
+
+    fn beneath(&self, name: &Path, flags: OFlag) -> io::Result<OwnedFd> {
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        Ok(openat2(self.0.as_fd(), name, how)?)
+    }
+}
+
+/// What is wrong with `path`, which is absolute, as a program.
+pub(super) fn program(path: &Path) -> Result<(), String> {
+    let opened = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+    let opened = opened.map_err(|error| told(&error.into()))?;
+    executable(&File::from(opened))
+}
+
+fn executable(file: &File) -> Result<(), String> {
+    regular(file)?;
+    let meta = file.metadata().map_err(|error| told(&error))?;
+    if meta.mode() & 0o111 == 0 {
+        return Err("is not executable: expected `chmod +x`".to_owned());
+    }
+    Ok(())
+}
+
+fn regular(file: &File) -> Result<(), String> {
+    let kind = file.metadata().map_err(|error| told(&error))?.file_type();
+    let found = match kind {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(format!("is {found}: expected a regular file"))
+}
+
+/// Why something cannot be opened, in words.
+pub(super) fn told(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EXDEV) => {
+            "leads out of its directory: expected no link to elsewhere".to_owned()
+        }
+        Some(Errno::ENOENT) => "is not there".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,281 @@
+//! A directory of skills, read as one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use semver::Version;
+
+use super::FILE;
+use super::document::{self, Fault, line_of};
+use super::files::{Dir, told};
+use super::manifest::{self, Place};
+use super::set::{self, Found, Known};
+use super::skill::Skill;
+
+/// The largest of them, in bytes: it is a page or two.
+const FILE_LIMIT: u64 = 1 << 20;
+/// How many skills are loaded, so that what is no directory of skills does not fill the memory.
+const SKILL_LIMIT: usize = 1_000;
+
+/// What a directory of skills comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// Those that hold together, by directory.
+    pub skills: Vec<Skill>,
+    /// Why others do not.
+    pub problems: Vec<SkillProblem>,
+}
+
+/// One thing wrong with one skill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillProblem {
+    /// The file, or the directory when it is about that.
+    pub path: PathBuf,
+    /// Counted from 1; none when it is about the file as a whole.
+    pub line: Option<usize>,
+    /// What is wrong, and what was expected.
+    pub detail: String,
+}
+
+impl fmt::Display for SkillProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        match self.line {
+            Some(line) => write!(f, "{line}: {}", self.detail),
+            None => write!(f, " {}", self.detail),
+        }
+    }
+}
+
+/// A skill that is fine by itself, with its text.
+pub(super) struct Draft {
+    pub(super) skill: Skill,
+    path: PathBuf,
+    text: String,
+}
+
+/// What a file comes to: a skill, unless too much is wrong with it, and what is.
+pub(super) struct Read {
+    pub(super) draft: Option<Draft>,
+    pub(super) problems: Vec<SkillProblem>,
+}
+
+impl Draft {
+    fn problem(&self, fault: Fault) -> SkillProblem {
+        problem(&self.path, &self.text, fault)
+    }
+}
+
+fn problem(path: &Path, text: &str, fault: Fault) -> SkillProblem {
+    SkillProblem {
+        path: path.to_owned(),
+        line: Some(line_of(text, &fault.pointer)),
+        detail: fault.detail,
+    }
+}
+
+pub(super) fn whole(path: &Path, detail: impl Into<String>) -> SkillProblem {
+    SkillProblem {
+        path: path.to_owned(),
+        line: None,
+        detail: detail.into(),
+    }
+}
+
+/// Reads every `<dir>/*/skill.json`. A directory that is not there holds none.
+pub(crate) fn load(dir: &Path, known: &dyn Known) -> Loaded {
+    let mut problems = Vec::new();
+    let root = match Dir::open(dir) {
+        Ok(root) => root,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Loaded::default(),
+        Err(error) => {
+            problems.push(whole(dir, told(&error)));
+            return Loaded {
+                skills: Vec::new(),
+                problems,
+            };
+        }
+    };
+    let mut drafts = Vec::new();
+    for name in names(dir, &mut problems) {
+        match read(&root, dir, name.as_ref()) {
+            Ok(Some(Read {
+                draft: Some(draft),
+                problems,
+            })) if problems.is_empty() => drafts.push(draft),
+            Ok(Some(read)) => problems.extend(read.problems),
+            Ok(None) => {}
+            Err(problem) => problems.push(problem),
+        }
+    }
+    refuse(&mut drafts, &mut problems, |drafts| clashes(drafts, known));
+    // A skill that is refused may have been called by others, which are then refused too.
+    while refuse(&mut drafts, &mut problems, |drafts| {
+        wrong_calls(drafts, known)
+    }) {}
+    if refuse(&mut drafts, &mut problems, cycles) {
+        while refuse(&mut drafts, &mut problems, |drafts| {
+            wrong_calls(drafts, known)
+        }) {}
+    }
+    problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    let skills = drafts.into_iter().map(|draft| draft.skill).collect();
+    Loaded { skills, problems }
+}
+
+/// The entries of `dir` that may be skills, in order.
+pub(super) fn names(dir: &Path, problems: &mut Vec<SkillProblem>) -> BTreeSet<PathBuf> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) => {
+            problems.push(whole(dir, told(&error)));
+            return BTreeSet::new();
+        }
+    };
+    let mut names = BTreeSet::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let text = name.to_string_lossy();
+        // What editors and installers leave behind on their way.
+        if text.starts_with('.') || text.ends_with('~') || text.ends_with(".tmp") {
+            continue;
+        }
+        if names.len() == SKILL_LIMIT {
+            problems.push(whole(
+                dir,
+                format!("holds more than {SKILL_LIMIT} skills: the others are left out"),
+            ));
+            break;
+        }
+        names.insert(PathBuf::from(name));
+    }
+    names
+}
+
+/// The skill in the directory `name`; none when that is no directory of one.
+pub(super) fn read(root: &Dir, parent: &Path, name: &OsStr) -> Result<Option<Read>, SkillProblem> {
+    let path = parent.join(name);
+    let dir = match root.dir(Path::new(name)) {
+        Ok(dir) => dir,
+        Err(error) if error.raw_os_error() == Some(Errno::ENOTDIR as i32) => return Ok(None),
+        Err(error) => return Err(whole(&path, told(&error))),
+    };
+    let file = path.join(FILE);
+    if std::fs::symlink_metadata(&file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    {
+        return Ok(None);
+    }
+    let text = dir
+        .read(Path::new(FILE), FILE_LIMIT)
+        .map_err(|detail| whole(&file, detail))?;
+    let value = document::parse(&text).map_err(|(line, detail)| SkillProblem {
+        path: file.clone(),
+        line: Some(line),
+        detail,
+    })?;
+    let mut place = Place {
+        path: &path,
+        dir: &dir,
+        elsewhere: Vec::new(),
+    };
+    let (skill, faults) = manifest::read(&value, &mut place);
+    let mut problems: Vec<SkillProblem> = faults
+        .into_iter()
+        .map(|fault| problem(&file, &text, fault))
+        .collect();
+    problems.extend(
+        place
+            .elsewhere
+            .into_iter()
+            .map(|(name, line, detail)| SkillProblem {
+                path: path.join(name),
+                line,
+                detail,
+            }),
+    );
+    problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    let draft = skill.map(|skill| Draft {
+        skill,
+        path: file,
+        text,
+    });
+    Ok(Some(Read { draft, problems }))
+}
+
+/// Takes out of `drafts` what `judge` finds something wrong with. Was there anything?
+fn refuse(
+    drafts: &mut Vec<Draft>,
+    problems: &mut Vec<SkillProblem>,
+    judge: impl Fn(&[Draft]) -> Vec<(usize, SkillProblem)>,
+) -> bool {
+    let found = judge(drafts);
+    let refused: BTreeSet<usize> = found.iter().map(|(at, _)| *at).collect();
+    problems.extend(found.into_iter().map(|(_, problem)| problem));
+    let mut at = 0..;
+    drafts.retain(|_| at.next().is_none_or(|at| !refused.contains(&at)));
+    !refused.is_empty()
+}
+
+/// Skills of one name and version, and of the name of a tool that is there anyway.
+pub(super) fn clashes(drafts: &[Draft], known: &dyn Known) -> Vec<(usize, SkillProblem)> {
+    let mut same: BTreeMap<(&str, &Version), Vec<usize>> = BTreeMap::new();
+    for (at, draft) in drafts.iter().enumerate() {
+        same.entry((&draft.skill.name, &draft.skill.version))
+            .or_default()
+            .push(at);
+    }
+    let mut found = Vec::new();
+    for ((name, version), all) in same {
+        for &at in &all {
+            if !matches!(known.find(name), Found::Nothing) {
+                let detail = format!(
+                    "`name` is {name:?}, which is a tool that is built in: expected another"
+                );
+                found.push((
+                    at,
+                    drafts[at].problem(Fault {
+                        pointer: "/name".to_owned(),
+                        detail,
+                    }),
+                ));
+            }
+            if let Some(other) = all.iter().find(|other| **other != at) {
+                let other = drafts[*other].path.display();
+                let detail = format!(
+                    "`version` {version} of {name:?} is in `{other}` as well: expected it once"
+                );
+                found.push((
+                    at,
+                    drafts[at].problem(Fault {
+                        pointer: "/version".to_owned(),
+                        detail,
+                    }),
+                ));
+            }
+        }
+    }
+    found
+}
+
+pub(super) fn wrong_calls(drafts: &[Draft], known: &dyn Known) -> Vec<(usize, SkillProblem)> {
+    let names = set::by_name(drafts.iter().map(|draft| &draft.skill));
+    let each = drafts.iter().enumerate().flat_map(|(at, draft)| {
+        let faults = set::calls(&draft.skill, &names, known);
+        faults
+            .into_iter()
+            .map(move |fault| (at, draft.problem(fault)))
+    });
+    each.collect()
+}
+
+pub(super) fn cycles(drafts: &[Draft]) -> Vec<(usize, SkillProblem)> {
+    let names = set::by_name(drafts.iter().map(|draft| &draft.skill));
+    let each = drafts.iter().enumerate().filter_map(|(at, draft)| {
+        set::cycle(&draft.skill, &names).map(|fault| (at, draft.problem(fault)))
+    });
+    each.collect()
+}

@@ -1,0 +1,179 @@
+//! Skills that are lists of calls. Each is made through the pipeline, and judged there, as if it
+//! came from outside.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::{Map, Value, json};
+
+use super::skill::{Item, OnError, Skill, Step};
+use super::tool::text_of;
+use crate::domain::{Call, Called, ExecutorError};
+use crate::tools::expression::{ExpressionError, Saved, Template, Values};
+use crate::tools::{Answer, Context, Produced};
+
+/// The name that templates have the skill's input by.
+const INPUT: &str = "input";
+
+/// One walk through the steps.
+struct Walk<'a> {
+    context: &'a Context<'a>,
+    call: &'a Call,
+    /// What later steps see.
+    values: Values,
+    /// What the last step came to.
+    last: Value,
+}
+
+/// What came of one step.
+enum Taken {
+    /// Its condition did not hold.
+    LeftOut,
+    /// It was done, or it failed and that does not matter.
+    Done(Saved),
+}
+
+/// Why a step ended the skill.
+struct Broken(String);
+
+/// Takes the steps in their order, within the time limit of the skill.
+pub(super) async fn run(
+    skill: &Skill,
+    items: &[Item],
+    result: Option<&Template>,
+    call: &Call,
+    context: Context<'_>,
+) -> Result<Produced, ExecutorError> {
+    let limit = call.options.timeout.or(skill.timeout);
+    let limit = limit.unwrap_or(context.config.default_timeout);
+    let mut values = Values::default();
+    values.insert(INPUT, call.input.clone());
+    let mut walk = Walk {
+        context: &context,
+        call,
+        values,
+        last: Value::Null,
+    };
+    let done = within(&context, call, limit, async {
+        for item in items {
+            walk.take(item).await?;
+        }
+        match result {
+            None => Ok(walk.last),
+            Some(template) => {
+                let rendered = template.render(&walk.values);
+                rendered.map_err(|error| Broken(format!("`result`: {error}")))
+            }
+        }
+    });
+    let answer = match done.await? {
+        Ok(output) => Answer {
+            content: text_of(&output),
+            output: Some(output),
+            is_error: false,
+        },
+        Err(Broken(why)) => Answer {
+            content: why,
+            output: None,
+            is_error: true,
+        },
+    };
+    Ok(Produced::Answered(answer))
+}
+
+/// Does what may take until the limit or until it is stopped. What it has called ends with it.
+async fn within<T>(
+    context: &Context<'_>,
+    call: &Call,
+    limit: Duration,
+    walk: impl Future<Output = T>,
+) -> Result<T, ExecutorError> {
+    let begun = Instant::now();
+    context.live.mark_started();
+    tokio::select! {
+        biased;
+        done = walk => Ok(done),
+        reason = context.live.stop_requested() => Err(context.stopped(call, reason, begun.elapsed())),
+        () = tokio::time::sleep(limit) => {
+            let reason = crate::domain::StopReason::Timeout(limit);
+            Err(context.stopped(call, reason, begun.elapsed()))
+        }
+    }
+}
+
+impl Walk<'_> {
+    async fn take(&mut self, item: &Item) -> Result<(), Broken> {
+        let steps = item.steps();
+        // What one of several saves, the others do not see.
+        let taken = join_all(steps.iter().map(|step| self.step(step))).await;
+        for (step, taken) in steps.iter().zip(taken) {
+            let saved = match taken? {
+                Taken::Done(saved) => saved,
+                Taken::LeftOut => Saved::default(),
+            };
+            self.last = saved.value.clone();
+            if let Some(name) = &step.save_output_as {
+                self.values.insert(name, saved);
+            }
+        }
+        Ok(())
+    }
+
+    async fn step(&self, step: &Step) -> Result<Taken, Broken> {
+        let place = |what: &str, error: &ExpressionError| {
+            Broken(format!(
+                "step {} (`{}`), {what}: {error}",
+                step.pointer, step.tool
+            ))
+        };
+        if let Some(condition) = &step.condition {
+            let holds = condition.truth(&self.values);
+            if !holds.map_err(|error| place("`condition`", &error))? {
+                return Ok(Taken::LeftOut);
+            }
+        }
+        let input = step.parameters.render(&self.values);
+        let input = input.map_err(|error| place("`parameters`", &error))?;
+        let mut call = Call::new(&step.tool, input);
+        call.options.tool_version = step.version.as_ref().map(ToString::to_string);
+        call.options.timeout = step.timeout;
+        call.options.working_dir = self.call.options.working_dir.clone();
+        call.options.env = self.call.options.env.clone();
+        let called = self.context.calls.call(call).await;
+        if called.is_error && step.on_error == OnError::Stop {
+            let meant = step.description.as_deref();
+            let meant = meant.map_or_else(String::new, |meant| format!(", {meant}"));
+            return Err(Broken(format!(
+                "step {} (`{}`{meant}) failed: {}",
+                step.pointer, step.tool, called.content
+            )));
+        }
+        Ok(Taken::Done(saved(&step.tool, &called)))
+    }
+}
+
+/// What later steps see of a call: of a shell its standard output, of a condition whether it holds, of
+/// another tool its output, or its text if it has none; and as members how it went.
+fn saved(tool: &str, called: &Called) -> Saved {
+    let mut members = Map::new();
+    let id = called.id.map(|id| id.to_string());
+    members.insert("execution_id".to_owned(), json!(id));
+    members.insert("is_error".to_owned(), called.is_error.into());
+    members.insert("status".to_owned(), called.status.as_str().into());
+    members.insert("content".to_owned(), called.content.as_str().into());
+    if let Some(process) = &called.process {
+        members.insert("return_code".to_owned(), json!(process.return_code));
+        members.insert("stdout".to_owned(), process.stdout.as_str().into());
+        members.insert("stderr".to_owned(), process.stderr.as_str().into());
+    }
+    if let Some(Value::Object(output)) = &called.output {
+        members.extend(output.clone());
+    }
+    let value = match (tool, &called.process, &called.output) {
+        ("bash" | "execute_command", Some(process), _) => process.stdout.as_str().into(),
+        ("check_condition", _, Some(output)) => output["result"].clone(),
+        (_, _, Some(output)) => output.clone(),
+        (_, _, None) => called.content.as_str().into(),
+    };
+    Saved { value, members }
+}

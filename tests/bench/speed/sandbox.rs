@@ -1,0 +1,121 @@
+//! What a sandbox costs beyond its runtime: a command through the daemon against the bare runtime with a
+//! bundle of the same kind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::Fallible;
+use crate::client::{Connection, Request};
+use crate::daemon::Mode;
+use crate::report::{Goal, Row, Unit};
+use crate::scratch::Scratch;
+use crate::stats::{Pairs, median};
+
+const RUNTIME: &str = "runsc";
+
+/// Starts per round.
+const STARTS: usize = 5;
+
+/// Measures it in all modes; nothing where there is no runtime.
+pub fn measure(
+    scratch: &Scratch,
+    modes: impl Iterator<Item = Mode>,
+    rounds: impl Iterator<Item = usize>,
+    sink: &mut dyn FnMut(Row),
+) -> Fallible<()> {
+    let version = Command::new(RUNTIME)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status();
+    if !version.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: the sandbox, for there is no {RUNTIME}");
+        return Ok(());
+    }
+    let bare = Bare::new(&scratch.directory("bare")?)?;
+    let mut running = Vec::new();
+    for mode in modes {
+        let daemon = scratch.ruled(mode, "sandbox", None)?;
+        let connection = daemon.connect()?;
+        // It ends with its value.
+        running.push((mode, daemon, connection, Pairs::default()));
+    }
+    for _ in rounds {
+        for (_, _, connection, pairs) in &mut running {
+            let (mut floor, mut ours) = (Vec::new(), Vec::new());
+            for _ in 0..STARTS {
+                floor.push(bare.run()?);
+                ours.push(untrusted(connection)?);
+            }
+            pairs.push(median(&floor), median(&ours));
+        }
+    }
+    for (mode, _, _, pairs) in &running {
+        let name = "sandbox, `true` against the bare runtime";
+        let goal = Goal::at_most(1.15);
+        sink(Row::ratio(name, Some(*mode), Unit::Seconds, pairs, goal));
+    }
+    Ok(())
+}
+
+/// One call that runs in the sandbox.
+fn untrusted(connection: &mut Connection) -> Fallible<f64> {
+    let call = json!({"name": "bash", "risk_level": "untrusted", "input": {"command": "true"}});
+    let request = Request::of(&call);
+    let start = Instant::now();
+    let answer = connection.exchange(&request)?.expect(200)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let answer: Value = serde_json::from_slice(answer.body)?;
+    if answer["exit_code"] != 0 || answer["sandbox"]["runtime"] != RUNTIME {
+        return Err(format!("it did not run in the sandbox: {answer}").into());
+    }
+    Ok(seconds)
+}
+
+/// The runtime by itself.
+struct Bare {
+    bundle: PathBuf,
+}
+
+impl Bare {
+    fn new(bundle: &Path) -> Fallible<Self> {
+        let private = |dir: &str| json!({"destination": dir, "type": "tmpfs", "source": "tmpfs"});
+        let namespaces = ["pid", "ipc", "uts", "mount", "network"];
+        let spec = json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "args": ["/bin/bash", "-c", "true"], "cwd": "/tmp", "env": ["PATH=/usr/bin:/bin"],
+                "user": {"uid": 65534, "gid": 65534}, "noNewPrivileges": true,
+            },
+            "root": {"path": "/", "readonly": true},
+            "mounts": [
+                {"destination": "/proc", "type": "proc", "source": "proc"},
+                private("/dev"), private("/tmp"), private("/run"), private("/root"), private("/home"),
+            ],
+            "linux": {"namespaces": namespaces.map(|kind| json!({"type": kind}))},
+        });
+        fs::write(bundle.join("config.json"), spec.to_string())?;
+        Ok(Self {
+            bundle: bundle.to_owned(),
+        })
+    }
+
+    fn run(&self) -> Fallible<f64> {
+        let start = Instant::now();
+        let status = Command::new(RUNTIME)
+            .arg("--root")
+            .arg(self.bundle.join("state"))
+            .args(["--ignore-cgroups", "--network=none", "run", "--bundle"])
+            .arg(&self.bundle)
+            .arg(format!("bare-{}", std::process::id()))
+            .stdin(Stdio::null())
+            .status()?;
+        if !status.success() {
+            return Err(format!("{RUNTIME} ended with {status}").into());
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+}

@@ -1,0 +1,102 @@
+//! The tool `execute_command` of seed 003: `bash` with a structured output.
+
+use serde_json::{Value, json};
+
+use crate::support::Daemon;
+
+fn call(input: &Value) -> Value {
+    json!({"name": "execute_command", "input": input})
+}
+
+#[test]
+fn it_answers_a_program_and_a_model() {
+    let daemon = Daemon::start();
+    let answer = daemon.post(&call(
+        &json!({"command": "echo 1; echo 2 >&2; exit 3", "cwd": null}),
+    ));
+    let body = answer.json();
+    assert_eq!(answer.status, 200, "{body}");
+    assert_eq!(
+        body["output"],
+        json!({"return_code": 3, "stdout": "1\n", "stderr": "2\n"})
+    );
+    assert_eq!(
+        body["content"],
+        "[stdout]\n1\n\n[stderr]\n2\n\n[exit_code]\n3"
+    );
+    assert_eq!(
+        (&body["is_error"], &body["exit_code"]),
+        (&json!(true), &json!(3))
+    );
+    // The record has it, too, and from the ledger no less.
+    let record = daemon.ended(body["execution_id"].as_str().expect("an id"));
+    assert_eq!(record["result"], body);
+    let signalled = daemon.post(&call(&json!({"command": "kill -9 $$"}))).json();
+    assert_eq!(signalled["output"]["return_code"], -9);
+    let stopped =
+        json!({"name": "execute_command", "input": {"command": "sleep 60"}, "timeout_secs": 0.2});
+    let stopped = daemon.post(&stopped);
+    assert_eq!(stopped.status, 504);
+    assert_eq!(stopped.json()["output"], Value::Null);
+    // `bash` answers a model only.
+    let plain = daemon.bash("true");
+    assert!(plain.json().get("output").is_none());
+}
+
+#[test]
+fn its_directory_is_that_of_the_call() {
+    let daemon = Daemon::start();
+    let dir = daemon.dir().join("work");
+    std::fs::create_dir_all(dir.join("below")).expect("a directory");
+    for (cwd, working_dir) in [
+        (dir.join("below").display().to_string(), None),
+        ("below".to_owned(), Some(dir.display().to_string())),
+    ] {
+        let mut call = call(&json!({"command": "pwd", "cwd": cwd}));
+        if let Some(working_dir) = working_dir {
+            call["working_dir"] = json!(working_dir);
+        }
+        let body = daemon.post(&call).json();
+        let expected = format!("{}\n", dir.join("below").display());
+        assert_eq!(body["output"]["stdout"], expected);
+        // What is repeated runs in the same place.
+        let id = body["execution_id"].as_str().expect("an id");
+        let record = daemon.ended(id);
+        assert_eq!(
+            record["working_dir"],
+            dir.join("below").display().to_string()
+        );
+        let again = daemon
+            .connect()
+            .request("POST", &format!("/executions/{id}/replay"), &[], b"")
+            .json();
+        assert_eq!(again["output"]["stdout"], expected, "{again}");
+    }
+    let home = nix::unistd::User::from_uid(nix::unistd::getuid());
+    let home = home.expect("a database").expect("a user").dir;
+    let body = daemon
+        .post(&call(&json!({"command": "pwd -P", "cwd": "~"})))
+        .json();
+    let home = std::fs::canonicalize(home).expect("a home");
+    assert_eq!(body["output"]["stdout"], format!("{}\n", home.display()));
+}
+
+/// A rule sees where the path leads, not how it is written.
+#[test]
+fn rules_on_its_directory_follow_links() {
+    let policy = "default = \"allow\"\ndeny = [\"execute_command(cwd:/proc/**)\", \"write_file(file_path:/proc/**)\"]";
+    let daemon = Daemon::start_under(policy, "");
+    std::os::unix::fs::symlink("/proc/self", daemon.dir().join("link")).expect("a link");
+    for (cwd, status) in [
+        ("/proc/1".to_owned(), 403),
+        ("/usr/../proc/1".to_owned(), 403),
+        (daemon.dir().join("link").display().to_string(), 403),
+        ("/usr".to_owned(), 200),
+    ] {
+        let answer = daemon.post(&call(&json!({"command": "true", "cwd": cwd})));
+        assert_eq!(answer.status, status, "{cwd}: {}", answer.json());
+    }
+    // A redirect is relative to it.
+    let answer = daemon.post(&call(&json!({"command": "echo x > y", "cwd": "/proc"})));
+    assert_eq!(answer.status, 403);
+}

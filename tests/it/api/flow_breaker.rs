@@ -1,0 +1,222 @@
+//! Tools that are left alone when the daemon fails at them, and calls that are tried again.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::flow::refused;
+use super::skills::{Room, call};
+use crate::support::{Daemon, Mode, wait_for};
+
+/// A tool that takes too long as long as there is a file `slow` in `dir`.
+fn slow_tool(room: &Room) -> std::path::PathBuf {
+    let mark = room.dir.join("slow");
+    let script = format!(
+        "#!/bin/sh\ncat >/dev/null\n[ -e {mark} ] && sleep 100\necho '1'\n",
+        mark = mark.display()
+    );
+    room.program("shaky", &script, json!({}));
+    mark
+}
+
+/// Calls it with as little time as it needs to fail.
+fn shaky(daemon: &Daemon) -> crate::support::Reply {
+    daemon.post(&json!({"name": "shaky", "input": {}, "timeout_secs": 0.1}))
+}
+
+fn problems(daemon: &Daemon) -> Value {
+    let health = daemon.get("/health").json();
+    let all = health["problems"].as_array().expect("a list").clone();
+    let codes = all.iter().map(|problem| problem["code"].clone());
+    codes.collect()
+}
+
+fn circuit_events(daemon: &Daemon) -> Vec<String> {
+    let path = "/events?follow=false&type=circuitOpened,circuitHalfOpened,circuitClosed&tool=shaky";
+    let text = String::from_utf8(daemon.get(path).body).expect("text");
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("event: "));
+    kinds.map(str::to_owned).collect()
+}
+
+fn touch(path: &Path) {
+    fs::write(path, "").expect("written");
+}
+
+#[test]
+fn a_tool_that_fails_again_and_again_is_left_alone_and_tried_again() {
+    let room = Room::new("[flow.tools.shaky]\nbreaker = { failures = 2, open_secs = 1 }\n");
+    let mark = slow_tool(&room);
+    let daemon = room.start();
+    assert_eq!(call(&daemon, "shaky", json!({})).status, 200);
+    touch(&mark);
+    assert_eq!(problems(&daemon), json!([]));
+    for _ in 0..2 {
+        assert_eq!(shaky(&daemon).status, 504);
+    }
+    let reply = shaky(&daemon);
+    assert_eq!(refused(&reply, 503, "circuit_open"), 1);
+    assert!(
+        reply.content().contains("left alone"),
+        "{}",
+        reply.content()
+    );
+    assert_eq!(problems(&daemon), json!(["circuit_open"]));
+    // Others are not concerned.
+    assert_eq!(daemon.bash("true").status, 200);
+    // The trial fails.
+    let unless_open =
+        |reply: crate::support::Reply| Some(reply.status).filter(|status| *status != 503);
+    let trial = || unless_open(shaky(&daemon));
+    assert_eq!(wait_for("a trial", trial), 504);
+    refused(&shaky(&daemon), 503, "circuit_open");
+    // And goes well.
+    fs::remove_file(&mark).expect("removed");
+    let trial = || unless_open(call(&daemon, "shaky", json!({})));
+    assert_eq!(wait_for("a trial", trial), 200);
+    assert_eq!(call(&daemon, "shaky", json!({})).status, 200);
+    assert_eq!(problems(&daemon), json!([]));
+    let expected = [
+        "circuitOpened",
+        "circuitHalfOpened",
+        "circuitOpened",
+        "circuitHalfOpened",
+        "circuitClosed",
+    ];
+    wait_for("its events", || {
+        (circuit_events(&daemon) == expected).then_some(())
+    });
+}
+
+#[test]
+fn exit_codes_count_only_where_they_are_to() {
+    for (counts, status) in [(false, 200), (true, 503)] {
+        let flow = format!(
+            "[flow.tools.bash]\nbreaker = {{ failures = 2, open_secs = 1000, exit_codes = {counts} }}\n"
+        );
+        let daemon = Daemon::start_with(Mode::Group, &flow);
+        for _ in 0..3 {
+            // Success in between begins the count anew.
+            assert_eq!(daemon.bash("false").status, 200);
+            assert_eq!(daemon.bash("true").status, 200);
+        }
+        assert_eq!(daemon.bash("false").status, 200);
+        assert_eq!(daemon.bash("kill -9 $$").status, 200);
+        assert_eq!(daemon.bash("true").status, status);
+    }
+}
+
+/// Which says nothing of the tool.
+#[test]
+fn a_trial_that_is_cancelled_leaves_the_next_call_to_be_it() {
+    let room = Room::new("[flow.tools.shaky]\nbreaker = { failures = 1, open_secs = 1 }\n");
+    let mark = slow_tool(&room);
+    let daemon = room.start();
+    touch(&mark);
+    assert_eq!(shaky(&daemon).status, 504);
+    let begin = || {
+        let body = json!({"name": "shaky", "input": {}}).to_string();
+        let prefer = [("Prefer", "respond-async")];
+        let reply = daemon
+            .connect()
+            .request("POST", "/execute", &prefer, body.as_bytes());
+        reply.json()["execution_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
+    };
+    let trial = wait_for("a trial", || {
+        let id = begin();
+        let record = || daemon.get(&format!("/executions/{id}")).json();
+        let known = wait_for("it runs or is refused", || {
+            let record = record();
+            (record["started_at"].is_string() || record["status"] == "failed").then_some(record)
+        });
+        (known["status"] != "failed").then_some(id)
+    });
+    refused(&call(&daemon, "shaky", json!({})), 503, "circuit_open");
+    let path = format!("/executions/{trial}");
+    daemon.connect().request("DELETE", &path, &[], b"");
+    fs::remove_file(&mark).expect("removed");
+    assert_eq!(call(&daemon, "shaky", json!({})).status, 200);
+}
+
+/// A skill that fails as often as there are lines in the file `left`, each time taking one.
+fn flaky(room: &Room, name: &str, failing: &str) {
+    let left = room.dir.join("left");
+    let script = format!(
+        "#!/bin/bash\ncat >/dev/null\necho attempt >&2\nif [ -s {left} ]; then sed -i 1d {left}; {failing}; fi\necho '\"done\"'\n",
+        left = left.display()
+    );
+    room.program(name, &script, json!({}));
+}
+
+fn set_failures(daemon: &Daemon, count: usize) {
+    fs::write(daemon.dir().join("left"), "x\n".repeat(count)).expect("written");
+}
+
+#[test]
+fn what_may_run_twice_is_tried_again_and_nothing_else_is() {
+    let room = Room::new(
+        "[flow.tools.again]\nidempotent = true\nretries = { max = 2, delay_ms = 1, exit_codes = true }\n\
+         [flow.tools.careful]\nidempotent = true\nretries = { max = 2, delay_ms = 1 }\n",
+    );
+    for name in ["again", "careful", "once"] {
+        flaky(&room, name, "exit 3");
+    }
+    flaky(&room, "garbled", "echo no JSON; exit 0");
+    let daemon = room.start();
+    set_failures(&daemon, 2);
+    let reply = call(&daemon, "again", json!({}));
+    let body = reply.json();
+    assert_eq!(
+        (reply.status, &body["output"]),
+        (200, &json!("done")),
+        "{body}"
+    );
+    // The answer is of the last try alone.
+    let id = body["execution_id"].as_str().expect("an id");
+    assert_eq!(daemon.output(id, "stderr"), b"attempt\n");
+    assert_eq!(daemon.output(id, "stdout"), b"\"done\"\n");
+    let path = format!("/events?follow=false&type=executionRetried&execution_id={id}");
+    wait_for("both retries are told", || {
+        let text = String::from_utf8(daemon.get(&path).body).expect("text");
+        (text.matches("exit code 3").count() == 2).then_some(())
+    });
+    // No more often than it is to be.
+    set_failures(&daemon, 3);
+    assert_eq!(call(&daemon, "again", json!({})).json()["exit_code"], 3);
+    assert_eq!(
+        fs::read_to_string(daemon.dir().join("left")).expect("there"),
+        ""
+    );
+    for name in ["careful", "once"] {
+        set_failures(&daemon, 2);
+        assert_eq!(
+            call(&daemon, name, json!({})).json()["exit_code"],
+            3,
+            "{name}"
+        );
+        assert_eq!(
+            fs::read_to_string(daemon.dir().join("left")).expect("there"),
+            "x\n"
+        );
+    }
+}
+
+#[test]
+fn what_the_daemon_could_not_do_is_tried_again() {
+    let room =
+        Room::new("[flow.tools.again]\nidempotent = true\nretries = { max = 3, delay_ms = 1 }\n");
+    flaky(&room, "again", "echo no JSON; exit 0");
+    let daemon = room.start();
+    set_failures(&daemon, 1);
+    let body = call(&daemon, "again", json!({})).json();
+    assert_eq!(body["output"], "done", "{body}");
+    set_failures(&daemon, 4);
+    let reply = call(&daemon, "again", json!({}));
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (500, &json!("output_invalid"))
+    );
+}

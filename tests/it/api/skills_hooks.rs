@@ -1,0 +1,114 @@
+//! Hooks that are skills: seed 002's recall before and capture after.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::skills::{Room, done};
+
+const RECALL: &str = "#!/usr/bin/python3
+import shelly_skill as s
+s.run(lambda input: {'memories': ['you asked: ' + input['query']]})
+";
+
+/// Writes down what it is told.
+const CAPTURE: &str = "#!/usr/bin/python3
+import json, os, shelly_skill as s
+def main(input):
+    with open(os.environ['SHELLY_SKILL_DIR'] + '/log', 'a') as log:
+        log.write(json.dumps(input) + chr(10))
+    return None
+s.run(main)
+";
+
+const ASKS: &str = "#!/usr/bin/python3
+import shelly_skill as s
+s.run(lambda input: s._request('GET', '/context/scratch'))
+";
+
+const HOOKS: &str = r#"
+[[hooks]]
+name = "relevant"
+before = "execution"
+skill = "recall"
+tools = ["asks"]
+input = { query = "{{ input.message }}" }
+[[hooks]]
+name = "capture"
+after = "formatting"
+skill = "capture"
+tools = ["asks", "bash"]
+input = { tool = "{{ tool }}", response = "{{ result.content }}", exit = "{{ result.exit }}" }
+"#;
+
+#[test]
+fn a_skill_is_called_before_and_another_after() {
+    let room = Room::new(HOOKS);
+    let log = room.dir.join("skills/capture/log");
+    room.program("recall", RECALL, json!({}));
+    room.program("capture", CAPTURE, json!({}));
+    room.program("asks", ASKS, json!({}));
+    let daemon = room.start();
+    let seen = done(&daemon, "asks", json!({"message": "hello"}));
+    assert_eq!(
+        seen,
+        json!({"relevant": {"memories": ["you asked: hello"]}})
+    );
+    let body = daemon.bash("echo hi; exit 3").json();
+    let lines = fs::read_to_string(&log).expect("written");
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0]["tool"], "asks");
+    assert_eq!(
+        lines[1],
+        json!({"tool": "bash", "response": body["content"], "exit": "3"})
+    );
+    // They are executions like any other, and no hook is asked about them.
+    let id = body["execution_id"].as_str().expect("an id");
+    let record = daemon.ended(id);
+    let children = record["children"].as_array().expect("children");
+    assert_eq!(children.len(), 1);
+    assert_eq!(
+        (&children[0]["tool"], &children[0]["status"]),
+        (&json!("capture"), &json!("success"))
+    );
+}
+
+#[test]
+fn a_skill_that_fails_or_is_not_there_stops_nothing() {
+    let room = Room::new(HOOKS);
+    room.program("capture", "#!/bin/sh\nexit 1\n", json!({}));
+    let daemon = room.start();
+    assert_eq!(daemon.bash("true").status, 200);
+    let health = daemon.get("/health").json();
+    let problems = health["problems"].to_string();
+    assert!(
+        problems.contains("hook_invalid") && problems.contains("recall"),
+        "{health}"
+    );
+    let log = daemon.log();
+    assert!(log.contains("the hook capture failed"), "{log}");
+}
+
+#[test]
+fn a_skill_may_be_asked_strictly() {
+    let strict = HOOKS.replace(
+        "skill = \"recall\"",
+        "skill = \"recall\"\non_failure = \"deny\"",
+    );
+    let room = Room::new(&strict);
+    room.program("recall", "#!/bin/sh\necho broken >&2; exit 1\n", json!({}));
+    room.program("asks", ASKS, json!({}));
+    let daemon = room.start();
+    let refused = daemon.post(&json!({"name": "asks", "input": {"message": "x"}}));
+    let body = refused.json();
+    assert_eq!(
+        (refused.status, &body["code"]),
+        (403, &json!("permission_denied")),
+        "{body}"
+    );
+    assert!(body["detail"].to_string().contains("relevant"), "{body}");
+}

@@ -1,0 +1,235 @@
+//! Attempts to get out. Each fails inside, and harms nothing outside.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use super::{assert_clean, give_to_nobody, modes, start, workspace};
+use crate::support::Daemon;
+
+/// Runs what has to fail, and says what it wrote.
+#[track_caller]
+fn fails(daemon: &Daemon, command: &str) -> String {
+    let body = daemon.bash(command).json();
+    assert_eq!(body["is_error"], true, "{command}: {body}");
+    assert_eq!(body["sandbox"]["runtime"], "runsc", "{command}: {body}");
+    body["content"].as_str().expect("text").to_owned()
+}
+
+#[test]
+fn nothing_is_written_outside() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        // What is in /tmp outside is not there inside, where anything can be.
+        let witness = daemon.dir().join("witness");
+        fs::write(&witness, "before").expect("written");
+        give_to_nobody(&witness);
+        let there = witness.display();
+        let reply = daemon.bash(&format!("cat {there}; echo x > {there}"));
+        assert_eq!(reply.status, 200);
+        let kept = fs::read_to_string(&witness).expect("there");
+        assert_eq!(kept, "before", "{mode:?}");
+        // What is elsewhere is there, and cannot be written to, whoever it belongs to.
+        let witness = format!("/opt/shelly-it-{}", std::process::id());
+        fs::create_dir_all("/opt").expect("made");
+        fs::write(&witness, "before").expect("written");
+        give_to_nobody(witness.as_ref());
+        let said = fails(&daemon, &format!("cat {witness}; echo after > {witness}"));
+        let kept = fs::read_to_string(&witness).expect("there");
+        fs::remove_file(&witness).expect("removed");
+        assert!(
+            kept == "before" && said.contains("before"),
+            "{mode:?}: {said}"
+        );
+        for dir in [
+            "/", "/etc", "/usr/bin", "/var/lib", "/sys", "/proc", "/root", "/home",
+        ] {
+            fails(&daemon, &format!("touch {dir}/shelly-witness"));
+            assert!(
+                !std::path::Path::new(dir).join("shelly-witness").exists(),
+                "{dir}"
+            );
+        }
+        // What is private is there for one execution only.
+        assert_eq!(
+            daemon.bash("echo x > /tmp/mine; cat /tmp/mine").stdout(),
+            "x"
+        );
+        fails(&daemon, "cat /tmp/mine");
+        assert!(!std::path::Path::new("/tmp/mine").exists());
+        assert_clean(&daemon, "after writing");
+    }
+}
+
+#[test]
+fn neither_the_daemon_nor_its_neighbours_are_seen() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        let secret = daemon.dir().join("secret");
+        fs::write(&secret, "s3cret").expect("written");
+        let socket = daemon.socket().display().to_string();
+        fails(&daemon, &format!("cat {}", secret.display()));
+        fails(&daemon, "cat /etc/shadow");
+        fails(&daemon, "ls /root/.ssh || ls /root/.bashrc");
+        fails(&daemon, &format!("test -e {socket}"));
+        fails(
+            &daemon,
+            &format!("curl --max-time 2 --unix-socket {socket} http://x/health"),
+        );
+        fails(&daemon, "kill -0 -1");
+        let pids = daemon.bash("cd /proc; echo [0-9]*").stdout();
+        assert!(pids.split(' ').count() <= 4, "{mode:?}: {pids}");
+        fails(&daemon, &format!("test -d /proc/{}", daemon.pid()));
+        let state = daemon.bash(&format!("ls {}", daemon.dir().join("state").display()));
+        assert_eq!(
+            state.json()["is_error"],
+            true,
+            "{mode:?}: {}",
+            state.content()
+        );
+    }
+}
+
+#[test]
+fn there_are_no_privileges_to_be_had() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        let status = daemon
+            .bash("grep -E '^(Cap|NoNewPrivs|Uid)' /proc/self/status")
+            .stdout();
+        for line in status.lines() {
+            let (name, value) = line.split_once(":\t").expect("a field");
+            match name {
+                "Uid" => assert!(value.starts_with("65534"), "{mode:?}: {status}"),
+                "NoNewPrivs" => assert_eq!(value, "1", "{mode:?}: {status}"),
+                _ => assert_eq!(value, "0000000000000000", "{mode:?}: {status}"),
+            }
+        }
+        for command in [
+            "mount -t tmpfs tmpfs /tmp",
+            "mount --bind /tmp /usr",
+            "umount /tmp",
+            "chroot /tmp true",
+            "mknod /tmp/sda b 8 0 && head -c 1 /tmp/sda",
+            "chown root /tmp",
+            "hostname other",
+            "su -c true",
+            "nsenter -t 1 -a true",
+            "python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); exit(c.syscall(175, 0, 0, 0) != 0)'",
+            "python3 -c 'import ctypes; exit(ctypes.CDLL(None).reboot(0x01234567) != 0)'",
+            "python3 -c 'import ctypes; exit(ctypes.CDLL(None).setuid(0) != 0)'",
+        ] {
+            fails(&daemon, command);
+        }
+        assert_clean(&daemon, "after privileges");
+    }
+}
+
+#[test]
+fn disk_and_memory_have_an_end() {
+    for mode in modes() {
+        let toml = "[sandbox]\ntmp_max = 8388608\nfile_size_max = 4194304\nmemory_max = 134217728\nworkspaces = [\"/tmp\"]";
+        let daemon = start(mode, toml);
+        let said = fails(
+            &daemon,
+            "for i in 1 2 3 4; do head -c 4194304 /dev/zero > /tmp/$i || exit 1; done",
+        );
+        assert!(said.contains("No space left"), "{mode:?}: {said}");
+        let dir = workspace(&daemon);
+        let members = json!({"workspace": dir});
+        let body = daemon
+            .bash_with(
+                "trap '' XFSZ; head -c 5242880 /dev/zero > big; echo $?",
+                &members,
+            )
+            .json();
+        assert_eq!(body["is_error"], false, "{body}");
+        assert!(
+            fs::metadata(dir.join("big")).expect("there").len() <= 4 << 20,
+            "{mode:?}"
+        );
+        let body = daemon
+            .bash_with("tail /dev/zero", &json!({"timeout_secs": 20}))
+            .json();
+        assert_eq!(body["is_error"], true, "{mode:?}: {body}");
+        assert_ne!(body["code"], "timeout", "{mode:?}: {body}");
+        assert_clean(&daemon, "after limits");
+    }
+}
+
+#[test]
+fn a_workspace_is_that_directory_and_nothing_else() {
+    for mode in modes() {
+        let daemon = start(mode, "[sandbox]\nworkspaces = [\"/tmp\"]");
+        let dir = workspace(&daemon);
+        let outside = daemon.dir().join("outside");
+        fs::write(&outside, "outside").expect("written");
+        give_to_nobody(&outside);
+        let members = json!({"workspace": dir});
+        let reply = daemon.bash_with("pwd; echo inside > file; cat file", &members);
+        assert_eq!(
+            reply.stdout(),
+            format!("{}\ninside", dir.display()),
+            "{mode:?}: {}",
+            reply.content()
+        );
+        assert_eq!(
+            fs::read_to_string(dir.join("file")).expect("there"),
+            "inside\n"
+        );
+        // A link leads where it leads inside, not outside.
+        symlink(&outside, dir.join("link")).expect("linked");
+        let body = daemon.bash_with("cat link", &members).json();
+        assert_eq!(body["is_error"], true, "{mode:?}: {body}");
+        let body = daemon
+            .bash_with("ln -s ../outside own; echo x > own; cat own", &members)
+            .json();
+        // What is beside the workspace is private like all of /tmp, and gone.
+        assert_eq!(
+            body["content"], "[stdout]\nx\n\n[exit_code]\n0",
+            "{mode:?}: {body}"
+        );
+        assert_eq!(
+            fs::read_to_string(&outside).expect("there"),
+            "outside",
+            "{mode:?}"
+        );
+        // Nor can the workspace itself be one that leads away, or one that nobody allowed.
+        // Below one of theirs they could put a link in its place.
+        symlink("/etc", daemon.dir().join("away")).expect("linked");
+        fs::create_dir(dir.join("below")).expect("made");
+        for wanted in [
+            daemon.dir().join("away"),
+            dir.join("below"),
+            "/etc".into(),
+            "/tmp/../etc".into(),
+        ] {
+            let reply = daemon.bash_with("true", &json!({"workspace": wanted}));
+            let body = reply.json();
+            assert_eq!(
+                (reply.status, &body["code"]),
+                (503, &json!("sandbox_unavailable")),
+                "{body}"
+            );
+        }
+        assert_clean(&daemon, "after workspaces");
+    }
+}
+
+#[test]
+fn there_is_no_network() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        listener.set_nonblocking(true).expect("set");
+        fails(&daemon, &format!("exec 3<>/dev/tcp/127.0.0.1/{port}"));
+        fails(&daemon, "exec 3<>/dev/tcp/192.0.2.1/80");
+        fails(&daemon, "exec 3<>/dev/udp/192.0.2.1/53 && echo x >&3");
+        assert!(
+            listener.accept().is_err(),
+            "{mode:?}: somebody came through"
+        );
+    }
+}

@@ -1,0 +1,357 @@
+//! The rules of running processes (CONTRACT 5), inside.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{assert_clean, bundles, modes, runtimes, start};
+use crate::support::{bash_call, timed, wait_until};
+
+/// What a start may take: 0.2 s on a machine that does nothing else.
+const START: Duration = Duration::from_secs(3);
+
+/// What a stop may take beyond limit and grace.
+const MARGIN: Duration = Duration::from_millis(300);
+
+#[test]
+fn endings_are_told_as_what_they_are() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        for (command, code, signal, closing) in [
+            ("true", json!(0), Value::Null, "[exit_code]\n0"),
+            ("exit 137", json!(137), Value::Null, "[exit_code]\n137"),
+            (
+                "no-such-program",
+                json!(127),
+                Value::Null,
+                "[exit_code]\n127",
+            ),
+            (
+                "kill -KILL $$",
+                Value::Null,
+                json!("SIGKILL"),
+                "[signal]\nSIGKILL",
+            ),
+            (
+                "kill -SEGV $$",
+                Value::Null,
+                json!("SIGSEGV"),
+                "[signal]\nSIGSEGV",
+            ),
+            (
+                "(kill -KILL $BASHPID); exit $?",
+                json!(137),
+                Value::Null,
+                "[exit_code]\n137",
+            ),
+        ] {
+            let reply = daemon.bash(command);
+            let body = reply.json();
+            assert_eq!(reply.status, 200, "{mode:?} {command}: {body}");
+            assert_eq!(body["exit_code"], code, "{mode:?} {command}: {body}");
+            assert_eq!(body["signal"]["name"], signal, "{mode:?} {command}: {body}");
+            assert!(
+                reply.content().ends_with(closing),
+                "{mode:?} {command}: {body}"
+            );
+            assert_eq!(body["risk_level"], "untrusted");
+            assert_eq!(body["sandbox"]["runtime"], "runsc");
+        }
+        assert_clean(&daemon, "after endings");
+    }
+}
+
+#[test]
+fn what_is_left_behind_is_listed_and_dead() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        for (command, held) in [
+            ("sleep 60 & echo hi", json!(["stdout", "stderr"])),
+            ("sleep 60 >/dev/null & echo hi", json!(["stderr"])),
+            ("setsid sleep 60 & echo hi", json!(["stdout", "stderr"])),
+            (
+                "( ( setsid sleep 60 & ) & ); echo hi",
+                json!(["stdout", "stderr"]),
+            ),
+            (
+                "env -i setsid sleep 60 & echo hi",
+                json!(["stdout", "stderr"]),
+            ),
+            (
+                "trap '' TERM HUP; nohup sleep 60 & echo hi",
+                json!(["stdout", "stderr"]),
+            ),
+        ] {
+            let (reply, took) = timed(|| daemon.bash(command));
+            let body = reply.json();
+            assert!(took.within(START), "{mode:?} {command}: {took:?}");
+            assert_eq!(
+                body["content"], "[stdout]\nhi\n\n[exit_code]\n0",
+                "{mode:?} {command}"
+            );
+            let listed = body["background"].as_array().expect("a list");
+            assert_eq!(listed.len(), 1, "{mode:?} {command}: {body}");
+            let words = listed[0]["command"].as_str().expect("text");
+            assert!(words.contains("sleep 60"), "{body}");
+            assert_eq!(listed[0]["held"], held, "{mode:?} {command}: {body}");
+            // The namespace dies with its first process: that is proof in either mode.
+            let kill = json!({"by": mode.as_str(), "reason": "background", "signalled": 1, "survivors": 0});
+            assert_eq!(body["kill"], kill, "{mode:?} {command}");
+            assert_clean(&daemon, command);
+        }
+        // Who ends within the drain is waited for, and not listed.
+        let body = daemon.bash("(sleep 0.05; echo late) & echo hi").json();
+        assert_eq!(
+            body["content"], "[stdout]\nhi\nlate\n\n[exit_code]\n0",
+            "{mode:?}"
+        );
+        assert_eq!(body["background"], json!([]), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_stubborn_tree_is_dead_within_limit_and_grace() {
+    const STUBBORN: &str =
+        r#"echo partial; trap '' TERM; setsid sh -c 'trap "" TERM; sleep 60' & wait"#;
+    for mode in modes() {
+        let daemon = start(mode, "kill_grace_ms = 700");
+        let (reply, took) = timed(|| daemon.bash_with(STUBBORN, &json!({"timeout_secs": 2})));
+        let due = Duration::from_millis(2000 + 700);
+        assert!(
+            took.wall >= due && took.within(due + MARGIN),
+            "{mode:?}: {took:?}"
+        );
+        let body = reply.json();
+        assert_eq!(
+            (reply.status, &body["code"]),
+            (504, &json!("timeout")),
+            "{body}"
+        );
+        assert_eq!(body["content"], "[stdout]\npartial\n\n[timeout]\n2s");
+        assert_eq!(body["kill"]["reason"], "timeout");
+        let signalled = body["kill"]["signalled"].as_u64().expect("a number");
+        assert!((2..=3).contains(&signalled), "{body}");
+        assert_clean(&daemon, "after a time limit");
+    }
+}
+
+#[test]
+fn a_command_that_minds_sigterm_has_its_last_words() {
+    for mode in modes() {
+        let daemon = start(mode, "kill_grace_ms = 20000");
+        let command = "trap 'echo bye; exit 5' TERM; echo hello; sleep 60 & wait";
+        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 2})));
+        assert!(
+            took.within(Duration::from_secs(2) + START),
+            "{mode:?}: {took:?}"
+        );
+        let body = reply.json();
+        assert_eq!(
+            body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n2s",
+            "{mode:?}: {body}"
+        );
+        assert_clean(&daemon, "after last words");
+    }
+}
+
+#[test]
+fn who_cancels_or_hangs_up_leaves_nothing() {
+    for mode in modes() {
+        let daemon = start(mode, "kill_grace_ms = 200");
+        let id = daemon.begin("echo up; sleep 60 & wait", &json!({}));
+        wait_until("it runs", || daemon.output(&id, "stdout") == b"up\n");
+        let path = format!("/executions/{id}");
+        let record = daemon.connect().request("DELETE", &path, &[], b"").json();
+        assert_eq!(record["status"], "cancelled", "{record}");
+        assert_eq!(record["result"]["content"], "[stdout]\nup\n\n[cancelled]");
+        assert_clean(&daemon, "after a cancel");
+
+        // At every moment of the start, and after it.
+        for pause in 0..12 {
+            let mut stream = UnixStream::connect(daemon.socket()).expect("connected");
+            let body = bash_call("sleep 60", &json!({})).to_string();
+            let head = format!(
+                "POST /execute HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(head.as_bytes()).expect("sent");
+            stream.write_all(body.as_bytes()).expect("sent");
+            std::thread::sleep(Duration::from_millis(pause * 40));
+        }
+        wait_until("nothing is left", || {
+            bundles(&daemon).is_empty() && runtimes(&daemon).is_empty()
+        });
+        wait_until("nothing runs", || {
+            daemon.get("/health").json()["running"] == 0
+        });
+        assert_clean(&daemon, "after hang-ups");
+    }
+}
+
+#[test]
+fn output_is_cut_and_kept_as_outside() {
+    for mode in modes() {
+        let daemon = start(mode, "max_output_bytes = 65536\nspool_max_bytes = 1048576");
+        let body = daemon.bash("head -c 300000 /dev/zero | tr '\\0' x; echo end >&2; printf 'a\\303'; sleep 0.1; printf '\\266\\377'").json();
+        assert_eq!(body["stdout_bytes"], 300_004, "{mode:?}");
+        assert_eq!(body["truncated"], true, "{mode:?}");
+        assert!(
+            body["content"]
+                .as_str()
+                .expect("text")
+                .contains("[stderr]\nend\n")
+        );
+        let id = body["execution_id"].as_str().expect("an id").to_owned();
+        let kept = daemon.output(&id, "stdout");
+        assert_eq!(kept.len(), 300_004, "{mode:?}");
+        assert!(
+            kept.ends_with("aö\u{0}".trim_end_matches('\0').as_bytes())
+                || kept.ends_with(b"a\xc3\xb6\xff")
+        );
+
+        let before = daemon.reset_peak();
+        let body = daemon
+            .bash_with("yes & cat /dev/zero", &json!({"timeout_secs": 2}))
+            .json();
+        assert_eq!(body["code"], "timeout", "{mode:?}");
+        assert_eq!(body["truncated"], true);
+        let grown = daemon.memory("VmHWM").saturating_sub(before);
+        assert!(grown <= 16 << 20, "{mode:?}: grew by {grown} bytes");
+        assert_clean(&daemon, "after a flood");
+    }
+}
+
+#[test]
+fn nothing_waits_for_a_human_and_nothing_of_the_daemons_is_there() {
+    for mode in modes() {
+        let daemon = start(mode, "[env]\nCONFIGURED = \"s3cret\"");
+        let reply = daemon.bash("cat; read x; echo $?; exec 3</dev/tty || echo none; tty");
+        assert_eq!(
+            reply.stdout(),
+            "1\nnone\nnot a tty",
+            "{mode:?}: {}",
+            reply.content()
+        );
+        let members = json!({"env": {"CALLED": "yes"}, "stdin": "text"});
+        let reply = daemon.bash_with("cat; echo; cd /proc/self/fd && echo *", &members);
+        assert_eq!(
+            reply.stdout(),
+            "text\n0 1 2 3",
+            "{mode:?}: {}",
+            reply.content()
+        );
+        let reply = daemon.bash_with("tr '\\0' '\\n' </proc/$$/environ", &members);
+        let environment = reply.stdout();
+        let mut names: Vec<&str> = environment
+            .lines()
+            .map(|line| line.split('=').next().expect("a name"))
+            .collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "CALLED",
+                "DEBIAN_FRONTEND",
+                "GIT_PAGER",
+                "GIT_TERMINAL_PROMPT",
+                "HOME",
+                "LANG",
+                "LOGNAME",
+                "MANPAGER",
+                "PAGER",
+                "PATH",
+                "SHELL",
+                "SHELLY_EXECUTION_ID",
+                "SYSTEMD_PAGER",
+                "TERM",
+                "USER",
+            ],
+            "{mode:?}"
+        );
+        assert!(
+            environment.lines().any(|line| line == "HOME=/tmp"),
+            "{environment}"
+        );
+    }
+}
+
+#[test]
+fn long_scripts_run_and_nothing_is_kept() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        for bytes in [131_072, 1 << 20] {
+            let script = format!("#{}\necho ran", "x".repeat(bytes));
+            let reply = daemon.bash(&script);
+            assert_eq!(
+                reply.stdout(),
+                "ran",
+                "{mode:?} {bytes}: {}",
+                reply.content()
+            );
+        }
+        let reply = daemon.bash_with("sleep 1", &json!({"background": "keep"}));
+        let body = reply.json();
+        assert_eq!(
+            (reply.status, &body["code"]),
+            (503, &json!("sandbox_unavailable")),
+            "{body}"
+        );
+        assert!(
+            body["detail"].as_str().expect("text").contains("keep"),
+            "{body}"
+        );
+        assert_clean(&daemon, "after scripts");
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_leaves_nothing_to_the_next() {
+    for mode in modes() {
+        let mut daemon = start(mode, "");
+        let ids: Vec<String> = (0..3)
+            .map(|_| daemon.begin("echo up; setsid sleep 600 & env -i sleep 600", &json!({})))
+            .collect();
+        for id in &ids {
+            wait_until("it runs", || daemon.output(id, "stdout") == b"up\n");
+        }
+        assert_eq!(bundles(&daemon).len(), 3, "or there is nothing to test");
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        assert!(!runtimes(&daemon).is_empty() || !bundles(&daemon).is_empty());
+        let next = daemon.restart();
+        assert_clean(&next, "after a crash");
+        for id in &ids {
+            assert_eq!(
+                next.get(&format!("/executions/{id}")).json()["status"],
+                "lost"
+            );
+        }
+        assert_eq!(next.bash("echo hi").stdout(), "hi", "{mode:?}");
+    }
+}
+
+#[test]
+fn a_fork_bomb_reaches_its_limit_and_nobody_else() {
+    for mode in modes() {
+        let daemon = start(mode, "kill_grace_ms = 100");
+        let bomb = daemon.begin(
+            "bomb() { bomb | bomb & }; bomb; sleep 60",
+            &json!({"timeout_secs": 4}),
+        );
+        let mut slowest = Duration::ZERO;
+        while daemon.get(&format!("/executions/{bomb}")).json()["status"] == "running" {
+            let (reply, took) = timed(|| daemon.get("/health"));
+            assert_eq!(reply.status, 200);
+            slowest = slowest.max(took.wall.saturating_sub(took.lateness));
+        }
+        assert!(
+            slowest <= Duration::from_millis(100),
+            "{mode:?}: {slowest:?}"
+        );
+        assert_eq!(daemon.ended(&bomb)["status"], "timeout", "{mode:?}");
+        assert_clean(&daemon, "after a fork bomb");
+    }
+}

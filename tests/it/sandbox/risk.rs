@@ -1,0 +1,184 @@
+//! Who says what is trusted, and what becomes of it.
+
+use serde_json::json;
+
+use super::is_there;
+use crate::support::Daemon;
+
+/// The daemon, which trusts nothing that its policy does not know.
+const POLICY: &str = "default = \"untrusted\"\nallow = [\"bash(command:id *)\", \"read_file\"]\n";
+
+#[test]
+fn what_no_rule_knows_runs_in_the_sandbox_and_is_recorded_so() {
+    if !is_there() {
+        return;
+    }
+    let daemon = Daemon::start_under(POLICY, "");
+    for (command, user, risk) in [
+        ("id -un", "root", "trusted"),
+        ("id -un; true", "nobody", "untrusted"),
+        ("id -un || true", "nobody", "untrusted"),
+    ] {
+        let reply = daemon.bash(command);
+        let body = reply.json();
+        assert_eq!(reply.stdout(), user, "{command}: {body}");
+        assert_eq!(body["risk_level"], risk, "{command}: {body}");
+        assert_eq!(
+            body["sandbox"].is_null(),
+            risk == "trusted",
+            "{command}: {body}"
+        );
+        let id = body["execution_id"].as_str().expect("an id");
+        let record = daemon.get(&format!("/executions/{id}")).json();
+        assert_eq!(record["result"]["risk_level"], risk, "{record}");
+        assert_eq!(record["result"]["sandbox"], body["sandbox"], "{record}");
+    }
+    let explain = |command: &str| {
+        let call = json!({"name": "bash", "input": {"command": command}}).to_string();
+        let path = "/permissions/explain";
+        daemon
+            .connect()
+            .request("POST", path, &[], call.as_bytes())
+            .json()
+    };
+    assert_eq!(explain("id -un")["risk_level"], "trusted");
+    assert_eq!(explain("make")["risk_level"], "untrusted");
+    assert_eq!(explain("make")["verdict"], "allow");
+}
+
+#[test]
+fn a_call_raises_its_risk_and_never_lowers_it() {
+    if !is_there() {
+        return;
+    }
+    let toml = "[tools]\nuntrusted = [\"execute_command\"]\n";
+    let daemon = Daemon::start_under(
+        "default = \"allow\"\nuntrusted = [\"bash(command:touch *)\"]\n",
+        toml,
+    );
+    let user = |name: &str, command: &str, risk: &str| {
+        let call = json!({"name": name, "risk_level": risk, "input": {"command": command}});
+        let reply = daemon.post(&call);
+        assert_eq!(reply.status, 200, "{}", reply.json());
+        reply.stdout()
+    };
+    assert_eq!(user("bash", "id -un", "trusted"), "root");
+    assert_eq!(user("bash", "id -un", "untrusted"), "nobody");
+    assert_eq!(user("bash", "touch /tmp/x; id -un", "trusted"), "nobody");
+    assert_eq!(user("execute_command", "id -un", "trusted"), "nobody");
+    let call = json!({"name": "bash", "risk_level": "none", "input": {"command": "true"}});
+    assert_eq!(daemon.post(&call).status, 400);
+    // What the daemon does itself cannot be confined, what needs nothing need not be.
+    let call =
+        json!({"name": "read_file", "risk_level": "untrusted", "input": {"file_path": "~/x"}});
+    let reply = daemon.post(&call);
+    let body = reply.json();
+    assert_eq!(
+        (reply.status, &body["code"]),
+        (503, &json!("sandbox_unavailable")),
+        "{body}"
+    );
+    let call = json!({"name": "check_condition", "risk_level": "untrusted", "input": {"condition": "1 == 1"}});
+    let body = daemon.post(&call).json();
+    assert_eq!(
+        (&body["risk_level"], &body["is_error"]),
+        (&json!("untrusted"), &json!(false)),
+        "{body}"
+    );
+}
+
+#[test]
+fn an_untrusted_skill_and_what_it_leads_to_run_in_the_sandbox() {
+    if !is_there() {
+        return;
+    }
+    let daemon = Daemon::start_under("default = \"allow\"\n", "");
+    let skills = daemon.dir().join("skills");
+    let put = |name: &str, manifest: &serde_json::Value, program: Option<&str>| {
+        let dir = skills.join(name);
+        std::fs::create_dir_all(&dir).expect("made");
+        if let Some(program) = program {
+            std::fs::write(dir.join("run"), program).expect("written");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(dir.join("run"), mode).expect("executable");
+        }
+        std::fs::write(dir.join("skill.json"), manifest.to_string()).expect("written");
+    };
+    let program = "#!/bin/sh\ncat >/dev/null\nprintf '{\"user\": \"%s\", \"files\": \"%s\", \"token\": \"%s\"}' \"$(id -un)\" \"$(cd \"$SHELLY_SKILL_DIR\" && echo *)\" \"$SHELLY_CAPABILITY$SHELLY_SOCKET\"\n";
+    put(
+        "who",
+        &json!({"name": "who", "version": "1.0.0", "description": "Who.", "mode": "code", "command": ["./run"], "input": {"type": "object"}, "risk_level": "untrusted"}),
+        Some(program),
+    );
+    put(
+        "both",
+        &json!({"name": "both", "version": "1.0.0", "description": "Both.", "mode": "composite", "input": {"type": "object"}, "risk_level": "untrusted",
+        "steps": [{"tool": "bash", "parameters": {"command": "id -un"}, "save_output_as": "user"}], "result": "{{ user.strip() }}"}),
+        None,
+    );
+    crate::support::wait_until("the skills are there", || {
+        daemon.get("/tools/both").status == 200 && daemon.get("/tools/who").status == 200
+    });
+    let body = daemon.post(&json!({"name": "who", "input": {}})).json();
+    assert_eq!(
+        body["output"],
+        json!({"user": "nobody", "files": "run skill.json", "token": ""}),
+        "{body}"
+    );
+    assert_eq!(body["sandbox"]["runtime"], "runsc", "{body}");
+    let body = daemon.post(&json!({"name": "both", "input": {}})).json();
+    assert_eq!(body["output"], "nobody", "{body}");
+    assert_eq!(body["risk_level"], "untrusted", "{body}");
+}
+
+/// What it declares it may call, by a socket of its own on which there is nothing else.
+#[test]
+fn an_untrusted_skill_calls_what_it_declares_and_nothing_else() {
+    for mode in super::modes() {
+        let dir = crate::support::scratch();
+        let skill = dir.join("skills/asks");
+        std::fs::create_dir_all(&skill).expect("made");
+        let program = r#"#!/bin/sh
+cat >/dev/null
+ask() { curl --silent --max-time 20 --unix-socket "$SHELLY_SOCKET" "$@"; }
+ours() { ask --header "Authorization: Bearer $SHELLY_CAPABILITY" "$@"; }
+printf '{"call": %s, "undeclared": %s, "nameless": %s, "health": %s}' \
+    "$(ours http://x/execute --data '{"name": "execute_command", "input": {"command": "id -un"}}')" \
+    "$(ours http://x/execute --data '{"name": "bash", "input": {"command": "id -un"}}')" \
+    "$(ask http://x/execute --data '{"name": "execute_command", "input": {"command": "id -un"}}')" \
+    "$(ours http://x/health)"
+"#;
+        std::fs::write(skill.join("run"), program).expect("written");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(skill.join("run"), executable).expect("executable");
+        let manifest = json!({
+            "name": "asks", "version": "1.0.0", "description": "Asks.", "mode": "code",
+            "command": ["./run"], "input": {"type": "object"}, "risk_level": "untrusted",
+            "calls": ["execute_command"],
+        });
+        std::fs::write(skill.join("skill.json"), manifest.to_string()).expect("written");
+        let daemon = Daemon::start_in(dir, mode, "", |_| {});
+        let body = daemon.post(&json!({"name": "asks", "input": {}})).json();
+        let output = &body["output"];
+        // It runs where its parent does.
+        assert_eq!(
+            output["call"]["output"]["stdout"], "nobody\n",
+            "{mode:?}: {body}"
+        );
+        assert_eq!(
+            output["call"]["risk_level"], "untrusted",
+            "{mode:?}: {body}"
+        );
+        assert_eq!(
+            output["undeclared"]["code"], "permission_denied",
+            "{mode:?}: {body}"
+        );
+        assert_eq!(
+            output["nameless"]["code"], "bad_capability",
+            "{mode:?}: {body}"
+        );
+        assert_eq!(output["health"]["code"], "not_found", "{mode:?}: {body}");
+        super::wait_for_test(&daemon, "passed");
+        super::assert_clean(&daemon, "after calls");
+    }
+}
