@@ -6,6 +6,7 @@ pub mod client;
 pub mod config;
 pub mod daemon;
 pub mod domain;
+mod egress;
 mod flow;
 pub mod ledger;
 pub mod metrics;

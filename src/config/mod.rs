@@ -3,6 +3,7 @@
 
 mod access;
 mod backend;
+mod egress;
 mod error;
 mod executor;
 mod file;
@@ -21,6 +22,7 @@ mod watch;
 pub use access::Access;
 pub(crate) use access::principal;
 pub use backend::{FlowBackend, RedisAddress, RedisServer};
+pub use egress::{Destination, EgressLists, Host};
 pub use error::ConfigError;
 pub use executor::{
     Audit, CgroupChoice, ConfirmationConfig, Durability, ExecutorConfig, HistoryConfig,

@@ -2,10 +2,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use ipnet::IpNet;
 use nix::unistd::{Gid, Uid, User};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::EgressLists;
 use super::values::Bounded;
 
 const MIB: u64 = 1 << 20;
@@ -35,6 +37,10 @@ pub struct SandboxConfig {
     pub hidden: Vec<PathBuf>,
     /// A call may ask to write to these directories and what is below them. Default none.
     pub workspaces: Vec<PathBuf>,
+    /// What tools may connect to from inside. Default nothing.
+    pub egress: EgressLists,
+    /// What the names of `egress` may stand for, besides public addresses. Default nothing.
+    pub private_networks: Vec<IpNet>,
     /// Where bundles are made; `None` where there is no sandbox. Default none.
     pub dir: Option<PathBuf>,
     /// The program that is the first process inside: one whose `main` begins with
@@ -57,6 +63,8 @@ impl Default for SandboxConfig {
                 .map(PathBuf::from)
                 .into(),
             workspaces: Vec::new(),
+            egress: EgressLists::new(),
+            private_networks: Vec::new(),
             dir: None,
             init: PathBuf::new(),
         }
@@ -141,6 +149,8 @@ pub(super) struct SandboxFile {
     tmp_max: Option<Bounded<4096, { 1 << 50 }>>,
     hidden: Option<Vec<Absolute>>,
     workspaces: Option<Vec<Absolute>>,
+    egress: Option<EgressLists>,
+    private_networks: Option<Vec<Network>>,
 }
 
 impl SandboxFile {
@@ -165,6 +175,12 @@ impl SandboxFile {
             tmp_max: self.tmp_max.map_or(library.tmp_max, Bounded::get),
             hidden: paths(self.hidden, library.hidden),
             workspaces: paths(self.workspaces, library.workspaces),
+            egress: self.egress.unwrap_or(library.egress),
+            private_networks: self
+                .private_networks
+                .map_or(library.private_networks, |all| {
+                    all.into_iter().map(|Network(network)| network).collect()
+                }),
             dir: None,
             init: PathBuf::new(),
         })
@@ -185,6 +201,22 @@ impl<'de> Deserialize<'de> for Runtime {
                 "{text:?} is no program: expected a name such as \"runsc\", or an absolute path"
             )))
         }
+    }
+}
+
+/// Addresses that begin alike, in CIDR notation (RFC 4632, RFC 4291).
+struct Network(IpNet);
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let network = text.parse::<IpNet>().ok();
+        let network = network.filter(|network| network.addr() == network.network());
+        network.map(Self).ok_or_else(|| {
+            D::Error::custom(format!(
+                "{text:?} is no network: expected one in CIDR notation such as \"10.1.0.0/16\""
+            ))
+        })
     }
 }
 
@@ -236,6 +268,14 @@ mod tests {
                 &["e.toml:2: ", "/srv/../etc"],
             ),
             ("network = true", &["e.toml:2: ", "network"]),
+            (
+                "egress = { bash = [\"crates.io\"] }",
+                &["e.toml:2: ", "\"crates.io\"", "host:port"],
+            ),
+            (
+                "private_networks = [\"10.1.2.3/16\"]",
+                &["e.toml:2: ", "10.1.2.3/16", "CIDR"],
+            ),
         ] {
             let error = parse(text).expect_err(text);
             for part in parts {

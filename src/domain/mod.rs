@@ -41,7 +41,10 @@ pub use id::{ApprovalId, ExecutionId};
 pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
 pub use lineage::Lineage;
 pub(crate) use output::Digests;
-pub use output::{Degradation, Display, RunReport, Sandboxed, Status, ToolOutput, Verbatim};
+pub use output::{
+    Connection, ConnectionResult, Degradation, Display, RunReport, Sandboxed, Status, ToolOutput,
+    Verbatim,
+};
 pub use scope::{Scope, ScopedValues};
 pub use secrets::{CONTEXT, Secrets};
 pub use stage::{Point, Stage, StageTimes, When};

@@ -124,6 +124,43 @@ pub struct Sandboxed {
     pub runtime: String,
     /// Its version, as it says itself.
     pub version: String,
+    /// The connections to the outside that were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<Connection>,
+}
+
+/// Connections out of a sandbox, of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Connection {
+    /// Where to, as `host:port`; `others` of what goes beyond 50 of them.
+    pub to: String,
+    /// What became of them.
+    pub result: ConnectionResult,
+    /// How many there were.
+    pub count: u64,
+}
+
+/// What became of a connection out of a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionResult {
+    /// It was made.
+    Connected,
+    /// It is not allowed.
+    Refused,
+    /// It is allowed, and there was none to be had.
+    Failed,
+}
+
+impl ConnectionResult {
+    /// The word for it in JSON and in the journal.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 impl RunReport {

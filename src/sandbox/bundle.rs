@@ -15,10 +15,12 @@ use oci_spec::runtime::{
 };
 
 use super::init::FIRST_ARGUMENT;
+use super::relay;
 use super::report::Report;
 use super::{Grants, is_directory};
 use crate::config::{ExecutorConfig, SandboxConfig};
-use crate::domain::Door;
+use crate::domain::{Connection, Door};
+use crate::egress::{Egress, Rules};
 use crate::runner::Plan;
 
 /// Where calls are made.
@@ -36,6 +38,7 @@ pub(super) struct Bundle {
     id: String,
     workspace: Option<PathBuf>,
     door: Option<Door>,
+    egress: Option<Egress>,
 }
 
 /// The directory that may be written to, its links followed. Who is inside of another sandbox cannot
@@ -96,6 +99,7 @@ impl Bundle {
             id,
             workspace: workspace.transpose()?,
             door: None,
+            egress: None,
         };
         // Traversed by whoever is inside.
         DirBuilder::new().mode(0o711).create(&bundle.dir)?;
@@ -107,6 +111,13 @@ impl Bundle {
         File::create_new(&report)?;
         if let Some(calls) = &grants.calls {
             bundle.door = Some(calls.open_door(&bundle.socket())?);
+        }
+        if !grants.destinations.is_empty() {
+            let rules = Rules {
+                destinations: grants.destinations.clone(),
+                private_networks: config.sandbox.private_networks.clone(),
+            };
+            bundle.egress = Some(Egress::open(&bundle.proxy(), rules, plan.id)?);
         }
         let user = &config.sandbox.user;
         chown(
@@ -156,9 +167,19 @@ impl Bundle {
         self.shared().join("sock")
     }
 
+    /// The way out, if there is one.
+    fn proxy(&self) -> PathBuf {
+        self.shared().join("out")
+    }
+
     /// Whether there is a socket to be reached from inside.
-    pub(super) fn has_door(&self) -> bool {
-        self.door.is_some()
+    pub(super) fn has_socket(&self) -> bool {
+        self.door.is_some() || self.egress.is_some()
+    }
+
+    /// The connections to the outside that were asked for so far.
+    pub(super) fn connections(&self) -> Vec<Connection> {
+        self.egress.as_ref().map(Egress::seen).unwrap_or_default()
     }
 
     /// What the first process has said.
@@ -250,11 +271,13 @@ impl Inside<'_> {
             .as_deref()
             .or(workspace)
             .unwrap_or(temporary);
+        let proxy = self.bundle.egress.is_some().then(|| self.bundle.proxy());
         let mut args = vec![
             self.sandbox().init.display().to_string(),
             FIRST_ARGUMENT.to_owned(),
             shared.join("report").display().to_string(),
             plan.drain.as_millis().to_string(),
+            proxy.map_or_else(String::new, |path| path.display().to_string()),
             dir.display().to_string(),
             plan.program.display().to_string(),
         ];
@@ -287,16 +310,18 @@ impl Inside<'_> {
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let fixed = crate::runner::FIXED.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let id = [(crate::runner::EXECUTION_VARIABLE.to_owned(), id)];
-        let socket = self.bundle.has_door().then(|| {
+        let socket = self.bundle.door.is_some().then(|| {
             let path = self.bundle.socket().display().to_string();
             (SOCKET_VARIABLE.to_owned(), path)
         });
+        let proxy = self.bundle.egress.is_some().then(relay::variables);
         let given = self.plan.env.iter().cloned();
         let mut env: Vec<(String, String)> = Vec::new();
         for (name, value) in fixed
             .into_iter()
             .chain(own)
             .chain(given)
+            .chain(proxy.into_iter().flatten())
             .chain(socket)
             .chain(id)
         {

@@ -11,6 +11,7 @@ use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::relay;
 use super::report::{Failed, Line, add};
 use crate::domain::{self, Exit, LeftBehind, StreamName, summarize};
 
@@ -24,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(2);
 struct Orders {
     report: PathBuf,
     drain: Duration,
+    /// The socket of the way out, if there is one.
+    proxy: Option<PathBuf>,
     working_dir: PathBuf,
     program: OsString,
     args: Vec<OsString>,
@@ -39,6 +42,10 @@ impl Orders {
         Some(Self {
             report: args.next()?.into(),
             drain: Duration::from_millis(args.next()?.to_str()?.parse().ok()?),
+            proxy: args
+                .next()
+                .map(PathBuf::from)
+                .filter(|path| path != Path::new("")),
             working_dir: args.next()?.into(),
             program: args.next()?,
             args: args.collect(),
@@ -71,6 +78,15 @@ impl Orders {
         blocked.map_err(|errno| failed("cannot block signals", errno as i32))?;
         let started = add(&self.report, &Line::Started);
         started.map_err(|error| failed("cannot report", error.raw_os_error().unwrap_or(0)))?;
+        if let Some(proxy) = &self.proxy {
+            let relayed = relay::begin(proxy.clone());
+            relayed.map_err(|error| {
+                failed(
+                    "cannot listen for the proxy",
+                    error.raw_os_error().unwrap_or(0),
+                )
+            })?;
+        }
         let leader = self.start()?;
         let mut asked = false;
         let exit = loop {

@@ -3,6 +3,7 @@
 
 mod bundle;
 mod init;
+mod relay;
 mod report;
 mod runtime;
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 pub use init::sandbox_init;
 
-use crate::config::{ExecutorConfig, Limits, SandboxConfig, Truncate};
+use crate::config::{Destination, ExecutorConfig, Limits, SandboxConfig, Truncate};
 use crate::domain::{
     Background, Calls, Ending, ExecutionId, Exit, KillReason, KillReport, Sandboxed, Secrets,
     Signal,
@@ -41,6 +42,8 @@ pub(crate) struct Grants {
     pub(crate) visible: Vec<PathBuf>,
     /// The calls that it may make, by a socket of its own.
     pub(crate) calls: Option<Arc<dyn Calls>>,
+    /// What it may connect to.
+    pub(crate) destinations: Vec<Destination>,
 }
 
 /// Runs plans inside.
@@ -135,6 +138,10 @@ impl Sandbox {
         };
         let outcome = runner.run(outer, live).await;
         let report = bundle.report();
+        let sandboxed = Sandboxed {
+            connections: bundle.connections(),
+            ..sandboxed
+        };
         if runtime.keeps_more_than_files() && bundle.has_state() {
             // One that was killed has not cleaned up after itself.
             let delete = by_runtime(runtime.delete(&bundle));
@@ -176,6 +183,7 @@ impl Sandbox {
         let sandboxed = Sandboxed {
             runtime: runtime.name.clone(),
             version,
+            connections: Vec::new(),
         };
         *lock(&self.known) = Some((runtime.program.clone(), sandboxed.clone()));
         Ok(sandboxed)

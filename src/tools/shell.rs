@@ -115,6 +115,8 @@ impl Context<'_> {
                     plan.working_dir = None;
                 }
                 grants.workspace = given.workspace.clone();
+                let destinations = self.config.sandbox.egress.get(&call.tool);
+                grants.destinations = destinations.cloned().unwrap_or_default();
                 // What the configuration sets may be secret.
                 let is_ours = |name: &String| self.config.env.contains_key(name);
                 plan.env

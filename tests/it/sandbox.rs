@@ -1,6 +1,7 @@
 //! What is not trusted, in a real gVisor: inside, a command is what it is outside, and nothing of it
 //! gets out.
 
+mod egress;
 mod escapes;
 mod processes;
 mod risk;

@@ -1,0 +1,241 @@
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::uri::{PathAndQuery, Scheme, Uri};
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::dial::{DialError, dial};
+use super::{Rules, Seen};
+use crate::config::Destination;
+use crate::domain::{ConnectionResult, ExecutionId};
+
+/// How long a request's headers may take, and a connection be idle between two.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Headers that are about one connection only (RFC 9110, 7.6.1), besides those that `Connection` names.
+const OF_A_CONNECTION: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The same without constants.
+const OF_A_CONNECTION_TOO: [&str; 2] = ["keep-alive", "proxy-connection"];
+
+type Body = Either<Full<Bytes>, Incoming>;
+
+/// Answers an execution's requests. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Proxy {
+    rules: Arc<Rules>,
+    seen: Arc<Seen>,
+    id: ExecutionId,
+}
+
+/// A connection that becomes a tunnel once the answer is out.
+type Tunnel = Arc<Mutex<Option<(OnUpgrade, TcpStream)>>>;
+
+/// Why a request is not passed on.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("{0}")]
+    Malformed(String),
+    #[error("{to} does not answer as HTTP does: {source}")]
+    Garbled {
+        to: Destination,
+        source: hyper::Error,
+    },
+}
+
+impl Proxy {
+    pub(super) fn new(rules: Rules, seen: Arc<Seen>, id: ExecutionId) -> Self {
+        Self {
+            rules: Arc::new(rules),
+            seen,
+            id,
+        }
+    }
+
+    /// Serves one connection to its end.
+    pub(super) async fn serve(&self, stream: UnixStream) {
+        let tunnel = Tunnel::default();
+        let service = service_fn(|request| {
+            let tunnel = Arc::clone(&tunnel);
+            async move { Ok::<_, Infallible>(self.answer(request, &tunnel).await) }
+        });
+        let served = hyper::server::conn::http1::Builder::new()
+            .half_close(true)
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+            .await;
+        let tunnel = tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let carried = match (served, tunnel) {
+            (Ok(()), Some((upgrade, mut outside))) => match upgrade.await {
+                Ok(inside) => copy_bidirectional(&mut TokioIo::new(inside), &mut outside)
+                    .await
+                    .map(drop)
+                    .map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            },
+            (served, _) => served.map_err(|error| error.to_string()),
+        };
+        if let Err(error) = carried {
+            tracing::debug!(execution_id = %self.id, error, "a connection out of a sandbox ended early");
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>, tunnel: &Tunnel) -> Response<Body> {
+        let answered = if request.method() == Method::CONNECT {
+            self.connect(request, tunnel).await
+        } else {
+            self.forward(request).await
+        };
+        answered.unwrap_or_else(|refusal| refusal.response())
+    }
+
+    /// A tunnel to `host:port` (RFC 9110, 9.3.6).
+    async fn connect(
+        &self,
+        mut request: Request<Incoming>,
+        tunnel: &Tunnel,
+    ) -> Result<Response<Body>, Refusal> {
+        let wanted = request.uri().authority().map(ToString::to_string);
+        // Who adds a user and a password wants them in no log.
+        let wanted = wanted.filter(|wanted| !wanted.contains('@'));
+        let wanted = wanted.ok_or_else(|| {
+            Refusal::Malformed("expected CONNECT host:port and nothing besides".to_owned())
+        })?;
+        let outside = self.dial(&wanted).await?.1;
+        let upgrade = hyper::upgrade::on(&mut request);
+        *tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, outside));
+        Ok(Response::new(Either::Left(Full::default())))
+    }
+
+    /// A request for a URL (RFC 9112, 3.2.2), made anew for the host of that.
+    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+        let uri = request.uri();
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            let detail =
+                "this is a proxy: expected CONNECT host:port, or a URL that begins with http://";
+            return Err(Refusal::Malformed(detail.to_owned()));
+        };
+        if *scheme != Scheme::HTTP {
+            let detail = format!("{scheme} is not passed on: expected http, or CONNECT");
+            return Err(Refusal::Malformed(detail));
+        }
+        let port = authority.port_u16().unwrap_or(80);
+        let wanted = format!("{}:{port}", authority.host());
+        let host = HeaderValue::from_str(match authority.port() {
+            Some(_) => &wanted,
+            None => authority.host(),
+        });
+        let host = host.map_err(|error| Refusal::Malformed(error.to_string()))?;
+        let path = uri.path_and_query().cloned();
+        *request.uri_mut() = Uri::from(path.unwrap_or(PathAndQuery::from_static("/")));
+        remove_those_of_a_connection(request.headers_mut());
+        request.headers_mut().insert(header::HOST, host);
+        let (to, outside) = self.dial(&wanted).await?;
+        let garbled = |source| Refusal::Garbled { to, source };
+        let passed = async {
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(outside)).await?;
+            // It ends with the answer's body, whoever drops that.
+            tokio::spawn(connection);
+            sender.send_request(request).await
+        };
+        let mut response = passed.await.map_err(garbled)?;
+        remove_those_of_a_connection(response.headers_mut());
+        Ok(response.map(Either::Right))
+    }
+
+    async fn dial(&self, wanted: &str) -> Result<(Destination, TcpStream), Refusal> {
+        let parsed: Result<Destination, _> = wanted.parse();
+        let dialled = match parsed {
+            Ok(to) => match dial(&self.rules, &to).await {
+                Ok(stream) => Ok((to, stream)),
+                Err(error) => Err(Refusal::from(error)),
+            },
+            Err(error) => Err(Refusal::Malformed(error)),
+        };
+        let result = match &dialled {
+            Ok(_) => ConnectionResult::Connected,
+            Err(Refusal::Dial(DialError::Unknown { .. } | DialError::Failed { .. })) => {
+                ConnectionResult::Failed
+            }
+            Err(_) => ConnectionResult::Refused,
+        };
+        self.seen.add(wanted, result);
+        let refused = dialled.as_ref().err().map(ToString::to_string);
+        tracing::info!(
+            execution_id = %self.id,
+            to = wanted,
+            result = result.as_str(),
+            error = refused,
+            "a connection out of a sandbox"
+        );
+        dialled
+    }
+}
+
+impl Refusal {
+    /// In the words of RFC 9209, and for people.
+    fn response(&self) -> Response<Body> {
+        let (status, error) = match self {
+            Self::Malformed(_) => (StatusCode::BAD_REQUEST, "http_request_error"),
+            Self::Dial(DialError::NotListed(_)) => (StatusCode::FORBIDDEN, "http_request_denied"),
+            Self::Dial(DialError::Private { .. }) => {
+                (StatusCode::FORBIDDEN, "destination_ip_prohibited")
+            }
+            Self::Dial(DialError::Unknown { .. }) => (StatusCode::BAD_GATEWAY, "dns_error"),
+            Self::Dial(DialError::Failed { source, .. })
+                if source.kind() == std::io::ErrorKind::TimedOut =>
+            {
+                (StatusCode::GATEWAY_TIMEOUT, "connection_timeout")
+            }
+            Self::Dial(DialError::Failed { .. }) => {
+                (StatusCode::BAD_GATEWAY, "destination_unavailable")
+            }
+            Self::Garbled { .. } => (StatusCode::BAD_GATEWAY, "http_protocol_error"),
+        };
+        let mut response = Response::new(Either::Left(Full::from(format!("{self}\n"))));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        headers.insert(header::CONTENT_TYPE, text);
+        if let Ok(value) = HeaderValue::from_str(&format!("shelly-executord; error={error}")) {
+            headers.insert("proxy-status", value);
+        }
+        response
+    }
+}
+
+fn remove_those_of_a_connection(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    let plain = OF_A_CONNECTION_TOO.map(HeaderName::from_static);
+    for name in named.iter().chain(&OF_A_CONNECTION).chain(&plain) {
+        headers.remove(name);
+    }
+}
