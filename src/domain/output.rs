@@ -153,6 +153,9 @@ pub enum ConnectionResult {
 }
 
 impl ConnectionResult {
+    /// Every one of them.
+    pub const ALL: [Self; 3] = [Self::Connected, Self::Refused, Self::Failed];
+
     /// The word for it in JSON and in the journal.
     pub fn as_str(self) -> &'static str {
         match self {

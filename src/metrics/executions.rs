@@ -5,7 +5,8 @@ use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 use super::bounded::Bounded;
 use super::{Group, MetricsError};
 use crate::domain::{
-    Failure, FailureKind, KillReason, RiskLevel, RunReport, Stage, Status, StreamName, Verdict,
+    ConnectionResult, Failure, FailureKind, KillReason, RiskLevel, RunReport, Stage, Status,
+    StreamName, Verdict,
 };
 
 /// From what costs nothing to what a person takes to answer a question, in seconds.
@@ -49,6 +50,7 @@ pub(super) struct Executions {
     truncated: IntCounter,
     output: IntCounterVec,
     sandbox_starts: IntCounterVec,
+    connections: IntCounterVec,
 }
 
 impl Executions {
@@ -98,6 +100,11 @@ impl Executions {
                 "Executions that were to run in the sandbox, by whether it could be had.",
                 &["result"],
             )?,
+            connections: group.counters(
+                "shelly_egress_connections_total",
+                "Connections that were asked for from inside of sandboxes, by what became of them.",
+                &["result"],
+            )?,
         };
         executions.begin_with_zero();
         Ok(executions)
@@ -131,6 +138,9 @@ impl Executions {
         for result in ["started", "failed"] {
             self.sandbox_starts.with_label_values(&[result]);
         }
+        for result in ConnectionResult::ALL {
+            self.connections.with_label_values(&[result.as_str()]);
+        }
     }
 
     pub(super) fn ended(&self, execution: &Counted<'_>) {
@@ -156,8 +166,12 @@ impl Executions {
     }
 
     fn ran(&self, run: &RunReport) {
-        if run.sandbox.is_some() {
+        if let Some(sandbox) = &run.sandbox {
             self.sandbox_starts.with_label_values(&["started"]).inc();
+            for asked in &sandbox.connections {
+                let counter = self.connections.with_label_values(&[asked.result.as_str()]);
+                counter.inc_by(asked.count);
+            }
         }
         if let Some(kill) = &run.kill {
             self.kills.with_label_values(&[word(kill.reason)]).inc();

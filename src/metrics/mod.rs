@@ -4,6 +4,7 @@
 
 mod bounded;
 mod executions;
+mod flow;
 mod ledger;
 mod now;
 
@@ -16,6 +17,7 @@ use prometheus::{
 };
 
 pub use executions::Counted;
+pub use flow::{FlowNow, ToolNow};
 pub use now::Now;
 
 use crate::domain::{Stage, Verdict};
@@ -147,6 +149,7 @@ mod tests {
             running: 0,
             approvals_waiting: 0,
             problems: &[],
+            flow: FlowNow::default(),
         };
         metrics.text(&now).expect("text")
     }
@@ -159,6 +162,7 @@ mod tests {
             "shelly_outputs_truncated_total 0",
             "shelly_kills_total{reason=\"timeout\"} 0",
             "shelly_sandbox_starts_total{result=\"failed\"} 0",
+            "shelly_egress_connections_total{result=\"refused\"} 0",
             "shelly_ledger_commit_duration_seconds_count 0",
             "shelly_stage_duration_seconds_count{stage=\"discovery\"} 0",
         ] {

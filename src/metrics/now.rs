@@ -3,11 +3,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus::{IntGauge, IntGaugeVec};
 
+use super::flow::{Flow, FlowNow};
 use super::{Group, MetricsError};
 use crate::domain::Degradation;
 
 /// How things stand when somebody asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Now<'a> {
     /// How many executions are under way.
     pub running: usize,
@@ -15,6 +16,8 @@ pub struct Now<'a> {
     pub approvals_waiting: usize,
     /// What does not work as it should.
     pub problems: &'a [Degradation],
+    /// Places, queues, refusals and circuits.
+    pub flow: FlowNow<'a>,
 }
 
 /// What is not counted but looked at when somebody asks.
@@ -23,6 +26,7 @@ pub(super) struct Standing {
     running: IntGauge,
     approvals_waiting: IntGauge,
     problems: IntGaugeVec,
+    flow: Flow,
     /// Held while they are set and read, so that each who asks reads what was set for them.
     asking: Mutex<()>,
 }
@@ -55,6 +59,7 @@ impl Standing {
                 "What does not work as it should, by the code that GET /health has for it; what works has no line.",
                 &["code"],
             )?,
+            flow: Flow::new(group)?,
             asking: Mutex::new(()),
         })
     }
@@ -69,6 +74,7 @@ impl Standing {
         for problem in now.problems {
             self.problems.with_label_values(&[problem.code]).inc();
         }
+        self.flow.set(&now.flow);
         read()
     }
 }

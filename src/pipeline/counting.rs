@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::finished::status;
 use super::{Execution, Executor, Finished};
 use crate::domain::{Degradation, ExecutorError, Failure, RunReport, Status, ToolOutput};
-use crate::metrics::{Counted, Metrics, MetricsError, Now};
+use crate::flow::{CircuitState, FlowSnapshot};
+use crate::metrics::{Counted, FlowNow, Metrics, MetricsError, Now, ToolNow};
 
 /// Why there are no metrics to be read.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +33,37 @@ impl Executor {
             return Err(NoMetrics::Off);
         }
         let metrics = self.inner.metrics.as_ref().ok_or(NoMetrics::Broken)?;
+        let flow = self.flow();
         let text = metrics.text(&Now {
             running: self.running(),
             approvals_waiting: self.inner.waiters.count(),
             problems,
+            flow: flow_now(&flow),
         });
         Ok(text?)
+    }
+}
+
+/// What is told of the flow of calls.
+fn flow_now(flow: &FlowSnapshot) -> FlowNow<'_> {
+    let tools = flow.tools.iter().map(|(tool, now)| ToolNow {
+        tool,
+        running: now.running,
+        queued: now.queued,
+        is_closed: now.circuit.map(|state| state == CircuitState::Closed),
+    });
+    let refused = &flow.refused;
+    FlowNow {
+        running: flow.running,
+        tools: tools.collect(),
+        refused: vec![
+            ("tool_rate", refused.tool_rate),
+            ("caller_rate", refused.caller_rate),
+            ("tenant_rate", refused.tenant_rate),
+            ("queue_full", refused.queue_full),
+            ("circuit_open", refused.circuit_open),
+        ],
+        server_up: flow.server_up,
     }
 }
 

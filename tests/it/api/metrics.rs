@@ -241,12 +241,53 @@ fn observers_read_them_and_do_nothing_else() {
 }
 
 #[test]
+fn queues_refusals_and_circuits_are_seen() {
+    let flow =
+        "[flow]\nqueue_max = 1\ntools.bash.max_running = 1\ntools.bash.breaker = { failures = 2 }";
+    let daemon = Daemon::start_with(Mode::Group, flow);
+    let now = |name: &str| samples(&daemon).0.get(name).copied();
+    let (running, queued) = (
+        "shelly_flow_tool_running{tool=\"bash\"}",
+        "shelly_flow_queued{tool=\"bash\"}",
+    );
+    let refused = |reason: &str| now(&format!("shelly_flow_refused_total{{reason=\"{reason}\"}}"));
+    let circuit = || now("shelly_flow_circuit_open{tool=\"bash\"}");
+    assert_eq!((refused("queue_full"), circuit()), (Some(0.0), None));
+    let (script, fifo) = blocked(&daemon, "fifo");
+    begin(&daemon, &script);
+    let fifo = fifo.reached();
+    let second = begin(&daemon, "true");
+    wait_until("it waits for a place", || now(queued) == Some(1.0));
+    assert_eq!(now(running), Some(1.0));
+    assert_eq!(daemon.bash("true").status, 429);
+    assert_eq!(refused("queue_full"), Some(1.0));
+    fifo.say("on");
+    assert_eq!(daemon.ended(&second)["status"], "success");
+    for _ in 0..2 {
+        let late = json!({"timeout_secs": 0.1});
+        assert_eq!(daemon.bash_with("sleep 60", &late).status, 504);
+    }
+    assert_eq!(circuit(), Some(1.0));
+    assert_eq!(daemon.bash("true").status, 503);
+    assert_eq!(refused("circuit_open"), Some(1.0));
+    assert_eq!(refused("queue_full"), Some(1.0));
+}
+
+#[test]
 fn the_document_has_every_metric_and_no_other() {
-    let daemon = Daemon::start();
-    assert_eq!(daemon.bash("true").status, 200);
+    // Nobody answers there: what cannot be asked is told of, too.
+    let redis = "backend = \"redis://127.0.0.1:1\"";
+    let flow = format!("[flow]\n{redis}\nmax_running = 9\ntools.bash.breaker = {{ failures = 2 }}");
+    let daemon = Daemon::start_with(Mode::Group, &flow);
+    let late = json!({"timeout_secs": 0.1});
+    assert_eq!(daemon.bash_with("sleep 60", &late).status, 504);
+    let (script, fifo) = blocked(&daemon, "fifo");
+    begin(&daemon, &script);
+    let fifo = fifo.reached();
     // Of what is wrong there is nothing to tell as long as nothing is.
     std::fs::write(daemon.dir().join("tools.toml"), "no = toml = here").expect("written");
     let text = text(&daemon.get("/metrics"));
+    fifo.say("on");
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let mut there: Vec<&str> = types.collect();
     there.sort_unstable();
