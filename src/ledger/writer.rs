@@ -115,7 +115,12 @@ impl Writer {
                     match self.transact(std::slice::from_mut(&mut task)) {
                         Ok(()) => task.acknowledge(Ok(())),
                         Err(error) if error.is_of_the_disk() => self.fail(vec![task], &error),
-                        Err(error) => task.acknowledge(Err(error)),
+                        Err(error) => {
+                            if task.failing() != Failing::Dropped {
+                                tracing::error!(%error, "the ledger lacks what could not be entered");
+                            }
+                            task.acknowledge(Err(error));
+                        }
                     }
                 }
             }

@@ -400,7 +400,12 @@ fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
         });
         assert_eq!(daemon.bash("echo after").status, 200);
         let known = summaries(&list(&daemon, ""));
-        assert_eq!(known.len(), 3, "{audit}: {known:?}");
+        // Where something else has found the disk full before it, a call is refused at the door and
+        // no execution.
+        let was_let_in = full.json()["execution_id"].is_string();
+        assert!(was_let_in || audit == "required", "{}", full.json());
+        let expected = 2 + usize::from(was_let_in);
+        assert_eq!(known.len(), expected, "{audit}: {known:?}");
         assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
     }
 }
