@@ -70,6 +70,27 @@ fn a_remembered_approval_outweighs_what_asks_and_nothing_else() {
 }
 
 #[test]
+fn who_approved_a_call_has_not_let_it_out_of_the_sandbox() {
+    let curl = json!({"command": "curl x"});
+    for text in [
+        "ask = [\"bash(command:curl *)\"]\nuntrusted = [\"bash(command:curl *)\"]\n",
+        "default = \"untrusted\"\nask = [\"bash(command:curl *)\"]\n",
+    ] {
+        let asked = judge(&policy(text), "bash", &curl);
+        assert_eq!(
+            (asked.verdict, asked.risk_level),
+            (Verdict::Ask, RiskLevel::Untrusted)
+        );
+        let approved = judge(&with(text, &["bash(command:curl x)"]), "bash", &curl);
+        assert_eq!(
+            (approved.verdict, approved.risk_level),
+            (Verdict::Allow, RiskLevel::Untrusted),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn what_nothing_asks_about_may_stand_beside_it() {
     let asks = "ask = [\"bash(command:git push *)\", \"bash(command:./x)\"]";
     let policy = with(

@@ -454,6 +454,33 @@ fn what_is_denied_meanwhile_is_not_run_whatever_is_answered() {
 }
 
 #[test]
+fn what_is_not_trusted_any_more_is_not_run_where_it_could_not_be_confined() {
+    let daemon = start();
+    let secret = daemon.dir().join("secret");
+    fs::write(&secret, "s3cret").expect("ours");
+    let toml = fs::read_to_string(daemon.dir().join("executor.toml")).expect("ours");
+    let files = format!("{toml}[files]\nbase_dirs = [{:?}]\n", daemon.dir());
+    fs::write(daemon.dir().join("executor.toml"), files).expect("ours");
+    daemon.wait_until("it is read", || {
+        daemon.log().contains("took up a changed configuration")
+    });
+    let call = json!({"name": "read_file", "input": {"file_path": secret}});
+    let (reply, ()) = during(&daemon, &call, || {
+        let asked = pending(&daemon);
+        let policy = "default = \"ask\"\nuntrusted = [\"read_file\"]\n";
+        fs::write(daemon.dir().join("policy.toml"), policy).expect("ours");
+        daemon.wait_until("it is read", || {
+            daemon.log().contains("took up a changed policy")
+        });
+        approve(&daemon, &asked);
+    });
+    let body = reply.json();
+    let told = (reply.status, &body["code"]);
+    assert_eq!(told, (503, &json!("sandbox_unavailable")), "{body}");
+    assert!(!reply.content().contains("s3cret"));
+}
+
+#[test]
 fn what_an_approver_says_is_masked_before_it_is_kept() {
     let daemon = start();
     let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
