@@ -43,7 +43,7 @@ pub struct SandboxConfig {
     pub private_networks: Vec<IpNet>,
     /// Where bundles are made; `None` where there is no sandbox. Default none.
     pub dir: Option<PathBuf>,
-    /// The program that is the first process inside: one whose `main` begins with
+    /// The program that is the first process inside: one whose `main` is
     /// [`sandbox_init`](crate::sandbox_init).
     pub init: PathBuf,
 }

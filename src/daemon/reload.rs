@@ -85,7 +85,7 @@ impl Configuration {
             socket: Some(self.surroundings.socket.clone()),
             sandbox: SandboxConfig {
                 dir: Some(self.surroundings.places.sandbox.clone()),
-                init: std::env::current_exe().unwrap_or_default(),
+                init: sandbox_init(),
                 ..settings.executor.sandbox.clone()
             },
             ..settings.executor.clone()
@@ -281,4 +281,16 @@ fn tell_doubts(path: &Path, settings: &Settings) {
             tracing::warn!(path = %path.display(), "{doubt}");
         }
     }
+}
+
+/// The first process of sandboxes, which the package puts where programs are that nobody calls by
+/// hand (hier(7)); one that is not installed has it beside itself.
+fn sandbox_init() -> PathBuf {
+    const NAME: &str = "shelly-sandbox-init";
+    let this = std::env::current_exe().unwrap_or_default();
+    let beside = this.with_file_name(NAME);
+    if beside.exists() {
+        return beside;
+    }
+    Path::new("/usr/libexec/shelly-executor").join(NAME)
 }

@@ -14,7 +14,7 @@ use oci_spec::runtime::{
     get_default_readonly_paths,
 };
 
-use super::init::FIRST_ARGUMENT;
+use super::init;
 use super::relay;
 use super::report::Report;
 use super::{Grants, is_directory};
@@ -25,6 +25,13 @@ use crate::runner::Plan;
 
 /// Where calls are made.
 const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
+
+/// What there is in the shared directory: what the first process says, the script if it is long,
+/// the socket for calls and that of the way out, if there are any.
+const REPORT: &str = "report";
+const SCRIPT: &str = "script";
+const CALLS: &str = "sock";
+const PROXY: &str = "out";
 
 /// How long the text of one argument may be: as outside, where the kernel allows 128 KiB.
 const LONGEST_ARGUMENT: usize = 100 * 1024;
@@ -37,6 +44,8 @@ pub(super) struct Bundle {
     dir: PathBuf,
     id: String,
     workspace: Option<PathBuf>,
+    /// Where the shared directory is inside.
+    inside: PathBuf,
     door: Option<Door>,
     egress: Option<Egress>,
 }
@@ -98,6 +107,7 @@ impl Bundle {
             dir: parent.join(plan.id.to_string()),
             id,
             workspace: workspace.transpose()?,
+            inside: place_of_shared(parent),
             door: None,
             egress: None,
         };
@@ -107,17 +117,17 @@ impl Bundle {
             DirBuilder::new().mode(0o711).create(dir)?;
         }
         fs::set_permissions(bundle.shared(), Permissions::from_mode(0o711))?;
-        let report = bundle.shared().join("report");
+        let report = bundle.shared().join(REPORT);
         File::create_new(&report)?;
         if let Some(calls) = &grants.calls {
-            bundle.door = Some(calls.open_door(&bundle.socket())?);
+            bundle.door = Some(calls.open_door(&bundle.shared().join(CALLS))?);
         }
         if !grants.destinations.is_empty() {
             let rules = Rules {
                 destinations: grants.destinations.clone(),
                 private_networks: config.sandbox.private_networks.clone(),
             };
-            bundle.egress = Some(Egress::open(&bundle.proxy(), rules, plan.id)?);
+            bundle.egress = Some(Egress::open(&bundle.shared().join(PROXY), rules, plan.id)?);
         }
         let user = &config.sandbox.user;
         chown(
@@ -157,19 +167,9 @@ impl Bundle {
         fs::read_dir(self.state()).is_ok_and(|mut entries| entries.next().is_some())
     }
 
-    /// What is shared with the inside, under the same path there.
+    /// What is shared with the inside.
     fn shared(&self) -> PathBuf {
         self.dir.join("in")
-    }
-
-    /// Where calls are made from inside, if any are.
-    fn socket(&self) -> PathBuf {
-        self.shared().join("sock")
-    }
-
-    /// The way out, if there is one.
-    fn proxy(&self) -> PathBuf {
-        self.shared().join("out")
     }
 
     /// Whether there is a socket to be reached from inside.
@@ -184,7 +184,7 @@ impl Bundle {
 
     /// What the first process has said.
     pub(super) fn report(&self) -> Report {
-        Report::read(&self.shared().join("report"))
+        Report::read(&self.shared().join(REPORT))
     }
 }
 
@@ -194,6 +194,18 @@ impl Drop for Bundle {
             tracing::warn!(%error, path = %self.dir.display(), "cannot remove a sandbox's bundle");
         }
     }
+}
+
+/// Where what is shared is inside, if bundles are in `dir`: in the place of the daemon's state, which
+/// is thereby hidden.
+fn place_of_shared(dir: &Path) -> PathBuf {
+    let state = dir.parent().filter(|state| may_be_hidden(state));
+    state.unwrap_or(dir).to_owned()
+}
+
+/// Everything is not hidden for the sake of a file in it.
+fn may_be_hidden(dir: &Path) -> bool {
+    dir != Path::new("/") && dir != Path::new("/tmp")
 }
 
 /// What a plan becomes inside.
@@ -263,7 +275,7 @@ impl Inside<'_> {
     /// The first process and its orders (see [`super::init`]), of which the last is the program.
     fn args(&self) -> io::Result<Vec<String>> {
         let plan = self.plan;
-        let shared = self.bundle.shared();
+        let inside = &self.bundle.inside;
         let temporary = Path::new("/tmp");
         let workspace = self.bundle.workspace.as_deref();
         let dir = plan
@@ -271,11 +283,11 @@ impl Inside<'_> {
             .as_deref()
             .or(workspace)
             .unwrap_or(temporary);
-        let proxy = self.bundle.egress.is_some().then(|| self.bundle.proxy());
+        let proxy = self.bundle.egress.is_some().then(|| inside.join(PROXY));
         let mut args = vec![
             self.sandbox().init.display().to_string(),
-            FIRST_ARGUMENT.to_owned(),
-            shared.join("report").display().to_string(),
+            init::VERSION.to_owned(),
+            inside.join(REPORT).display().to_string(),
             plan.drain.as_millis().to_string(),
             proxy.map_or_else(String::new, |path| path.display().to_string()),
             dir.display().to_string(),
@@ -284,11 +296,11 @@ impl Inside<'_> {
         args.extend(plan.args.iter().cloned());
         match &plan.script {
             Some(script) if script.text.len() >= LONGEST_ARGUMENT => {
-                let path = shared.join("script");
+                let path = self.bundle.shared().join(SCRIPT);
                 let mut file = File::create_new(&path)?;
                 file.write_all(script.text.as_bytes())?;
                 fs::set_permissions(&path, Permissions::from_mode(0o444))?;
-                args.push(path.display().to_string());
+                args.push(inside.join(SCRIPT).display().to_string());
             }
             Some(script) => args.extend(script.arguments()),
             None => {}
@@ -311,7 +323,7 @@ impl Inside<'_> {
         let fixed = crate::runner::FIXED.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let id = [(crate::runner::EXECUTION_VARIABLE.to_owned(), id)];
         let socket = self.bundle.door.is_some().then(|| {
-            let path = self.bundle.socket().display().to_string();
+            let path = self.bundle.inside.join(CALLS).display().to_string();
             (SOCKET_VARIABLE.to_owned(), path)
         });
         let proxy = self.bundle.egress.is_some().then(relay::variables);
@@ -382,23 +394,19 @@ impl Inside<'_> {
         for dir in &sandbox.hidden {
             mounts.empty(dir)?;
         }
-        let own = [&sandbox.dir, &self.config.socket];
-        for dir in own.into_iter().flatten().filter_map(|path| path.parent()) {
-            // Everything is not hidden for the sake of a file in it.
-            if dir != Path::new("/") && dir != Path::new("/tmp") {
-                mounts.empty(dir)?;
-            }
+        let socket = self.config.socket.as_deref().and_then(Path::parent);
+        if let Some(dir) = socket.filter(|dir| may_be_hidden(dir)) {
+            mounts.empty(dir)?;
         }
+        // To be written to, for the report is there. The rest belongs to root, who is nobody inside. One
+        // mount and no more: each takes some milliseconds of a start.
+        mounts.bind(&self.bundle.shared(), &self.bundle.inside, "rw")?;
         for dir in self.grants.visible.iter().filter(|dir| is_directory(dir)) {
             mounts.bind(dir, dir, "ro")?;
         }
         if let Some(workspace) = &self.bundle.workspace {
             mounts.bind(workspace, workspace, "rw")?;
         }
-        let shared = self.bundle.shared();
-        mounts.bind(&shared, &shared, "ro")?;
-        let report = shared.join("report");
-        mounts.bind(&report, &report, "rw")?;
         if sandbox.rootfs != Path::new("/") || mounts.hides(&sandbox.init) {
             mounts.bind(&sandbox.init, &sandbox.init, "ro")?;
         }

@@ -6,7 +6,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -95,14 +95,14 @@ impl Connection {
     /// What it waits for. An end that it wants nothing of is left out, for its state would be told
     /// for ever.
     fn wanted(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let wanted = |fd: BorrowedFd<'_>, from: &Way, to: &Way| {
+        let wanted = |from: &Way, to: &Way| {
             let mut events = PollFlags::empty();
             events.set(PollFlags::POLLIN, from.wants_to_read());
             events.set(PollFlags::POLLOUT, to.wants_to_write());
             (!events.is_empty()).then_some(events)
         };
-        let inside = wanted(self.inside.as_fd(), &self.outward, &self.inward);
-        let outside = wanted(self.outside.as_fd(), &self.inward, &self.outward);
+        let inside = wanted(&self.outward, &self.inward);
+        let outside = wanted(&self.inward, &self.outward);
         let inside = inside.map(|events| PollFd::new(self.inside.as_fd(), events));
         let outside = outside.map(|events| PollFd::new(self.outside.as_fd(), events));
         inside.into_iter().chain(outside)

@@ -11,5 +11,5 @@ BENCH_ARGS ?=
 bench:
 	cargo build --locked --release --bins
 	@mkdir -p target/bench
-	@cp target/release/shelly-executord target/release/shellyctl target/bench/
+	@cp target/release/shelly-executord target/release/shelly-sandbox-init target/release/shellyctl target/bench/
 	SHELLY_BENCH_DAEMON=$(CURDIR)/target/bench/shelly-executord cargo bench --locked --bench speed -- $(BENCH_ARGS)

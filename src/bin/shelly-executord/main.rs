@@ -17,10 +17,6 @@ use args::Args;
 const INVALID_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    // Started inside of a sandbox, it is something else.
-    if let Some(code) = shelly_executor::sandbox_init() {
-        return code;
-    }
     let Args {
         config,
         socket,

@@ -1,5 +1,6 @@
 //! The rules of running processes (CONTRACT 5), inside.
 
+use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{assert_clean, bundles, modes, runtimes, start};
+use super::{assert_clean, bundles, modes, runtimes, start, workspace};
 use crate::support::{bash_call, timed, wait_until};
 
 /// What a start may take: 0.2 s on a machine that does nothing else.
@@ -160,7 +161,8 @@ fn a_command_that_minds_sigterm_has_its_last_words() {
 #[test]
 fn who_cancels_or_hangs_up_leaves_nothing() {
     for mode in modes() {
-        let daemon = start(mode, "kill_grace_ms = 200");
+        let toml = "kill_grace_ms = 200\n[sandbox]\nworkspaces = [\"/tmp\"]";
+        let daemon = start(mode, toml);
         let id = daemon.begin("echo up; sleep 60 & wait", &json!({}));
         wait_until("it runs", || daemon.output(&id, "stdout") == b"up\n");
         let path = format!("/executions/{id}");
@@ -169,24 +171,37 @@ fn who_cancels_or_hangs_up_leaves_nothing() {
         assert_eq!(record["result"]["content"], "[stdout]\nup\n\n[cancelled]");
         assert_clean(&daemon, "after a cancel");
 
-        // At every moment of the start, and after it.
-        for pause in 0..12 {
+        // At the moments of the start that can be seen, and after it.
+        let up = daemon.dir().join("work/up");
+        let dir = workspace(&daemon);
+        let is_up = || up.exists();
+        let has_bundle = || !bundles(&daemon).is_empty();
+        let has_runtime = || !runtimes(&daemon).is_empty();
+        let moments: [(&str, &dyn Fn() -> bool); 4] = [
+            ("at once", &|| true),
+            ("a bundle", &has_bundle),
+            ("a runtime", &has_runtime),
+            ("a command", &is_up),
+        ];
+        for (what, has_come) in moments {
+            let _ = fs::remove_file(&up);
             let mut stream = UnixStream::connect(daemon.socket()).expect("connected");
-            let body = bash_call("sleep 60", &json!({})).to_string();
+            let script = format!("touch {}; sleep 60", up.display());
+            let body = bash_call(&script, &json!({"workspace": dir})).to_string();
             let head = format!(
                 "POST /execute HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
                 body.len()
             );
             stream.write_all(head.as_bytes()).expect("sent");
             stream.write_all(body.as_bytes()).expect("sent");
-            std::thread::sleep(Duration::from_millis(pause * 40));
+            wait_until(what, has_come);
+            drop(stream);
+            wait_until("nothing is left", || {
+                !has_bundle() && !has_runtime() && daemon.get("/health").json()["running"] == 0
+            });
         }
-        wait_until("nothing is left", || {
-            bundles(&daemon).is_empty() && runtimes(&daemon).is_empty()
-        });
-        wait_until("nothing runs", || {
-            daemon.get("/health").json()["running"] == 0
-        });
+        // What is hung up at once may have been noticed only now.
+        wait_until("nothing runs", || daemon.processes().is_empty());
         assert_clean(&daemon, "after hang-ups");
     }
 }

@@ -1,9 +1,73 @@
 //! The runtime: missing, broken, there.
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::json;
 
-use super::{assert_clean, is_there, start, wait_for_test};
-use crate::support::{Daemon, Mode, wait_until};
+use super::{assert_clean, is_there, start, wait_for_test, workspace};
+use crate::support::{Daemon, Mode, scratch, wait_until};
+
+#[test]
+fn its_first_process_is_nothing_to_be_started_by_hand() {
+    for args in [
+        &[][..],
+        &["0.0.0", "/tmp/report", "1", "", "/", "/bin/true"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_shelly-sandbox-init"))
+            .args(args)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{said}");
+        assert!(said.contains("inside of a sandbox"), "{said}");
+    }
+}
+
+/// Copies a program and the libraries it needs to where they are below `root`.
+fn install(program: &str, root: &Path) {
+    let output = Command::new("ldd").arg(program).output().expect("ldd");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let libraries = text.split_whitespace().filter(|word| word.starts_with('/'));
+    for file in libraries.chain([program]) {
+        let to = root.join(&file[1..]);
+        fs::create_dir_all(to.parent().expect("below the root")).expect("made");
+        fs::copy(file, to).expect("copied");
+    }
+}
+
+#[test]
+fn a_root_of_its_own_is_all_there_is() {
+    if !is_there() {
+        return;
+    }
+    let root = scratch();
+    for dir in ["proc", "dev", "tmp", "etc"] {
+        fs::create_dir(root.join(dir)).expect("made");
+    }
+    fs::write(root.join("etc/motd"), "inside").expect("written");
+    install("/bin/bash", &root);
+    install("/bin/cat", &root);
+    install(env!("CARGO_BIN_EXE_shelly-sandbox-init"), &root);
+    let toml = format!("[sandbox]\nrootfs = {root:?}\nworkspaces = [\"/tmp\"]");
+    let daemon = start(Mode::Group, &toml);
+    let files = "cat /etc/motd; echo /*; cat /etc/passwd";
+    let body = daemon.bash(files).json();
+    let content = body["content"].as_str().expect("text");
+    assert!(
+        content.starts_with("[stdout]\ninside/bin /dev /etc /lib"),
+        "{body}"
+    );
+    assert!(content.contains("/etc/passwd: No such file"), "{body}");
+    let dir = workspace(&daemon);
+    let reply = daemon.bash_with("echo kept > x; echo y > /etc/y", &json!({"workspace": dir}));
+    assert!(reply.content().contains("/etc/y: "), "{}", reply.content());
+    assert_eq!(fs::read_to_string(dir.join("x")).expect("there"), "kept\n");
+    assert!(!root.join("etc/y").exists());
+    assert_clean(&daemon, "after a root of its own");
+    fs::remove_dir_all(root).expect("ours");
+}
 
 #[test]
 fn without_a_runtime_nothing_untrusted_runs() {
