@@ -14,6 +14,11 @@ const STAGE_BUCKETS: [f64; 12] = [
     0.000_01, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0,
 ];
 
+/// From a command that does nothing to one that works for an hour, in seconds.
+const RUN_BUCKETS: [f64; 10] = [
+    0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0, 3600.0,
+];
+
 /// Stands for what was not known when the execution ended: a tool that is none, or how far it
 /// would have been trusted where nobody has come to that.
 const UNKNOWN: &str = "unknown";
@@ -44,6 +49,7 @@ pub(super) struct Executions {
     ended: IntCounterVec,
     stages: HistogramVec,
     verdicts: IntCounterVec,
+    runs: HistogramVec,
     kills: IntCounterVec,
     survivors: IntCounter,
     oom_killed: IntCounter,
@@ -72,6 +78,11 @@ impl Executions {
                 "shelly_verdicts_total",
                 "What the policy said of calls, by the rule that decided.",
                 &["verdict", "rule"],
+            )?,
+            runs: group.times_by(
+                "shelly_run_duration_seconds",
+                "How long what was run took to its end, by how far it was trusted.",
+                ("risk", &RUN_BUCKETS),
             )?,
             kills: group.counters(
                 "shelly_kills_total",
@@ -123,6 +134,9 @@ impl Executions {
         ] {
             self.stages.with_label_values(&[stage.as_str()]);
         }
+        for risk in [RiskLevel::Trusted, RiskLevel::Untrusted] {
+            self.runs.with_label_values(&[risk.as_str()]);
+        }
         for reason in [
             KillReason::Timeout,
             KillReason::Cancelled,
@@ -166,6 +180,8 @@ impl Executions {
     }
 
     fn ran(&self, run: &RunReport) {
+        let times = self.runs.with_label_values(&[run.risk_level.as_str()]);
+        times.observe(run.duration.as_secs_f64());
         if let Some(sandbox) = &run.sandbox {
             self.sandbox_starts.with_label_values(&["started"]).inc();
             for asked in &sandbox.connections {
