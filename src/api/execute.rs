@@ -47,20 +47,55 @@ pub(super) async fn execute(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let (mut call, digest) = request::call(body, &headers, &api).await?;
-    trace(&mut call, &headers)?;
+    let (call, digest) = request::call(body, &headers, &api).await?;
     let terms = Terms {
         asynchronous: prefers_async(&headers),
-        idempotency: idempotency(&headers, digest)?,
+        idempotency: None,
         replay_of: None,
+    };
+    let tool_use_id = call.tool_use_id.clone();
+    let asked = Asked {
+        api: &api,
+        peer: &peer,
+        headers: &headers,
+    };
+    let (begun, terms) = begin(asked, (call, digest), terms).await?;
+    let manner = Manner {
+        is_streamed: accepts_events(&headers),
+        terms,
+    };
+    answer(&api, peer, begun, manner)
+        .await
+        .map_err(|refusal| refusal.of_call(tool_use_id))
+}
+
+/// Whose call it is, and what came with it: as HTTP headers, or metadata of gRPC, which is the same.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) peer: &'a Peer,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// Begins a call, on the terms that are given and those that its headers set.
+pub(crate) async fn begin(
+    asked: Asked<'_>,
+    (mut call, digest): (Call, Digest),
+    terms: Terms,
+) -> Result<(Begun, Terms), Refusal> {
+    let Asked { api, peer, headers } = asked;
+    trace(&mut call, headers)?;
+    let terms = Terms {
+        idempotency: idempotency(headers, digest)?,
+        ..terms
     };
     if api.health.is_stopping() {
         let refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
         return Err(refusal.of_call(call.tool_use_id));
     }
     let tool_use_id = call.tool_use_id.clone();
-    let parent = capability::shown(&headers, &api, &peer)
-        .map_err(|refusal| refusal.of_call(tool_use_id.clone()))?;
+    let parent =
+        capability::shown(headers, api, peer).map_err(|refusal| refusal.of_call(tool_use_id))?;
     let begun = match &parent {
         Some(parent) => {
             let within = api.executor.begin_within(parent, call, terms.clone());
@@ -71,13 +106,47 @@ pub(super) async fn execute(
             own.await
         }
     };
-    let manner = Manner {
-        is_streamed: accepts_events(&headers),
-        terms,
-    };
-    answer(&api, peer, begun, manner)
-        .await
-        .map_err(|refusal| refusal.of_call(tool_use_id))
+    Ok((begun, terms))
+}
+
+/// What a call has become that was not refused.
+pub(crate) enum Opened {
+    /// It is under way.
+    Execution(Arc<Execution>),
+    /// It has been answered before.
+    Repeated(Box<Record>),
+}
+
+/// The execution that was begun, or why there is none.
+pub(crate) fn opened(begun: Begun) -> Result<Opened, Refusal> {
+    match begun {
+        Begun::New(execution) => Ok(Opened::Execution(execution)),
+        Begun::Repeated(record) => Ok(Opened::Repeated(record)),
+        Begun::InProgress(id) => {
+            let detail = format!(
+                "this `Idempotency-Key` is that of execution `{id}`, which is under way: GET /executions/{id}?wait=60 tells how it ends"
+            );
+            Err(Refusal::new(Code::IdempotencyConflict, detail))
+        }
+        Begun::OtherCall(id) => {
+            let detail = format!(
+                "this `Idempotency-Key` was used for another call, execution `{id}`: use a new key for a new call"
+            );
+            Err(Refusal::new(Code::IdempotencyConflict, detail))
+        }
+        Begun::TooMuch(too_much) => Err(Refusal::new(Code::PayloadTooLarge, too_much.to_string())),
+        Begun::TooLate => {
+            let detail = "the execution whose call this would be is over";
+            Err(Refusal::new(Code::BadCapability, detail))
+        }
+        Begun::Unrecorded(problem) => {
+            let detail = format!(
+                "the call cannot be recorded, so it was not run: {}",
+                problem.detail
+            );
+            Err(Refusal::new(Code::AuditUnavailable, detail))
+        }
+    }
 }
 
 /// How a caller wants to be answered.
@@ -94,35 +163,9 @@ pub(super) async fn answer(
     manner: Manner,
 ) -> Result<Response, Refusal> {
     let Manner { is_streamed, terms } = manner;
-    let execution = match begun {
-        Begun::New(execution) => execution,
-        Begun::Repeated(record) => return Ok(repeated(&record, is_streamed, &terms)),
-        Begun::InProgress(id) => {
-            let detail = format!(
-                "this `Idempotency-Key` is that of execution `{id}`, which is under way: GET /executions/{id}?wait=60 tells how it ends"
-            );
-            return Err(Refusal::new(Code::IdempotencyConflict, detail));
-        }
-        Begun::OtherCall(id) => {
-            let detail = format!(
-                "this `Idempotency-Key` was used for another call, execution `{id}`: use a new key for a new call"
-            );
-            return Err(Refusal::new(Code::IdempotencyConflict, detail));
-        }
-        Begun::TooMuch(too_much) => {
-            return Err(Refusal::new(Code::PayloadTooLarge, too_much.to_string()));
-        }
-        Begun::TooLate => {
-            let detail = "the execution whose call this would be is over";
-            return Err(Refusal::new(Code::BadCapability, detail));
-        }
-        Begun::Unrecorded(problem) => {
-            let detail = format!(
-                "the call cannot be recorded, so it was not run: {}",
-                problem.detail
-            );
-            return Err(Refusal::new(Code::AuditUnavailable, detail));
-        }
+    let execution = match opened(begun)? {
+        Opened::Execution(execution) => execution,
+        Opened::Repeated(record) => return Ok(repeated(&record, is_streamed, &terms)),
     };
     if terms.asynchronous {
         // What waits for the process should not wait for this answer to be written.
@@ -141,19 +184,28 @@ pub(super) async fn answer(
     Ok(wait(watch).await)
 }
 
-/// Somebody who waits for an execution.
-pub(super) struct Watch {
-    pub(super) execution: Arc<Execution>,
-    pub(super) peer: Peer,
+/// Somebody who waits for an execution. Dropped before its end, they have gone: over HTTP/2 a client
+/// takes back a request without hanging up.
+pub(crate) struct Watch {
+    pub(crate) execution: Arc<Execution>,
+    pub(crate) peer: Peer,
     /// Whether it goes on without them.
-    pub(super) outlives_client: bool,
+    pub(crate) outlives_client: bool,
 }
 
 impl Watch {
     /// The client has gone: the execution ends, unless it may go on without.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         if !self.outlives_client {
             self.execution.stop(StopReason::Disconnect);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.execution.finished().is_none() {
+            self.give_up();
         }
     }
 }
