@@ -32,8 +32,11 @@ impl Deadline {
         Ok(at.map(|at| Self { at, after }))
     }
 
-    pub(super) fn is_over(self) -> bool {
-        Instant::now() >= self.at
+    /// Whether a client that goes now goes because of it. Its clock began earlier and may be coarser than
+    /// ours, so a little before counts.
+    pub(super) fn is_due(self) -> bool {
+        let little = (self.after / 16).clamp(Duration::from_millis(25), Duration::from_secs(1));
+        Instant::now() + little >= self.at
     }
 
     /// Why an execution is stopped at it.
@@ -61,6 +64,20 @@ fn parse(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_little_before_it_is_due() {
+        let due = |left: u64, after: u64| {
+            let deadline = Deadline {
+                at: Instant::now() + Duration::from_secs(left),
+                after: Duration::from_secs(after),
+            };
+            deadline.is_due()
+        };
+        assert!(due(0, 10));
+        assert!(!due(5, 10));
+        assert!(!due(2, 36_000));
+    }
 
     #[test]
     fn the_units_of_the_standard_are_read_and_no_others() {

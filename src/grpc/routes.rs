@@ -1,7 +1,7 @@
 //! The one literal table of services: name, who may, and what answers.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -118,15 +118,17 @@ fn described() -> Builder<'static> {
 }
 
 fn reflection(router: Router, path: &str, api: &Api) -> Router {
-    let server = described().build_v1();
-    let server = server.map(|server| server.max_decoding_message_size(NAME_BYTES));
-    reflect(router, path, api, server)
+    reflect(router, path, api, || {
+        let server = described().build_v1()?;
+        Ok(server.max_decoding_message_size(NAME_BYTES))
+    })
 }
 
 fn reflection_alpha(router: Router, path: &str, api: &Api) -> Router {
-    let server = described().build_v1alpha();
-    let server = server.map(|server| server.max_decoding_message_size(NAME_BYTES));
-    reflect(router, path, api, server)
+    reflect(router, path, api, || {
+        let server = described().build_v1alpha()?;
+        Ok(server.max_decoding_message_size(NAME_BYTES))
+    })
 }
 
 /// Answers with what the contract is, as long as the daemon lives: a client that asks one question after
@@ -135,28 +137,33 @@ fn reflect<S>(
     router: Router,
     path: &str,
     api: &Api,
-    server: Result<S, tonic_reflection::server::Error>,
+    build: fn() -> Result<S, tonic_reflection::server::Error>,
 ) -> Router
 where
     S: Service<Request, Response = http::Response<Body>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let server = match server {
-        Ok(server) => server,
-        Err(error) => {
-            tracing::error!(%error, "cannot read the contract of gRPC: there is no reflection");
-            return router;
-        }
-    };
+    // Made when somebody asks: most daemons never are, and all would have it in memory.
+    let built: Arc<OnceLock<Option<S>>> = Arc::default();
     let health = Arc::clone(&api.health);
     let answer = move |request: Request| {
-        let (mut server, health) = (server.clone(), Arc::clone(&health));
-        let request = request.map(|body| {
-            let ended = async move { health.ended().await };
-            axum::body::Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)))
+        let server = built.get_or_init(|| {
+            let refused = |error| tracing::error!(%error, "cannot read the contract of gRPC");
+            build().map_err(refused).ok()
         });
-        async move { to_axum(server.call(request).await) }
+        let (server, health) = (server.clone(), Arc::clone(&health));
+        async move {
+            let Some(mut server) = server else {
+                let refusal = Refusal::new(Code::Internal, "the contract cannot be read");
+                return of_refusal(refusal).into_http();
+            };
+            let request = request.map(|body| {
+                let ended = async move { health.ended().await };
+                axum::body::Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)))
+            });
+            to_axum(server.call(request).await)
+        }
     };
     router.route(path, axum::routing::any(answer))
 }

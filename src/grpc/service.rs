@@ -53,8 +53,8 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let is_over = self.deadline.is_some_and(Deadline::is_over);
-        if is_over && self.watch.execution.finished().is_none() {
+        let is_due = self.deadline.is_some_and(Deadline::is_due);
+        if is_due && self.watch.execution.finished().is_none() {
             // A client takes its call back at its deadline: that is a time limit, and no whim. The first
             // reason counts.
             self.stop_at_deadline();

@@ -9,7 +9,7 @@ use tonic::{Code, Request};
 
 use super::{bash, bash_only, connect};
 use crate::support::grpc::problem_of;
-use crate::support::{Daemon, Fifo, Mode, wait_for, wait_until};
+use crate::support::{Daemon, Fifo, Mode, bash_call, wait_for, wait_until};
 
 /// Runs until it is ended, in two sessions, after saying so in `file`.
 fn long_command(file: &Path) -> String {
@@ -80,18 +80,16 @@ fn a_connection_that_goes_takes_its_calls_with_it() {
 #[test]
 fn a_call_over_json_can_be_taken_back_too() {
     let daemon = Daemon::start();
-    let file = daemon.dir().join("json");
-    let body = json!({"name": "bash", "input": {"command": long_command(&file)}});
-    let mut curl = std::process::Command::new("curl");
-    curl.args(["-s", "--http2-prior-knowledge", "--unix-socket"])
-        .arg(daemon.socket())
-        .args(["http://shelly/execute", "-d", &body.to_string()])
-        .stdout(std::process::Stdio::null());
-    let mut curl = curl.spawn().expect("curl is there");
-    let id = id_in(&file);
-    curl.kill().expect("ours");
-    curl.wait().expect("ours");
-    assert_disconnected(&daemon, &id);
+    let grpc = connect(&daemon);
+    for accept in ["application/json", "text/event-stream"] {
+        let file = daemon.dir().join(accept.replace('/', "-"));
+        let body = bash_call(&long_command(&file), &json!({}));
+        let call = grpc.begin_json(&body, accept);
+        let id = id_in(&file);
+        drop(call);
+        assert_disconnected(&daemon, &id);
+    }
+    assert!(grpc.execute(bash_only("true")).is_ok());
 }
 
 #[test]

@@ -109,7 +109,7 @@ assert output == {"stdout": b"one\n", "stderr": b"two\n"}, output
 assert tools.ExecuteTool(bash("head -c 1000000 /dev/zero | tr '\\0' x")).stdout_bytes == 1000000
 
 # Deadlines: of the client, and of the call.
-assert refused(lambda: tools.ExecuteTool(bash("sleep 600"), timeout=0.3)).code() == grpc.StatusCode.DEADLINE_EXCEEDED
+assert refused(lambda: tools.ExecuteTool(bash(": deadline; sleep 600"), timeout=0.3)).code() == grpc.StatusCode.DEADLINE_EXCEEDED
 error = refused(lambda: tools.ExecuteTool(bash("echo so far; sleep 600", timeout_secs=0.3)))
 assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 assert problem(error).partial.content == "[stdout]\nso far\n\n[timeout]\n0.3s", error
@@ -119,7 +119,7 @@ error = refused(lambda: tools.ExecuteTool(bash("yes ü | head -c 200000; sleep 6
 assert len(problem(error).partial.content) > 500, error
 
 # Cancelling, from another thread as programs do.
-events = tools.ExecuteToolStream(bash("sleep 600"))
+events = tools.ExecuteToolStream(bash(": cancelled; sleep 600"))
 execution = next(events).started.execution_id
 assert execution
 threading.Thread(target=events.cancel).start()

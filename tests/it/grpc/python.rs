@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use super::contract::EXCHANGE;
-use crate::support::{Daemon, skip};
+use crate::support::{Daemon, skip, wait_to_equal};
 
 /// A Python that has it: that of `tests/run`, else the machine's own.
 fn python() -> Option<PathBuf> {
@@ -49,4 +51,13 @@ fn grpcio_says_and_hears_what_the_contract_has() {
     // Nothing was left out silently.
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said.lines().last(), Some("all of it"), "{said}");
+    // What its calls came to that it gave up on.
+    for (word, status) in [("deadline", "timeout"), ("cancelled", "cancelled")] {
+        wait_to_equal(word, json!(status), || {
+            let found = daemon.get("/executions?limit=50").json();
+            let mut found = found["executions"].as_array().expect("a list").iter();
+            let is_it = |record: &&Value| record["summary"].to_string().contains(word);
+            found.find(is_it).expect("it was made")["status"].clone()
+        });
+    }
 }

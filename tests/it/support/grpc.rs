@@ -26,6 +26,7 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(120);
 /// A client of one connection that speaks gRPC with the library's half that the daemon does not use.
 pub struct Grpc {
     runtime: Runtime,
+    channel: Channel,
     client: tonic::client::Grpc<Channel>,
 }
 
@@ -82,9 +83,31 @@ impl Grpc {
             sender
         });
         let origin = http::Uri::from_static("http://localhost");
-        let client = tonic::client::Grpc::with_origin(Channel(sender), origin)
+        let channel = Channel(sender);
+        let client = tonic::client::Grpc::with_origin(channel.clone(), origin)
             .max_decoding_message_size(usize::MAX);
-        Self { runtime, client }
+        Self {
+            runtime,
+            channel,
+            client,
+        }
+    }
+
+    /// Begins a call over JSON on the same connection, and reads its answer to the end.
+    pub fn begin_json(&self, body: &Value, accept: &str) -> Pending<()> {
+        let request = http::Request::post("http://localhost/execute")
+            .header("accept", accept)
+            .body(Body::new(axum::body::Body::from(body.to_string())))
+            .expect("a request");
+        let mut channel = self.channel.clone();
+        let task = self.runtime.spawn(async move {
+            let failed = |error: hyper::Error| Status::from_error(error.into());
+            let answer = channel.call(request).await.map_err(failed)?;
+            let mut body = axum::body::Body::new(answer.into_body()).into_data_stream();
+            while body.next().await.is_some() {}
+            Ok(())
+        });
+        Pending { task }
     }
 
     /// Calls a method that is answered once.
