@@ -3,7 +3,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 
 use super::body::{record, response};
@@ -44,58 +44,56 @@ const MAX_KEY: usize = 255;
 pub(super) async fn execute(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    version: Version,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
     let (call, digest) = request::call(body, &headers, &api).await?;
+    let is_streamed = accepts_events(&headers);
     let terms = Terms {
         asynchronous: prefers_async(&headers),
         idempotency: None,
         replay_of: None,
     };
-    let tool_use_id = call.tool_use_id.clone();
     let asked = Asked {
-        api: &api,
-        peer: &peer,
-        headers: &headers,
+        api: api.clone(),
+        peer,
+        headers,
     };
-    let (begun, terms) = begin(asked, (call, digest), terms).await?;
-    let manner = Manner {
-        is_streamed: accepts_events(&headers),
-        terms,
+    let begins = begin(asked, (call, digest), terms);
+    let (opened, terms) = match version {
+        Version::HTTP_2 => undivided(begins).await?,
+        _ => begins.await?,
     };
-    answer(&api, peer, begun, manner)
-        .await
-        .map_err(|refusal| refusal.of_call(tool_use_id))
+    Ok(answer(&api, opened, Manner { is_streamed, terms }).await)
 }
 
 /// Whose call it is, and what came with it: as HTTP headers, or metadata of gRPC, which is the same.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) api: &'a Api,
-    pub(crate) peer: &'a Peer,
-    pub(crate) headers: &'a HeaderMap,
+pub(crate) struct Asked {
+    pub(crate) api: Api,
+    pub(crate) peer: Peer,
+    pub(crate) headers: HeaderMap,
 }
 
 /// Begins a call, on the terms that are given and those that its headers set.
 pub(crate) async fn begin(
-    asked: Asked<'_>,
+    asked: Asked,
     (mut call, digest): (Call, Digest),
     terms: Terms,
-) -> Result<(Begun, Terms), Refusal> {
+) -> Result<(Opened, Terms), Refusal> {
     let Asked { api, peer, headers } = asked;
-    trace(&mut call, headers)?;
+    trace(&mut call, &headers)?;
     let terms = Terms {
-        idempotency: idempotency(headers, digest)?,
+        idempotency: idempotency(&headers, digest)?,
         ..terms
     };
+    let tool_use_id = call.tool_use_id.clone();
+    let named = |refusal: Refusal| refusal.of_call(tool_use_id.clone());
     if api.health.is_stopping() {
         let refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
-        return Err(refusal.of_call(call.tool_use_id));
+        return Err(named(refusal));
     }
-    let tool_use_id = call.tool_use_id.clone();
-    let parent =
-        capability::shown(headers, api, peer).map_err(|refusal| refusal.of_call(tool_use_id))?;
+    let parent = capability::shown(&headers, &api, &peer).map_err(named)?;
     let begun = match &parent {
         Some(parent) => {
             let within = api.executor.begin_within(parent, call, terms.clone());
@@ -106,21 +104,35 @@ pub(crate) async fn begin(
             own.await
         }
     };
-    Ok((begun, terms))
+    let opened = opened(begun, peer, &terms).map_err(named)?;
+    Ok((opened, terms))
+}
+
+/// Does all of what a client might take back when half of it is done: over HTTP/2 a request is dropped
+/// wherever it waits. What it comes to by then is dropped in its turn.
+pub(crate) async fn undivided<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|error| Err(Refusal::new(Code::Internal, error.to_string())))
 }
 
 /// What a call has become that was not refused.
 pub(crate) enum Opened {
     /// It is under way.
-    Execution(Arc<Execution>),
+    UnderWay(Watch),
     /// It has been answered before.
     Repeated(Box<Record>),
 }
 
-/// The execution that was begun, or why there is none.
-pub(crate) fn opened(begun: Begun) -> Result<Opened, Refusal> {
+/// Somebody who waits for what was begun, or why nobody does.
+pub(super) fn opened(begun: Begun, peer: Peer, terms: &Terms) -> Result<Opened, Refusal> {
     match begun {
-        Begun::New(execution) => Ok(Opened::Execution(execution)),
+        Begun::New(execution) => Ok(Opened::UnderWay(Watch {
+            execution,
+            peer,
+            outlives_client: terms.asynchronous || terms.idempotency.is_some(),
+        })),
         Begun::Repeated(record) => Ok(Opened::Repeated(record)),
         Begun::InProgress(id) => {
             let detail = format!(
@@ -156,32 +168,22 @@ pub(super) struct Manner {
 }
 
 /// Answers for what was begun.
-pub(super) async fn answer(
-    api: &Api,
-    peer: Peer,
-    begun: Begun,
-    manner: Manner,
-) -> Result<Response, Refusal> {
+pub(super) async fn answer(api: &Api, opened: Opened, manner: Manner) -> Response {
     let Manner { is_streamed, terms } = manner;
-    let execution = match opened(begun)? {
-        Opened::Execution(execution) => execution,
-        Opened::Repeated(record) => return Ok(repeated(&record, is_streamed, &terms)),
+    let watch = match opened {
+        Opened::UnderWay(watch) => watch,
+        Opened::Repeated(record) => return repeated(&record, is_streamed, &terms),
     };
     if terms.asynchronous {
         // What waits for the process should not wait for this answer to be written.
         tokio::task::yield_now().await;
-        return Ok(accepted(&execution.record()));
+        return accepted(&watch.execution.record());
     }
-    let watch = Watch {
-        execution,
-        peer,
-        outlives_client: terms.idempotency.is_some(),
-    };
     if is_streamed {
         let cap = api.executor.config().max_output_bytes;
-        return Ok(sse::stream(api.clone(), watch, cap).await);
+        return sse::stream(api.clone(), watch, cap).await;
     }
-    Ok(wait(watch).await)
+    wait(watch).await
 }
 
 /// Somebody who waits for an execution. Dropped before its end, they have gone: over HTTP/2 a client

@@ -39,7 +39,7 @@ pub use wire::parse_call;
 
 // For gRPC, which is the same in other words.
 pub(crate) use approvals::ApprovalBody;
-pub(crate) use execute::{Asked, Opened, Watch, begin, opened};
+pub(crate) use execute::{Asked, Opened, Watch, begin, undivided};
 pub(crate) use peer::Peer;
 pub(crate) use problem::{Code, Refusal, ViolationBody, retry_after_secs, violations};
 pub(crate) use request::parse;

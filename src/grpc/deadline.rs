@@ -32,6 +32,11 @@ impl Deadline {
         Ok(at.map(|at| Self { at, after }))
     }
 
+    /// Whether nobody waits any more.
+    pub(super) fn is_past(self) -> bool {
+        Instant::now() >= self.at
+    }
+
     /// Whether a client that goes now goes because of it. Its clock began earlier and may be coarser than
     /// ours, so a little before counts.
     pub(super) fn is_due(self) -> bool {

@@ -86,14 +86,8 @@ impl Tools {
             let refusal = Refusal::new(Code::Internal, "the connection has no peer");
             return Err(of_refusal(refusal));
         };
-        let api = self.0.clone();
-        // Not dropped half done when the call is taken back meanwhile: whatever was begun is given up in
-        // good order, by nobody taking it.
-        let taking = tokio::spawn(take(api, peer, headers, message));
-        match taking.await {
-            Ok(taken) => taken.map_err(of_refusal),
-            Err(error) => Err(of_refusal(Refusal::new(Code::Internal, error.to_string()))),
-        }
+        let taken = api::undivided(take(self.0.clone(), peer, headers, message));
+        taken.await.map_err(of_refusal)
     }
 }
 
@@ -105,7 +99,6 @@ async fn take(
 ) -> Result<Taken, Refusal> {
     let deadline = Deadline::of(&headers)?;
     let body = call::body(&message)?;
-    let tool_use_id = message.tool_use_id.clone();
     drop(message);
     let digest = match headers.contains_key("idempotency-key") {
         true => Digest::of(&body),
@@ -114,26 +107,17 @@ async fn take(
     let call = api::parse(body, &api).await;
     let mut call = call.map_err(call::without_place)?;
     if let Some(deadline) = deadline {
+        if deadline.is_past() {
+            let detail = "the deadline had passed before anything was run";
+            return Err(Refusal::new(Code::Timeout, detail).of_call(call.tool_use_id));
+        }
         limit(&mut call, deadline.after, &api);
     }
-    let asked = Asked {
-        api: &api,
-        peer: &peer,
-        headers: &headers,
-    };
-    let named = |refusal: Refusal| refusal.of_call(tool_use_id.clone());
-    let begun = api::begin(asked, (call, digest), Terms::default()).await;
-    let (begun, terms) = begun.map_err(named)?;
-    match api::opened(begun).map_err(named)? {
+    let asked = Asked { api, peer, headers };
+    let (opened, _) = api::begin(asked, (call, digest), Terms::default()).await?;
+    match opened {
         Opened::Repeated(record) => Ok(Taken::Repeated(record)),
-        Opened::Execution(execution) => Ok(Taken::UnderWay(Waiting {
-            watch: Watch {
-                execution,
-                peer,
-                outlives_client: terms.idempotency.is_some(),
-            },
-            deadline,
-        })),
+        Opened::UnderWay(watch) => Ok(Taken::UnderWay(Waiting { watch, deadline })),
     }
 }
 
@@ -147,8 +131,7 @@ fn limit(call: &mut Call, time: Duration, api: &Api) {
     };
     let asked = call.options.timeout.or_else(|| usual().ok());
     if asked.is_some_and(|asked| time < asked) {
-        // Zero is no limit that a process could be started under.
-        call.options.timeout = Some(time.max(Duration::from_nanos(1)));
+        call.options.timeout = Some(time);
     }
 }
 

@@ -196,6 +196,20 @@ fn a_deadline_counts_while_nothing_runs_yet() {
 }
 
 #[test]
+fn a_deadline_that_has_passed_runs_nothing() {
+    let daemon = Daemon::start();
+    let grpc = connect(&daemon);
+    let mut request = Request::new(bash("true", &json!({"id": "toolu_01A"})));
+    request.set_timeout(Duration::ZERO);
+    let status = grpc.execute(request).expect_err("no time");
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    let problem = problem_of(&status);
+    assert_eq!(problem.tool_use_id.as_deref(), Some("toolu_01A"));
+    assert_eq!(problem.execution_id, None);
+    assert_eq!(daemon.get("/executions").json()["executions"], json!([]));
+}
+
+#[test]
 fn a_deadline_that_cannot_be_read_is_refused() {
     let daemon = Daemon::start();
     let grpc = connect(&daemon);
