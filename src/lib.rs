@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod domain;
 mod egress;
 mod flow;
+pub mod grpc;
 pub mod ledger;
 pub mod metrics;
 pub mod pipeline;

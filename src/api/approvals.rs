@@ -44,7 +44,7 @@ pub(super) struct ApprovalsBody {
 /// The question whether something may run, and its answer.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Approval)]
-pub(super) struct ApprovalBody {
+pub(crate) struct ApprovalBody {
     /// Its name.
     #[schema(format = "uuid")]
     id: String,
@@ -114,7 +114,7 @@ enum DecisionWord {
 }
 
 impl ApprovalBody {
-    pub(super) fn new(approval: &Approval, summary: String) -> Self {
+    pub(crate) fn new(approval: &Approval, summary: String) -> Self {
         let decided = approval.decided.as_ref();
         Self {
             id: approval.id.to_string(),

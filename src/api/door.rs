@@ -9,7 +9,7 @@ use std::path::Path;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 
-use super::connection::serve_routes;
+use super::connection::{Routes, serve};
 use super::{Api, Limits, routes};
 use crate::domain::Doorkeeper;
 
@@ -38,11 +38,11 @@ impl Doorkeeper for Doors {
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
         let (door, closed) = oneshot::channel::<()>();
-        let router = routes::for_processes(self.0.clone());
+        let routes = Routes::of(routes::for_processes(self.0.clone()));
         tokio::spawn(async move {
             // Nothing is ever sent: it is over when the door is dropped.
             let closed = async { drop(closed.await) };
-            serve_routes(listener, router, LIMITS, closed).await;
+            serve(listener, routes, LIMITS, closed).await;
         });
         Ok(Box::new(door))
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 
 use super::body::{record, response};
@@ -44,23 +44,56 @@ const MAX_KEY: usize = 255;
 pub(super) async fn execute(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    version: Version,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let (mut call, digest) = request::call(body, &headers, &api).await?;
-    trace(&mut call, &headers)?;
+    let (call, digest) = request::call(body, &headers, &api).await?;
+    let is_streamed = accepts_events(&headers);
     let terms = Terms {
         asynchronous: prefers_async(&headers),
-        idempotency: idempotency(&headers, digest)?,
+        idempotency: None,
         replay_of: None,
     };
+    let asked = Asked {
+        api: api.clone(),
+        peer,
+        headers,
+    };
+    let begins = begin(asked, (call, digest), terms);
+    let (opened, terms) = match version {
+        Version::HTTP_2 => undivided(begins).await?,
+        _ => begins.await?,
+    };
+    Ok(answer(&api, opened, Manner { is_streamed, terms }).await)
+}
+
+/// Whose call it is, and what came with it: as HTTP headers, or metadata of gRPC, which is the same.
+pub(crate) struct Asked {
+    pub(crate) api: Api,
+    pub(crate) peer: Peer,
+    pub(crate) headers: HeaderMap,
+}
+
+/// Begins a call, on the terms that are given and those that its headers set.
+pub(crate) async fn begin(
+    asked: Asked,
+    (mut call, digest): (Call, Digest),
+    terms: Terms,
+) -> Result<(Opened, Terms), Refusal> {
+    let Asked { api, peer, headers } = asked;
+    trace(&mut call, &headers)?;
+    let terms = Terms {
+        idempotency: idempotency(&headers, digest)?,
+        ..terms
+    };
+    let tool_use_id = call.tool_use_id.clone();
+    let named = |refusal: Refusal| refusal.of_call(tool_use_id.clone());
     if api.health.is_stopping() {
         let refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
-        return Err(refusal.of_call(call.tool_use_id));
+        return Err(named(refusal));
     }
-    let tool_use_id = call.tool_use_id.clone();
-    let parent = capability::shown(&headers, &api, &peer)
-        .map_err(|refusal| refusal.of_call(tool_use_id.clone()))?;
+    let parent = capability::shown(&headers, &api, &peer).map_err(named)?;
     let begun = match &parent {
         Some(parent) => {
             let within = api.executor.begin_within(parent, call, terms.clone());
@@ -71,13 +104,61 @@ pub(super) async fn execute(
             own.await
         }
     };
-    let manner = Manner {
-        is_streamed: accepts_events(&headers),
-        terms,
-    };
-    answer(&api, peer, begun, manner)
-        .await
-        .map_err(|refusal| refusal.of_call(tool_use_id))
+    let opened = opened(begun, peer, &terms).map_err(named)?;
+    Ok((opened, terms))
+}
+
+/// Does all of what a client might take back when half of it is done: over HTTP/2 a request is dropped
+/// wherever it waits. What it comes to by then is dropped in its turn.
+pub(crate) async fn undivided<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|error| Err(Refusal::new(Code::Internal, error.to_string())))
+}
+
+/// What a call has become that was not refused.
+pub(crate) enum Opened {
+    /// It is under way.
+    UnderWay(Watch),
+    /// It has been answered before.
+    Repeated(Box<Record>),
+}
+
+/// Somebody who waits for what was begun, or why nobody does.
+pub(super) fn opened(begun: Begun, peer: Peer, terms: &Terms) -> Result<Opened, Refusal> {
+    match begun {
+        Begun::New(execution) => Ok(Opened::UnderWay(Watch {
+            execution,
+            peer,
+            outlives_client: terms.asynchronous || terms.idempotency.is_some(),
+        })),
+        Begun::Repeated(record) => Ok(Opened::Repeated(record)),
+        Begun::InProgress(id) => {
+            let detail = format!(
+                "this `Idempotency-Key` is that of execution `{id}`, which is under way: GET /executions/{id}?wait=60 tells how it ends"
+            );
+            Err(Refusal::new(Code::IdempotencyConflict, detail))
+        }
+        Begun::OtherCall(id) => {
+            let detail = format!(
+                "this `Idempotency-Key` was used for another call, execution `{id}`: use a new key for a new call"
+            );
+            Err(Refusal::new(Code::IdempotencyConflict, detail))
+        }
+        Begun::TooMuch(too_much) => Err(Refusal::new(Code::PayloadTooLarge, too_much.to_string())),
+        Begun::TooLate => {
+            let detail = "the execution whose call this would be is over";
+            Err(Refusal::new(Code::BadCapability, detail))
+        }
+        Begun::Unrecorded(problem) => {
+            let detail = format!(
+                "the call cannot be recorded, so it was not run: {}",
+                problem.detail
+            );
+            Err(Refusal::new(Code::AuditUnavailable, detail))
+        }
+    }
 }
 
 /// How a caller wants to be answered.
@@ -87,73 +168,46 @@ pub(super) struct Manner {
 }
 
 /// Answers for what was begun.
-pub(super) async fn answer(
-    api: &Api,
-    peer: Peer,
-    begun: Begun,
-    manner: Manner,
-) -> Result<Response, Refusal> {
+pub(super) async fn answer(api: &Api, opened: Opened, manner: Manner) -> Response {
     let Manner { is_streamed, terms } = manner;
-    let execution = match begun {
-        Begun::New(execution) => execution,
-        Begun::Repeated(record) => return Ok(repeated(&record, is_streamed, &terms)),
-        Begun::InProgress(id) => {
-            let detail = format!(
-                "this `Idempotency-Key` is that of execution `{id}`, which is under way: GET /executions/{id}?wait=60 tells how it ends"
-            );
-            return Err(Refusal::new(Code::IdempotencyConflict, detail));
-        }
-        Begun::OtherCall(id) => {
-            let detail = format!(
-                "this `Idempotency-Key` was used for another call, execution `{id}`: use a new key for a new call"
-            );
-            return Err(Refusal::new(Code::IdempotencyConflict, detail));
-        }
-        Begun::TooMuch(too_much) => {
-            return Err(Refusal::new(Code::PayloadTooLarge, too_much.to_string()));
-        }
-        Begun::TooLate => {
-            let detail = "the execution whose call this would be is over";
-            return Err(Refusal::new(Code::BadCapability, detail));
-        }
-        Begun::Unrecorded(problem) => {
-            let detail = format!(
-                "the call cannot be recorded, so it was not run: {}",
-                problem.detail
-            );
-            return Err(Refusal::new(Code::AuditUnavailable, detail));
-        }
+    let watch = match opened {
+        Opened::UnderWay(watch) => watch,
+        Opened::Repeated(record) => return repeated(&record, is_streamed, &terms),
     };
     if terms.asynchronous {
         // What waits for the process should not wait for this answer to be written.
         tokio::task::yield_now().await;
-        return Ok(accepted(&execution.record()));
+        return accepted(&watch.execution.record());
     }
-    let watch = Watch {
-        execution,
-        peer,
-        outlives_client: terms.idempotency.is_some(),
-    };
     if is_streamed {
         let cap = api.executor.config().max_output_bytes;
-        return Ok(sse::stream(api.clone(), watch, cap).await);
+        return sse::stream(api.clone(), watch, cap).await;
     }
-    Ok(wait(watch).await)
+    wait(watch).await
 }
 
-/// Somebody who waits for an execution.
-pub(super) struct Watch {
-    pub(super) execution: Arc<Execution>,
-    pub(super) peer: Peer,
+/// Somebody who waits for an execution. Dropped before its end, they have gone: over HTTP/2 a client
+/// takes back a request without hanging up.
+pub(crate) struct Watch {
+    pub(crate) execution: Arc<Execution>,
+    pub(crate) peer: Peer,
     /// Whether it goes on without them.
-    pub(super) outlives_client: bool,
+    pub(crate) outlives_client: bool,
 }
 
 impl Watch {
     /// The client has gone: the execution ends, unless it may go on without.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         if !self.outlives_client {
             self.execution.stop(StopReason::Disconnect);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.execution.finished().is_none() {
+            self.give_up();
         }
     }
 }

@@ -1,4 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -19,7 +18,7 @@ use crate::pipeline::{SandboxState, SelfTest};
 #[derive(Debug)]
 pub struct Health {
     started: Instant,
-    stopping: AtomicBool,
+    stopping: watch::Sender<bool>,
     /// Whether nothing happens any more.
     ended: watch::Sender<bool>,
     configuration: Mutex<Vec<Degradation>>,
@@ -29,7 +28,7 @@ impl Health {
     pub(super) fn new(started: Instant) -> Self {
         Self {
             started,
-            stopping: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             configuration: Mutex::default(),
         }
@@ -53,7 +52,7 @@ impl Health {
 
     /// Says that no new calls are taken.
     pub fn set_stopping(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.send_replace(true);
     }
 
     /// Says that nothing happens any more, and lets those go who listen for it.
@@ -62,14 +61,20 @@ impl Health {
     }
 
     /// Waits until nothing happens any more.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         // It lives as long as this does.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
+    /// Waits until no new calls are taken.
+    pub(crate) async fn stopping(&self) {
+        // It lives as long as this does.
+        let _ = self.stopping.subscribe().wait_for(|stops| *stops).await;
+    }
+
     /// Whether no new calls are taken.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        *self.stopping.borrow()
     }
 }
 

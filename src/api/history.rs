@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::body::{self, timestamp};
-use super::execute::{Manner, accepts_events, answer, prefers_async};
+use super::execute::{Manner, accepts_events, answer, opened, prefers_async};
 use super::executions::{bad_query, find, is_admin, unreadable};
 use super::json::{json_response, to_json};
 use super::path::Name;
@@ -242,7 +242,8 @@ pub(super) async fn replay(
         is_streamed: accepts_events(&headers),
         terms,
     };
-    answer(&api, peer, begun, manner).await
+    let opened = opened(begun, peer, &manner.terms)?;
+    Ok(answer(&api, opened, manner).await)
 }
 
 fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {

@@ -4,6 +4,7 @@
 mod approvals;
 mod audit;
 mod body;
+mod busy;
 mod capability;
 mod connection;
 mod context;
@@ -30,11 +31,19 @@ mod wire;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-pub use connection::{Limits, serve};
+pub use connection::{Limits, Routes, serve};
 pub use door::Doors;
 pub use health::Health;
 pub use openapi::document as openapi_document;
 pub use wire::parse_call;
+
+// For gRPC, which is the same in other words.
+pub(crate) use approvals::ApprovalBody;
+pub(crate) use execute::{Asked, Opened, Watch, begin, undivided};
+pub(crate) use peer::Peer;
+pub(crate) use problem::{Code, Refusal, ViolationBody, retry_after_secs, violations};
+pub(crate) use request::parse;
+pub(crate) use routes::{Audience, admitted};
 
 use crate::Executor;
 use crate::config::Access;

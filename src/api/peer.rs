@@ -11,11 +11,11 @@ use crate::runner::watch;
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// Who it is.
-    pub caller: Caller,
+    pub(crate) caller: Caller,
     /// The process that connected, if it is one of this pid namespace.
-    pub pid: Option<i32>,
+    pub(crate) pid: Option<i32>,
     hang_up: Arc<AsyncFd<std::os::fd::OwnedFd>>,
 }
 
@@ -40,7 +40,7 @@ impl Peer {
     }
 
     /// Waits until the peer has hung up.
-    pub(super) async fn hung_up(&self) {
+    pub(crate) async fn hung_up(&self) {
         let _ = self.hang_up.ready(Interest::PRIORITY).await;
     }
 }

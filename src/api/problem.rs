@@ -16,7 +16,7 @@ use crate::domain::{
 /// The stable words for what can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Code {
+pub(crate) enum Code {
     MalformedRequest,
     BadCapability,
     AccessDenied,
@@ -55,8 +55,17 @@ pub(super) enum Code {
 }
 
 impl Code {
+    /// The word for it in JSON.
+    pub(crate) fn word(self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(word)) => word,
+            // A variant without data is a text.
+            Ok(_) | Err(_) => String::new(),
+        }
+    }
+
     /// The one table from codes to statuses.
-    pub(super) fn status(self) -> StatusCode {
+    pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::MalformedRequest => StatusCode::BAD_REQUEST,
             Self::BadCapability => StatusCode::UNAUTHORIZED,
@@ -135,7 +144,7 @@ impl Code {
     }
 
     /// The code of what the executor could not do.
-    pub(super) fn of(kind: FailureKind) -> Self {
+    pub(crate) fn of(kind: FailureKind) -> Self {
         match kind {
             FailureKind::UnknownTool => Self::UnknownTool,
             FailureKind::ToolDisabled => Self::ToolDisabled,
@@ -219,11 +228,11 @@ pub(super) struct RunProblem<'a> {
 /// One violation of a schema.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Violation)]
-struct ViolationBody {
+pub(crate) struct ViolationBody {
     /// A JSON Pointer (RFC 6901) into the input.
-    pointer: String,
+    pub(crate) pointer: String,
     /// What is wrong there.
-    detail: String,
+    pub(crate) detail: String,
 }
 
 impl<'a> Problem<'a> {
@@ -271,17 +280,17 @@ impl From<&Violation> for ViolationBody {
 
 /// A request that is refused before it becomes an execution.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    code: Code,
-    detail: String,
-    stage: Option<Stage>,
-    errors: Option<Vec<ViolationBody>>,
-    tool_use_id: Option<String>,
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) detail: String,
+    pub(crate) stage: Option<Stage>,
+    pub(crate) errors: Option<Vec<ViolationBody>>,
+    pub(crate) tool_use_id: Option<String>,
     headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
 impl Refusal {
-    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             code,
             detail: detail.into(),
@@ -303,7 +312,7 @@ impl Refusal {
     }
 
     /// The same, naming the model's call.
-    pub(super) fn of_call(mut self, tool_use_id: Option<String>) -> Self {
+    pub(crate) fn of_call(mut self, tool_use_id: Option<String>) -> Self {
         self.tool_use_id = tool_use_id;
         self
     }
@@ -337,7 +346,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-fn violations(failure: &Failure) -> Option<Vec<ViolationBody>> {
+pub(crate) fn violations(failure: &Failure) -> Option<Vec<ViolationBody>> {
     let violations = failure.violations.iter().map(ViolationBody::from);
     let breaks_a_schema = matches!(
         failure.kind,
@@ -352,11 +361,16 @@ pub(super) fn problem_response(status: StatusCode, body: Vec<u8>) -> Response {
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        // Restarts and bursts of connections are over in about that time, in seconds.
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    if let Some(secs) = retry_after_secs(status) {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
     response
+}
+
+/// After how many seconds what is refused with that status is worth another try, where nothing says
+/// so more exactly.
+pub(crate) fn retry_after_secs(status: StatusCode) -> Option<u64> {
+    // Restarts and bursts of connections are over in about that time.
+    (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1)
 }

@@ -85,7 +85,8 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
     Ok(first.unwrap_or_else(|| whole.freeze()))
 }
 
-async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
+/// The call in a body that is there.
+pub(crate) async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
     let config = api.executor.config();
     let inline = bytes.len() <= PARSE_INLINE_BYTES;
     let parse = move || {

@@ -18,7 +18,7 @@ use crate::config::Access;
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Audience {
+pub(crate) enum Audience {
     /// Whoever could connect to the socket.
     Connected,
     /// Those that `[access] callers` (or `admins`) lists. A caller sees its own executions only.
@@ -125,8 +125,16 @@ async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    let Some(peer) = request.extensions().get::<Peer>() else {
-        return Refusal::new(Code::Internal, "the connection has no peer").into_response();
+    match admitted(&api, audience, request.extensions().get()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Whether `peer` belongs to the audience, as the configuration is now.
+pub(crate) fn admitted(api: &Api, audience: Audience, peer: Option<&Peer>) -> Result<(), Refusal> {
+    let Some(peer) = peer else {
+        return Err(Refusal::new(Code::Internal, "the connection has no peer"));
     };
     let access = &api.edge.settings().access;
     let is_admin = Access::admits(&access.admins, &peer.caller);
@@ -151,13 +159,13 @@ async fn admit(
         ),
     };
     if admitted {
-        return next.run(request).await;
+        return Ok(());
     }
     let detail = format!(
         "uid {} is not admitted: an operator adds it (or a group of its) to `{list}` of [access] in executor.toml",
         peer.caller.uid
     );
-    Refusal::new(Code::AccessDenied, detail).into_response()
+    Err(Refusal::new(Code::AccessDenied, detail))
 }
 
 async fn method_not_allowed(request: Request) -> Response {

@@ -79,6 +79,7 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
                 }
             }
             () = watch.peer.hung_up() => watch.give_up(),
+            () = events.closed() => watch.give_up(),
         }
     });
     let events = futures_util::stream::unfold(receiver, |mut receiver| async move {

@@ -20,11 +20,12 @@ use std::time::Duration;
 
 use tokio::net::UnixListener;
 
-use crate::api::{self, Api, EdgeSettings, Limits};
+use crate::api::{self, Api, EdgeSettings, Limits, Routes};
 use crate::config::{
     ConfigError, Places, REMEMBERED_DIR, Settings, SpoolConfig, socket_from_environment,
 };
 use crate::domain::{Doorkeeper, KillMode};
+use crate::grpc;
 use crate::pipeline::{Executor, StartError, Started};
 use crate::policy::Policy;
 use policy::PolicyFiles;
@@ -241,7 +242,8 @@ impl Daemon {
         api.executor.set_doorkeeper(Arc::downgrade(&doors));
         let (close, closing) = tokio::sync::oneshot::channel::<()>();
         let closing = async { drop(closing.await) };
-        let serving = tokio::spawn(api::serve(listener, api.clone(), limits, closing));
+        let routes = Routes::new(api.clone()).with_grpc(grpc::router(&api));
+        let serving = tokio::spawn(api::serve(listener, routes, limits, closing));
 
         let background = [
             tokio::spawn(watchdog::keep(probe)),

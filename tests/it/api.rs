@@ -1,7 +1,7 @@
 //! The API as CONTRACT 3 gives it, over the real socket. Every JSON answer that is read here is
 //! also held against the OpenAPI document (see `support::openapi`).
 
-mod access;
+pub mod access;
 mod answers;
 mod approvals;
 mod approvals_lasting;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// Each room, top down, with the rooms it may name.
 #[rustfmt::skip]
 const ROOMS: &[(&str, &[&str])] = &[
-    ("daemon",   &["api", "pipeline", "policy", "client", "config", "domain"]),
+    ("daemon",   &["grpc", "api", "pipeline", "policy", "client", "config", "domain"]),
+    ("grpc",     &["api", "pipeline", "runner", "domain"]),
     ("api",      &["pipeline", "runner", "config", "domain"]),
     ("pipeline", &["flow", "policy", "tools", "ledger", "metrics", "sandbox", "runner", "config", "domain"]),
     ("flow",     &["config", "domain"]),
@@ -31,7 +32,8 @@ const UNHEARD_OF: &[(&str, &[&str])] = &[
     ("domain",   &["tokio", "axum", "http", "hyper", "tracing", "toml"]),
     ("policy",   &["tokio", "axum", "http", "hyper", "nix", "libc", "rustix"]),
     ("config",   &["axum", "http", "hyper", "serde_json", "utoipa"]),
-    ("pipeline", &["axum", "http", "hyper", "utoipa", "prometheus"]),
+    ("api",      &["tonic", "tonic_types", "prost"]),
+    ("pipeline", &["axum", "http", "hyper", "tonic", "utoipa", "prometheus"]),
     ("tools",    &["axum", "http", "hyper", "utoipa"]),
     ("flow",     &["axum", "http", "hyper", "nix", "libc", "rustix", "serde_json", "utoipa", "toml"]),
     ("ledger",   &["axum", "http", "hyper", "utoipa", "toml", "prometheus"]),

@@ -5,6 +5,7 @@ mod approvals;
 mod card;
 mod cli;
 mod daemon;
+mod grpc;
 mod layering;
 mod ledger;
 mod library;

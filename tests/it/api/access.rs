@@ -18,14 +18,14 @@ const OTHER: u32 = 64_202;
 const GROUP: u32 = 64_210;
 
 #[derive(Clone, Copy)]
-pub(super) struct Who<'a> {
+pub struct Who<'a> {
     uid: u32,
     gid: u32,
     groups: &'a [u32],
 }
 
 /// A user whose primary group has the same number, and no others.
-pub(super) fn user(uid: u32) -> Who<'static> {
+pub fn user(uid: u32) -> Who<'static> {
     Who {
         uid,
         gid: uid,
@@ -34,7 +34,7 @@ pub(super) fn user(uid: u32) -> Who<'static> {
 }
 
 /// A daemon whose socket everybody can connect to; `None` where nobody can become another.
-pub(super) fn start(toml: &str) -> Option<Daemon> {
+pub fn start(toml: &str) -> Option<Daemon> {
     if !nix::unistd::geteuid().is_root() {
         skip("access by other users, which takes root to become one");
         return None;
@@ -46,7 +46,7 @@ pub(super) fn start(toml: &str) -> Option<Daemon> {
 }
 
 /// Does something as somebody else.
-pub(super) fn by<T: Send>(who: Who<'_>, work: impl FnOnce() -> T + Send) -> T {
+pub fn by<T: Send>(who: Who<'_>, work: impl FnOnce() -> T + Send) -> T {
     let become_them = move || {
         // SAFETY: the system calls as such change this thread only, and read `groups` while they
         // run; the C library's wrappers would change every thread.

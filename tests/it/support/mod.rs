@@ -4,6 +4,7 @@ mod clock;
 mod daemon;
 mod events;
 mod fifo;
+pub mod grpc;
 mod http;
 pub mod openapi;
 mod proc;

@@ -1,0 +1,127 @@
+//! How an execution ended, in the words of the contract.
+
+use super::proto;
+use crate::domain::{Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport};
+use crate::pipeline::{Execution, Ran, Record};
+
+/// What an answer says of the execution it is about.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) execution_id: String,
+    pub(super) tool_use_id: Option<String>,
+}
+
+impl From<&Execution> for Subject {
+    fn from(execution: &Execution) -> Self {
+        Self {
+            execution_id: execution.id.to_string(),
+            tool_use_id: execution.tool_use_id.clone(),
+        }
+    }
+}
+
+impl From<&Record> for Subject {
+    fn from(record: &Record) -> Self {
+        Self {
+            execution_id: record.id.to_string(),
+            tool_use_id: record.tool_use_id.clone(),
+        }
+    }
+}
+
+/// Whether somebody else than the tool brought a run to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    ByItself,
+    Stopped,
+}
+
+/// The facts of a run, with `content` as its text.
+pub(super) fn response(
+    subject: Subject,
+    ran: &Ran,
+    content: String,
+    end: End,
+) -> proto::ExecuteToolResponse {
+    let run = &ran.report;
+    let (exit_code, signal) = exit(run, end);
+    proto::ExecuteToolResponse {
+        execution_id: subject.execution_id,
+        content,
+        output_json: ran.output.as_ref().map(ToString::to_string),
+        is_error: ran.is_error || end == End::Stopped,
+        tool_use_id: subject.tool_use_id,
+        exit_code,
+        signal,
+        oom_killed: run.oom_killed,
+        duration_ms: millis(run.duration),
+        truncated: run.truncated,
+        stdout_bytes: run.stdout_bytes,
+        stderr_bytes: run.stderr_bytes,
+        background: run.background.iter().map(background).collect(),
+        usage: Some(proto::Usage {
+            cpu_ms: millis(run.usage.cpu),
+            memory_peak_bytes: run.usage.memory_peak,
+        }),
+        display: Some(proto::Display {
+            title: ran.display.title.clone(),
+            summary: ran.display.summary.clone(),
+            duration_ms: ran.display.duration_ms,
+            exit: ran.display.exit.clone(),
+        }),
+        risk_level: run.risk_level.as_str().to_owned(),
+        sandbox: run.sandbox.as_ref().map(|sandbox| proto::Sandbox {
+            runtime: sandbox.runtime.clone(),
+            version: sandbox.version.clone(),
+        }),
+        kill: run.kill.as_ref().map(kill),
+    }
+}
+
+fn exit(run: &RunReport, end: End) -> (Option<i32>, Option<proto::Signal>) {
+    match run.exit {
+        Some(Exit::Code(code)) if end == End::ByItself => (Some(code), None),
+        Some(Exit::Code(_)) | None => (None, None),
+        Some(Exit::Signal(signal)) => (
+            None,
+            Some(proto::Signal {
+                number: signal.0,
+                name: signal.name(),
+            }),
+        ),
+    }
+}
+
+fn background(left: &LeftBehind) -> proto::Background {
+    let held = left.held.iter().map(|stream| stream.as_str().to_owned());
+    proto::Background {
+        pid: left.pid,
+        command: left.command.clone(),
+        held: held.collect(),
+        killed: left.killed,
+    }
+}
+
+fn kill(kill: &KillReport) -> proto::Kill {
+    let by = match kill.by {
+        KillMode::Cgroup => "cgroup",
+        KillMode::Group => "group",
+    };
+    let reason = match kill.reason {
+        KillReason::Timeout => "timeout",
+        KillReason::Cancelled => "cancelled",
+        KillReason::Disconnect => "disconnect",
+        KillReason::Shutdown => "shutdown",
+        KillReason::Background => "background",
+    };
+    proto::Kill {
+        by: by.to_owned(),
+        reason: reason.to_owned(),
+        signalled: kill.signalled,
+        survivors: kill.survivors,
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,238 @@
+//! The service of the contract over the pipeline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::answer::{End, Subject, response};
+use super::deadline::Deadline;
+use super::proto::tool_executor_server::ToolExecutor;
+use super::proto::{
+    ExecuteToolRequest, ExecuteToolResponse, GetToolRequest, ListToolsRequest, ListToolsResponse,
+    ToolSpec,
+};
+use super::status::{of_failure, of_refusal};
+use super::{call, stream};
+use crate::api::{self, Api, Asked, Code, Opened, Peer, Refusal, Watch};
+use crate::domain::{Call, Digest, ToolDetails};
+use crate::pipeline::{Finished, Record, Terms};
+
+/// Answers the calls of the contract.
+pub(super) struct Tools(Api);
+
+/// An execution that somebody waits for over gRPC. Dropped before its end, they have taken their call
+/// back, or their deadline has come.
+pub(super) struct Waiting {
+    pub(super) watch: Watch,
+    pub(super) deadline: Option<Deadline>,
+}
+
+impl Waiting {
+    /// Completes when nobody waits any more, the execution having been told why.
+    pub(super) async fn given_up(&self) {
+        let deadline = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = deadline => self.stop_at_deadline(),
+            () = self.watch.peer.hung_up() => self.watch.give_up(),
+        }
+    }
+
+    fn stop_at_deadline(&self) {
+        if let Some(deadline) = self.deadline.filter(|_| !self.watch.outlives_client) {
+            self.watch.execution.stop(deadline.reason());
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let is_due = self.deadline.is_some_and(Deadline::is_due);
+        if is_due && self.watch.execution.finished().is_none() {
+            // A client takes its call back at its deadline: that is a time limit, and no whim. The first
+            // reason counts.
+            self.stop_at_deadline();
+        }
+    }
+}
+
+/// What has become of a request.
+pub(super) enum Taken {
+    UnderWay(Waiting),
+    Repeated(Box<Record>),
+}
+
+impl Tools {
+    pub(super) fn new(api: Api) -> Self {
+        Self(api)
+    }
+
+    pub(super) fn api(&self) -> &Api {
+        &self.0
+    }
+
+    /// Begins what a request asks for.
+    pub(super) async fn take(&self, request: Request<ExecuteToolRequest>) -> Result<Taken, Status> {
+        let (metadata, extensions, message) = request.into_parts();
+        let headers = metadata.into_headers();
+        let peer = extensions.get::<Peer>().cloned();
+        let Some(peer) = peer else {
+            let refusal = Refusal::new(Code::Internal, "the connection has no peer");
+            return Err(of_refusal(refusal));
+        };
+        let taken = api::undivided(take(self.0.clone(), peer, headers, message));
+        taken.await.map_err(of_refusal)
+    }
+}
+
+async fn take(
+    api: Api,
+    peer: Peer,
+    headers: HeaderMap,
+    message: ExecuteToolRequest,
+) -> Result<Taken, Refusal> {
+    let deadline = Deadline::of(&headers)?;
+    let body = call::body(&message)?;
+    drop(message);
+    let digest = match headers.contains_key("idempotency-key") {
+        true => Digest::of(&body),
+        false => Digest::ZERO,
+    };
+    let call = api::parse(body, &api).await;
+    let mut call = call.map_err(call::without_place)?;
+    if let Some(deadline) = deadline {
+        if deadline.is_past() {
+            let detail = "the deadline had passed before anything was run";
+            return Err(Refusal::new(Code::Timeout, detail).of_call(call.tool_use_id));
+        }
+        limit(&mut call, deadline.after, &api);
+    }
+    let asked = Asked { api, peer, headers };
+    let (opened, _) = api::begin(asked, (call, digest), Terms::default()).await?;
+    match opened {
+        Opened::Repeated(record) => Ok(Taken::Repeated(record)),
+        Opened::UnderWay(watch) => Ok(Taken::UnderWay(Waiting { watch, deadline })),
+    }
+}
+
+/// Gives a call no more time than its client has.
+fn limit(call: &mut Call, time: Duration, api: &Api) {
+    let version = call.options.tool_version.as_deref();
+    let usual = || {
+        api.executor
+            .tool(&call.tool, version)
+            .map(|tool| tool.timeout)
+    };
+    let asked = call.options.timeout.or_else(|| usual().ok());
+    if asked.is_some_and(|asked| time < asked) {
+        call.options.timeout = Some(time);
+    }
+}
+
+/// The answer to an execution that has ended.
+pub(super) fn answer(subject: Subject, finished: &Finished) -> Result<ExecuteToolResponse, Status> {
+    match (&finished.failure, &finished.ran) {
+        (Some(failure), _) => Err(of_failure(subject, finished, failure)),
+        (None, Some(ran)) => {
+            let content = Arc::unwrap_or_clone(finished.text());
+            Ok(response(subject, ran, content, End::ByItself))
+        }
+        // What is no failure has run.
+        (None, None) => Err(of_refusal(Refusal::new(Code::Internal, "nothing ran"))),
+    }
+}
+
+/// The answer that a call got when it was made the first time.
+pub(super) fn repeated(record: &Record) -> Result<ExecuteToolResponse, Status> {
+    match &record.finished {
+        Some(finished) => answer(Subject::from(record), finished),
+        // It is repeated only once it has ended.
+        None => Err(of_refusal(Refusal::new(Code::Internal, "it has not ended"))),
+    }
+}
+
+#[async_trait]
+impl ToolExecutor for Tools {
+    type ExecuteToolStreamStream = stream::Events;
+
+    async fn execute_tool(
+        &self,
+        request: Request<ExecuteToolRequest>,
+    ) -> Result<Response<ExecuteToolResponse>, Status> {
+        let waiting = match self.take(request).await? {
+            Taken::UnderWay(waiting) => waiting,
+            Taken::Repeated(record) => return repeated(&record).map(Response::new),
+        };
+        let execution = &*waiting.watch.execution;
+        let finished = tokio::select! {
+            biased;
+            finished = execution.wait() => finished,
+            () = waiting.given_up() => execution.wait().await,
+        };
+        answer(Subject::from(execution), finished).map(Response::new)
+    }
+
+    async fn execute_tool_stream(
+        &self,
+        request: Request<ExecuteToolRequest>,
+    ) -> Result<Response<stream::Events>, Status> {
+        match self.take(request).await? {
+            Taken::UnderWay(waiting) => stream::follow(self.api().clone(), waiting).await,
+            Taken::Repeated(record) => stream::repeat(&record),
+        }
+        .map(Response::new)
+    }
+
+    async fn get_tool(
+        &self,
+        request: Request<GetToolRequest>,
+    ) -> Result<Response<ToolSpec>, Status> {
+        let GetToolRequest {
+            tool_name,
+            tool_version,
+        } = request.into_inner();
+        let executor = &self.0.executor;
+        let tool = executor.tool(&tool_name, tool_version.as_deref());
+        let tool =
+            tool.map_err(|error| of_refusal(Refusal::new(Code::UnknownTool, error.to_string())))?;
+        let spec = ToolSpec {
+            versions: executor.tool_versions(&tool_name),
+            ..spec(tool)
+        };
+        Ok(Response::new(spec))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Request<ListToolsRequest>,
+    ) -> Result<Response<ListToolsResponse>, Status> {
+        let executor = &self.0.executor;
+        let tools = executor.tools().into_iter().map(|tool| ToolSpec {
+            versions: executor.tool_versions(&tool.definition.name),
+            ..spec(tool)
+        });
+        let tools = tools.collect();
+        Ok(Response::new(ListToolsResponse { tools }))
+    }
+}
+
+fn spec(tool: ToolDetails) -> ToolSpec {
+    ToolSpec {
+        name: tool.definition.name,
+        description: tool.definition.description,
+        input_schema_json: tool.definition.input_schema.to_string(),
+        version: tool.version,
+        versions: Vec::new(),
+        risk_level: tool.risk_level.as_str().to_owned(),
+        category: tool.category,
+        timeout_secs: tool.timeout.as_secs_f64(),
+        output_schema_json: tool.output_schema.map(|schema| schema.to_string()),
+        source: tool.source,
+    }
+}
