@@ -15,9 +15,7 @@ const STAGE_BUCKETS: [f64; 12] = [
 ];
 
 /// From a command that does nothing to one that works for an hour, in seconds.
-const RUN_BUCKETS: [f64; 10] = [
-    0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0, 3600.0,
-];
+const RUN_BUCKETS: [f64; 10] = [0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0, 3600.0];
 
 /// Stands for what was not known when the execution ended: a tool that is none, or how far it
 /// would have been trusted where nobody has come to that.

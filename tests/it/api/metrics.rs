@@ -78,8 +78,14 @@ fn executions_are_counted_by_tool_risk_and_ending() {
         (executions("bash", "unknown", "failed"), 1.0),
         ("shelly_kills_total{reason=\"timeout\"}".to_owned(), 1.0),
         ("shelly_kill_survivors_total".to_owned(), 0.0),
-        ("shelly_run_duration_seconds_count{risk=\"trusted\"}".to_owned(), 4.0),
-        ("shelly_run_duration_seconds_count{risk=\"untrusted\"}".to_owned(), 0.0),
+        (
+            "shelly_run_duration_seconds_count{risk=\"trusted\"}".to_owned(),
+            4.0,
+        ),
+        (
+            "shelly_run_duration_seconds_count{risk=\"untrusted\"}".to_owned(),
+            0.0,
+        ),
         (
             "shelly_stage_duration_seconds_count{stage=\"discovery\"}".to_owned(),
             7.0,
