@@ -125,7 +125,7 @@ pub struct Sandboxed {
     /// Its version, as it says itself.
     pub version: String,
     /// The connections to the outside that were asked for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub connections: Vec<Connection>,
 }
 

@@ -1,7 +1,7 @@
 //! How an execution ended, in the words of the contract.
 
 use super::proto;
-use crate::domain::{Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport};
+use crate::domain::{Connection, Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport};
 use crate::pipeline::{Execution, Ran, Record};
 
 /// What an answer says of the execution it is about.
@@ -73,6 +73,7 @@ pub(super) fn response(
         sandbox: run.sandbox.as_ref().map(|sandbox| proto::Sandbox {
             runtime: sandbox.runtime.clone(),
             version: sandbox.version.clone(),
+            connections: sandbox.connections.iter().map(connection).collect(),
         }),
         kill: run.kill.as_ref().map(kill),
     }
@@ -99,6 +100,14 @@ fn background(left: &LeftBehind) -> proto::Background {
         command: left.command.clone(),
         held: held.collect(),
         killed: left.killed,
+    }
+}
+
+fn connection(asked: &Connection) -> proto::Connection {
+    proto::Connection {
+        to: asked.to.clone(),
+        result: asked.result.as_str().to_owned(),
+        count: asked.count,
     }
 }
 

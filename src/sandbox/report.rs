@@ -2,8 +2,9 @@
 //! runs inside may write to it as well, and so lie, but only about itself: what was killed is counted
 //! outside.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -59,11 +60,8 @@ pub(super) struct Report {
 impl Report {
     /// Reads what there is of it: the first process may have been killed at any moment.
     pub(super) fn read(path: &Path) -> Self {
-        let mut text = Vec::new();
-        if let Ok(file) = File::open(path) {
-            // What cannot be read was not said.
-            let _ = file.take(MAX_BYTES).read_to_end(&mut text);
-        }
+        // What cannot be read was not said.
+        let text = contents(path).unwrap_or_default();
         let mut report = Self::default();
         let lines = text.split(|byte| *byte == b'\n');
         for line in lines.filter_map(|line| serde_json::from_slice(line).ok()) {
@@ -83,6 +81,20 @@ impl Report {
     }
 }
 
+/// What a report has in it. Nothing inside can put something else in its place; should the runtime
+/// be broken, neither a link is followed nor a FIFO waited for.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
+        .open(path)?;
+    let mut text = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(MAX_BYTES).read_to_end(&mut text)?;
+    }
+    Ok(text)
+}
+
 /// Adds a line.
 pub(super) fn add(path: &Path, line: &Line) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
@@ -93,6 +105,22 @@ pub(super) fn add(path: &Path, line: &Line) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_says_nothing() {
+        let path = std::env::temp_dir().join(format!("report-{}-fifo", std::process::id()));
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("made");
+        assert!(!Report::read(&path).started);
+        std::fs::remove_file(&path).expect("there");
+        let real = path.with_extension("real");
+        std::fs::write(&real, "\"started\"\n").expect("written");
+        assert!(Report::read(&real).started);
+        std::os::unix::fs::symlink(&real, &path).expect("made");
+        assert!(!Report::read(&path).started);
+        for path in [path, real] {
+            std::fs::remove_file(path).expect("there");
+        }
+    }
 
     #[test]
     fn a_report_is_read_as_far_as_it_goes() {

@@ -163,7 +163,7 @@ pub struct Display {
     pub exit: ::prost::alloc::string::String,
 }
 /// The sandbox in which something ran.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Sandbox {
     /// The OCI runtime, such as `runsc`.
     #[prost(string, tag = "1")]
@@ -171,6 +171,22 @@ pub struct Sandbox {
     /// Its version, as it says itself.
     #[prost(string, tag = "2")]
     pub version: ::prost::alloc::string::String,
+    /// The connections to the outside that were asked for.
+    #[prost(message, repeated, tag = "3")]
+    pub connections: ::prost::alloc::vec::Vec<Connection>,
+}
+/// Connections out of a sandbox, of one kind.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Connection {
+    /// Where to, as `host:port`; `others` of what goes beyond 50 of them.
+    #[prost(string, tag = "1")]
+    pub to: ::prost::alloc::string::String,
+    /// What became of them: `connected`, `refused` (not allowed) or `failed` (allowed, and none to be had).
+    #[prost(string, tag = "2")]
+    pub result: ::prost::alloc::string::String,
+    /// How many there were.
+    #[prost(uint64, tag = "3")]
+    pub count: u64,
 }
 /// The proof of a kill.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -12,7 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use serde_json::{Map, Value, json};
 use shelly_executor::grpc::proto::{
-    ExecuteToolEvent, ExecuteToolRequest, ExecuteToolResponse, Problem, execute_tool_event::Event,
+    ExecuteToolEvent, ExecuteToolRequest, ExecuteToolResponse, Problem, Sandbox,
+    execute_tool_event::Event,
 };
 use tokio::runtime::Runtime;
 use tonic::body::Body;
@@ -269,6 +270,17 @@ pub fn request_of(body: &Value) -> ExecuteToolRequest {
     }
 }
 
+fn sandbox_of(sandbox: &Sandbox) -> Value {
+    let connections = sandbox.connections.iter();
+    let connections = connections
+        .map(|asked| json!({"to": asked.to, "result": asked.result, "count": asked.count}));
+    json!({
+        "runtime": sandbox.runtime,
+        "version": sandbox.version,
+        "connections": connections.collect::<Vec<_>>(),
+    })
+}
+
 /// An answer as HTTP words it.
 pub fn json_of(answer: &ExecuteToolResponse) -> Value {
     let usage = answer.usage.as_ref().expect("always there");
@@ -299,7 +311,7 @@ pub fn json_of(answer: &ExecuteToolResponse) -> Value {
             "exit": display.exit,
         },
         "risk_level": answer.risk_level,
-        "sandbox": sandbox.map(|sandbox| json!({"runtime": sandbox.runtime, "version": sandbox.version})),
+        "sandbox": sandbox.map(sandbox_of),
     });
     if let Some(output) = &answer.output_json {
         all["output"] = serde_json::from_str(output).expect("JSON");
