@@ -84,7 +84,7 @@ fn touch(path: &Path) -> String {
 fn what_is_approved_runs_and_says_who_approved() {
     let daemon = start();
     let marker = daemon.dir().join("marker");
-    let members = json!({"env": {"WORD": "moon", "PGPASSWORD": "x"}, "working_dir": "/usr", "timeout_secs": 0.5});
+    let members = json!({"env": {"WORD": "moon", "PGPASSWORD": "x"}, "working_dir": "/usr", "timeout_secs": 2});
     let body = bash_call(&format!("{}; pwd", touch(&marker)), &members);
     let (reply, asked) = during(&daemon, &body, || {
         let asked = pending(&daemon);
@@ -97,7 +97,7 @@ fn what_is_approved_runs_and_says_who_approved() {
         );
         assert_eq!(record["started_at"], Value::Null);
         // Its time limit does not run yet: another's, which began later, is over.
-        let other = daemon.bash_with("sleep 60", &json!({"timeout_secs": 0.5}));
+        let other = daemon.bash_with("sleep 60", &json!({"timeout_secs": 2}));
         assert_eq!(other.status, 504);
         let again = daemon.get(&format!(
             "/approvals/{}",
