@@ -193,7 +193,10 @@ async fn connection(
         () = asked_to_close(&mut closing) => Version::HTTP_11,
     };
     match version {
-        Version::HTTP_2 => serve_http2(stream, peer, routes, closing).await,
+        // It is there for gRPC, and many requests at once on one connection hold many bodies.
+        Version::HTTP_2 if routes.grpc.is_some() => {
+            serve_http2(stream, peer, routes, closing).await
+        }
         _ => serve_http1(stream, peer, routes, closing).await,
     }
 }

@@ -1,8 +1,10 @@
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Rules;
@@ -45,15 +47,19 @@ pub(super) enum DialError {
     },
 }
 
-/// Connects to what is on the list.
+/// Connects to what is on the list. `lookups`: how many names may be looked up at once.
 ///
 /// # Errors
 /// See [`DialError`].
-pub(super) async fn dial(rules: &Rules, to: &Destination) -> Result<TcpStream, DialError> {
+pub(super) async fn dial(
+    rules: &Rules,
+    to: &Destination,
+    lookups: &Arc<Semaphore>,
+) -> Result<TcpStream, DialError> {
     if !rules.admit(to) {
         return Err(DialError::NotListed(to.to_string()));
     }
-    let addresses = addresses(to).await?;
+    let addresses = addresses(to, lookups).await?;
     let may = |address: &&SocketAddr| rules.may_stand_for(&to.host, address.ip());
     let mut failed = None;
     for address in addresses.iter().filter(may) {
@@ -80,17 +86,31 @@ pub(super) async fn dial(rules: &Rules, to: &Destination) -> Result<TcpStream, D
 }
 
 /// What the host's resolver says now.
-async fn addresses(to: &Destination) -> Result<Vec<SocketAddr>, DialError> {
+async fn addresses(
+    to: &Destination,
+    lookups: &Arc<Semaphore>,
+) -> Result<Vec<SocketAddr>, DialError> {
     let name = match &to.host {
         Host::Address(address) => return Ok(vec![SocketAddr::new(*address, to.port)]),
         Host::Name(name) => name,
     };
-    let found = patiently(lookup_host((name.as_str(), to.port))).await;
+    // A resolver that does not answer keeps threads for longer than anybody waits for it: a few for
+    // each execution, so that no other lacks them.
+    let question = (name.clone(), to.port);
+    let looked_up = async {
+        let place = Arc::clone(lookups).acquire_owned().await;
+        let asked = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            question.to_socket_addrs().map(Vec::from_iter)
+        });
+        asked.await.map_err(io::Error::other)?
+    };
+    let found = patiently(looked_up).await;
     let found = found.map_err(|source| DialError::Unknown {
         host: to.host.clone(),
         source,
     })?;
-    Ok(found.collect())
+    Ok(found)
 }
 
 async fn patiently<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {

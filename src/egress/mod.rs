@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The way out of one execution. Dropping it ends every connection.
 pub(crate) struct Egress {
     seen: Arc<Seen>,
-    _open: oneshot::Sender<()>,
+    open: oneshot::Sender<()>,
 }
 
 impl Egress {
@@ -59,12 +59,15 @@ impl Egress {
                 () = serve(listener, proxy) => {}
             }
         });
-        Ok(Self { seen, _open: open })
+        Ok(Self { seen, open })
     }
 
-    /// What was asked for so far, in the order in which it was first.
-    pub(crate) fn seen(&self) -> Vec<Connection> {
-        self.seen.list()
+    /// Closes it, and says what was asked for, in the order in which it was first. Nothing is connected
+    /// to any more when this returns.
+    pub(crate) fn close(self) -> Vec<Connection> {
+        let asked = self.seen.close();
+        drop(self.open);
+        asked
     }
 }
 

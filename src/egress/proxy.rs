@@ -13,8 +13,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use super::dial::{DialError, dial};
+use super::seen::Closed;
 use super::{Rules, Seen};
 use crate::config::Destination;
 use crate::domain::{ConnectionResult, ExecutionId};
@@ -42,11 +45,22 @@ type Body = Either<Full<Bytes>, Incoming>;
 pub(super) struct Proxy {
     rules: Arc<Rules>,
     seen: Arc<Seen>,
+    lookups: Arc<Semaphore>,
     id: ExecutionId,
 }
 
 /// A connection that becomes a tunnel once the answer is out.
 type Tunnel = Arc<Mutex<Option<(OnUpgrade, TcpStream)>>>;
+
+/// What carries requests to their hosts. Dropped with the connection that they came by, for one that is
+/// held up by its host would not notice that nobody is there any more.
+type Drivers = Mutex<JoinSet<()>>;
+
+/// How many names one execution has looked up at once.
+const LOOKUPS: usize = 4;
+
+/// How much of what is wrong is told, in characters.
+const LINE: usize = 300;
 
 /// Why a request is not passed on.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +69,8 @@ enum Refusal {
     Dial(#[from] DialError),
     #[error("{0}")]
     Malformed(String),
+    #[error("the execution is over")]
+    Over,
     #[error("{to} does not answer as HTTP does: {source}")]
     Garbled {
         to: Destination,
@@ -67,16 +83,17 @@ impl Proxy {
         Self {
             rules: Arc::new(rules),
             seen,
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
             id,
         }
     }
 
     /// Serves one connection to its end.
     pub(super) async fn serve(&self, stream: UnixStream) {
-        let tunnel = Tunnel::default();
+        let (tunnel, drivers) = (Tunnel::default(), Drivers::default());
         let service = service_fn(|request| {
-            let tunnel = Arc::clone(&tunnel);
-            async move { Ok::<_, Infallible>(self.answer(request, &tunnel).await) }
+            let (tunnel, drivers) = (Arc::clone(&tunnel), &drivers);
+            async move { Ok::<_, Infallible>(self.answer(request, &tunnel, drivers).await) }
         });
         let served = hyper::server::conn::http1::Builder::new()
             .half_close(true)
@@ -101,11 +118,16 @@ impl Proxy {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, tunnel: &Tunnel) -> Response<Body> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        tunnel: &Tunnel,
+        drivers: &Drivers,
+    ) -> Response<Body> {
         let answered = if request.method() == Method::CONNECT {
             self.connect(request, tunnel).await
         } else {
-            self.forward(request).await
+            self.forward(request, drivers).await
         };
         answered.unwrap_or_else(|refusal| refusal.response())
     }
@@ -129,7 +151,11 @@ impl Proxy {
     }
 
     /// A request for a URL (RFC 9112, 3.2.2), made anew for the host of that.
-    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+    async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+        drivers: &Drivers,
+    ) -> Result<Response<Body>, Refusal> {
         let uri = request.uri();
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             let detail =
@@ -148,6 +174,7 @@ impl Proxy {
         });
         let host = host.map_err(|error| Refusal::Malformed(error.to_string()))?;
         let path = uri.path_and_query().cloned();
+        let path = path.filter(|path| !path.as_str().is_empty());
         *request.uri_mut() = Uri::from(path.unwrap_or(PathAndQuery::from_static("/")));
         remove_those_of_a_connection(request.headers_mut());
         request.headers_mut().insert(header::HOST, host);
@@ -156,8 +183,7 @@ impl Proxy {
         let passed = async {
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(outside)).await?;
-            // It ends with the answer's body, whoever drops that.
-            tokio::spawn(connection);
+            drive(drivers, connection);
             sender.send_request(request).await
         };
         let mut response = passed.await.map_err(garbled)?;
@@ -166,13 +192,17 @@ impl Proxy {
     }
 
     async fn dial(&self, wanted: &str) -> Result<(Destination, TcpStream), Refusal> {
+        if self.seen.is_closed() {
+            return Err(Refusal::Over);
+        }
         let parsed: Result<Destination, _> = wanted.parse();
+        let asked = parsed.as_ref().ok().cloned();
         let dialled = match parsed {
-            Ok(to) => match dial(&self.rules, &to).await {
+            Ok(to) => match dial(&self.rules, &to, &self.lookups).await {
                 Ok(stream) => Ok((to, stream)),
                 Err(error) => Err(Refusal::from(error)),
             },
-            Err(error) => Err(Refusal::Malformed(error)),
+            Err(error) => Err(Refusal::Malformed(line(&error))),
         };
         let result = match &dialled {
             Ok(_) => ConnectionResult::Connected,
@@ -181,15 +211,20 @@ impl Proxy {
             }
             Err(_) => ConnectionResult::Refused,
         };
-        self.seen.add(wanted, result);
-        let refused = dialled.as_ref().err().map(ToString::to_string);
-        tracing::info!(
-            execution_id = %self.id,
-            to = wanted,
-            result = result.as_str(),
-            error = refused,
-            "a connection out of a sandbox"
-        );
+        // What has been dialled while it ended is not used.
+        let is_new = self.seen.add(asked.as_ref(), result);
+        let is_new = is_new.map_err(|Closed| Refusal::Over)?;
+        if is_new {
+            // Once for each kind, and no longer than a line: whoever asks may ask often.
+            let refused = dialled.as_ref().err().map(ToString::to_string);
+            tracing::info!(
+                execution_id = %self.id,
+                to = asked.as_ref().map(tracing::field::display),
+                result = result.as_str(),
+                error = refused.as_deref().map(line),
+                "a connection out of a sandbox"
+            );
+        }
         dialled
     }
 }
@@ -199,6 +234,7 @@ impl Refusal {
     fn response(&self) -> Response<Body> {
         let (status, error) = match self {
             Self::Malformed(_) => (StatusCode::BAD_REQUEST, "http_request_error"),
+            Self::Over => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_response"),
             Self::Dial(DialError::NotListed(_)) => (StatusCode::FORBIDDEN, "http_request_denied"),
             Self::Dial(DialError::Private { .. }) => {
                 (StatusCode::FORBIDDEN, "destination_ip_prohibited")
@@ -224,6 +260,17 @@ impl Refusal {
         }
         response
     }
+}
+
+fn drive(drivers: &Drivers, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+    let mut drivers = drivers.lock().unwrap_or_else(PoisonError::into_inner);
+    while drivers.try_join_next().is_some() {}
+    // How it ended is in the answer.
+    drivers.spawn(async move { drop(connection.await) });
+}
+
+fn line(text: &str) -> String {
+    text.chars().take(LINE).collect()
 }
 
 fn remove_those_of_a_connection(headers: &mut HeaderMap) {

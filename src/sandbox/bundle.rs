@@ -1,5 +1,7 @@
 //! The OCI bundle of one run: a directory with `config.json` and what is shared with the inside.
 
+use std::collections::BTreeSet;
+use std::error::Error;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -68,10 +70,15 @@ fn workspace(path: &Path, sandbox: &SandboxConfig) -> io::Result<PathBuf> {
         ));
     }
     for above in real.ancestors().skip(1) {
-        if fs::metadata(above)?.uid() == sandbox.user.uid {
-            let (above, user) = (above.display(), &sandbox.user.name);
+        let found = fs::metadata(above)?;
+        let user = &sandbox.user;
+        let is_of_group = found.gid() == user.gid && found.mode() & 0o020 != 0;
+        // What is in a sticky directory is replaced by its owner only (inode(7)).
+        let is_open = (found.mode() & 0o002 != 0 || is_of_group) && found.mode() & 0o1000 == 0;
+        if found.uid() == user.uid || is_open {
+            let (above, user) = (above.display(), &user.name);
             return Err(refused(&format!(
-                "{above} above it belongs to {user}, who could replace it"
+                "{above} above it can be written to by {user}, who could replace it"
             )));
         }
     }
@@ -177,9 +184,9 @@ impl Bundle {
         self.door.is_some() || self.egress.is_some()
     }
 
-    /// The connections to the outside that were asked for so far.
-    pub(super) fn connections(&self) -> Vec<Connection> {
-        self.egress.as_ref().map(Egress::seen).unwrap_or_default()
+    /// Closes the way out, and says which connections were asked for.
+    pub(super) fn close_egress(&mut self) -> Vec<Connection> {
+        self.egress.take().map(Egress::close).unwrap_or_default()
     }
 
     /// What the first process has said.
@@ -222,7 +229,7 @@ impl Inside<'_> {
         &self.config.sandbox
     }
 
-    fn spec(&self) -> Result<Spec, Box<dyn std::error::Error + Send + Sync>> {
+    fn spec(&self) -> Result<Spec, Box<dyn Error + Send + Sync>> {
         let namespaces = [
             LinuxNamespaceType::Pid,
             LinuxNamespaceType::Ipc,
@@ -248,7 +255,7 @@ impl Inside<'_> {
             .build()?)
     }
 
-    fn process(&self) -> Result<Process, Box<dyn std::error::Error + Send + Sync>> {
+    fn process(&self) -> Result<Process, Box<dyn Error + Send + Sync>> {
         let user = &self.sandbox().user;
         let user = UserBuilder::default()
             .uid(user.uid)
@@ -369,12 +376,13 @@ impl Inside<'_> {
 
     /// What is mounted, each over what comes before it. Nothing is where the root has no directory for
     /// it: it is read-only.
-    fn mounts(&self) -> Result<Vec<Mount>, OciSpecError> {
+    fn mounts(&self) -> Result<Vec<Mount>, Box<dyn Error + Send + Sync>> {
         let sandbox = self.sandbox();
         let mut mounts = Mounts {
             root: &sandbox.rootfs,
             all: Vec::new(),
         };
+        let is_host = sandbox.rootfs == Path::new("/");
         let private = format!("size={}", sandbox.tmp_max);
         let flags = ["nosuid", "nodev"];
         mounts.add("proc", Path::new("/proc"), &["nosuid", "noexec", "nodev"])?;
@@ -393,10 +401,25 @@ impl Inside<'_> {
         }
         for dir in &sandbox.hidden {
             mounts.empty(dir)?;
+            // What is hidden by a name that is a link is hidden where it is.
+            match fs::canonicalize(dir) {
+                Ok(real) if is_host && real != *dir => mounts.empty(&real)?,
+                Ok(_) | Err(_) => {}
+            }
         }
         let socket = self.config.socket.as_deref().and_then(Path::parent);
         if let Some(dir) = socket.filter(|dir| may_be_hidden(dir)) {
             mounts.empty(dir)?;
+        }
+        if self.bundle.has_socket() && is_host {
+            // Who has a socket may connect to any of the host's that is inside and lets everybody, for
+            // gVisor knows that as one permission.
+            for socket in listening_sockets()? {
+                match socket.parent() {
+                    Some(dir) if may_be_hidden(dir) => mounts.empty(dir)?,
+                    Some(_) | None => {}
+                }
+            }
         }
         // To be written to, for the report is there. The rest belongs to root, who is nobody inside. One
         // mount and no more: each takes some milliseconds of a start.
@@ -407,11 +430,24 @@ impl Inside<'_> {
         if let Some(workspace) = &self.bundle.workspace {
             mounts.bind(workspace, workspace, "rw")?;
         }
-        if sandbox.rootfs != Path::new("/") || mounts.hides(&sandbox.init) {
+        if !is_host || mounts.hides(&sandbox.init) {
             mounts.bind(&sandbox.init, &sandbox.init, "ro")?;
         }
         Ok(mounts.all)
     }
+}
+
+/// The paths of Unix sockets that somebody listens on in the daemon's network namespace (proc_net(5)).
+fn listening_sockets() -> io::Result<BTreeSet<PathBuf>> {
+    /// `__SO_ACCEPTCON` of linux/net.h.
+    const LISTENING: &str = "00010000";
+    let text = fs::read_to_string("/proc/net/unix")?;
+    let sockets = text.lines().skip(1).filter_map(|line| {
+        let is_listening = line.split_ascii_whitespace().nth(3)? == LISTENING;
+        let path = &line[line.find(" /")? + 1..];
+        is_listening.then(|| PathBuf::from(path))
+    });
+    Ok(sockets.collect())
 }
 
 /// Mounts in their order.

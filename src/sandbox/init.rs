@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::relay;
-use super::report::{Failed, Line, add};
+use super::report::{Failed, Line, Reporter};
 use crate::domain::{self, Exit, LeftBehind, StreamName, summarize};
 
 /// What the first argument has to be: orders of another version may mean something else.
@@ -22,6 +22,9 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The exit code of who was not started by the daemon: `EX_USAGE` of sysexits.h.
 const USAGE: u8 = 64;
+
+/// The exit code of who could not start the program: that of env(1) and others for it.
+pub(super) const FAILED: u8 = 125;
 
 /// How often it is looked whether the output is still held.
 const LOOK: Duration = Duration::from_millis(2);
@@ -67,18 +70,21 @@ pub fn sandbox_init() -> ExitCode {
         );
         return ExitCode::from(USAGE);
     };
-    match orders.carry_out() {
+    let Ok(reporter) = Reporter::open(&orders.report) else {
+        return ExitCode::from(FAILED);
+    };
+    match orders.carry_out(&reporter) {
         Ok(code) => ExitCode::from(code),
         Err(failed) => {
             // Whom else could it tell?
-            let _ = add(&orders.report, &Line::Failed(failed));
-            ExitCode::FAILURE
+            let _ = reporter.add(&Line::Failed(failed));
+            ExitCode::from(FAILED)
         }
     }
 }
 
 impl Orders {
-    fn carry_out(&self) -> Result<u8, Failed> {
+    fn carry_out(&self, reporter: &Reporter) -> Result<u8, Failed> {
         let failed = |step: &str, errno| Failed {
             step: step.to_owned(),
             errno,
@@ -87,7 +93,7 @@ impl Orders {
         let signals = SigSet::all();
         let blocked = signals.thread_block();
         blocked.map_err(|errno| failed("cannot block signals", errno as i32))?;
-        let started = add(&self.report, &Line::Started);
+        let started = reporter.add(&Line::Started);
         started.map_err(|error| failed("cannot report", error.raw_os_error().unwrap_or(0)))?;
         if let Some(proxy) = &self.proxy {
             let relayed = relay::begin(proxy.clone());
@@ -110,7 +116,7 @@ impl Orders {
                 Ok(signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP)) => {
                     if !std::mem::replace(&mut asked, true) {
                         let count = u32::try_from(others().len()).unwrap_or(u32::MAX);
-                        let _ = add(&self.report, &Line::Signalled(count));
+                        let _ = reporter.add(&Line::Signalled(count));
                     }
                     // It leads its group from before its first instruction.
                     let _ = killpg(leader, signal);
@@ -119,7 +125,7 @@ impl Orders {
             }
         };
         let left = if asked { Vec::new() } else { self.left() };
-        let _ = add(&self.report, &Line::Ended { exit, left });
+        let _ = reporter.add(&Line::Ended { exit, left });
         Ok(match exit {
             Exit::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
             Exit::Signal(signal) => u8::try_from(128 + signal.0).unwrap_or(u8::MAX),

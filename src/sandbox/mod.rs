@@ -123,7 +123,7 @@ impl Sandbox {
             tokio::task::spawn_blocking(make).await
         };
         let bundle = made.map_err(|error| SandboxError::Unavailable(error.to_string()))?;
-        let bundle = bundle.map_err(|error| SandboxError::broken("make its bundle", &error))?;
+        let mut bundle = bundle.map_err(|error| SandboxError::broken("make its bundle", &error))?;
         let by_runtime = |args| helper(plan.id, &runtime.program, args, config);
         let outer = Plan {
             program: runtime.program.clone(),
@@ -137,9 +137,10 @@ impl Sandbox {
             ..plan.clone()
         };
         let outcome = runner.run(outer, live).await;
+        let connections = bundle.close_egress();
         let report = bundle.report();
         let sandboxed = Sandboxed {
-            connections: bundle.connections(),
+            connections,
             ..sandboxed
         };
         if runtime.keeps_more_than_files() && bundle.has_state() {
@@ -293,10 +294,19 @@ fn translate(
     sandboxed: Sandboxed,
 ) -> Result<Outcome, SandboxError> {
     let stopped = matches!(outcome.ending, Ending::Stopped { .. });
-    if let Some(failed) = report.failed.filter(|_| !stopped) {
+    // What ran may say that it did not; not so what has left something that is seen from outside.
+    let is_seen = outcome.stdout.total > 0 || !sandboxed.connections.is_empty();
+    let code = match outcome.ending {
+        Ending::Itself(Exit::Code(code)) => Some(code),
+        Ending::Itself(Exit::Signal(_)) | Ending::Stopped { .. } => None,
+    };
+    let could_not_start = code == Some(init::FAILED.into()) && report.exit.is_none() && !is_seen;
+    if let Some(failed) = report.failed.filter(|_| could_not_start) {
         return Err(failed.into_error().into());
     }
-    if !report.started && !stopped {
+    // Whose first process is killed from inside, which gVisor allows, is told by the runtime as such.
+    let is_killed = code == Some(128 + nix::libc::SIGKILL);
+    if !report.started && !stopped && !is_seen && !is_killed {
         let said = String::from_utf8_lossy(&outcome.stderr.head);
         let said = said.lines().rev().find(|line| !line.trim().is_empty());
         return Err(SandboxError::Unavailable(format!(
@@ -306,7 +316,7 @@ fn translate(
     }
     let ending = match (outcome.ending, report.exit) {
         (Ending::Itself(_), Some(exit)) => Ending::Itself(exit),
-        // Something ended the first process, which nothing inside can: the runtime or its memory.
+        // Something ended the first process: what runs inside, the runtime, or its memory.
         (Ending::Itself(_), None) => Ending::Itself(Exit::Signal(Signal(nix::libc::SIGKILL))),
         (Ending::Stopped { reason, exit }, said) => Ending::Stopped {
             reason,

@@ -1,9 +1,9 @@
 //! What the first process inside tells the daemon: lines of JSON in a file that both see. Whatever
-//! runs inside may write to it as well, and so lie, but only about itself: what was killed is counted
-//! outside.
+//! runs inside may write to it as well, and so lie, but only about itself, and not whether it ran if it
+//! said or asked for anything: what was killed, written and connected to is counted outside.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -12,9 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{Exit, LeftBehind};
 use crate::runner::RunError;
 
-/// More than this is not read, in bytes: a report is some hundred, and some hundred more for each
-/// process that is left.
+/// More than this is not read, in bytes, from the end: a report is some hundred, and some hundred more
+/// for each process that is left. The last line is that of the first process.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// How many processes are told of that were left.
+const MAX_LEFT: usize = 1000;
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,13 +71,19 @@ impl Report {
             match line {
                 Line::Started => report.started = true,
                 Line::Failed(failed) => report.failed = Some(failed),
-                Line::Signalled(count) => report.signalled = Some(count),
-                Line::Ended { exit, left } => {
+                Line::Signalled(count) => {
+                    report.signalled = Some(count.min(MAX_LEFT as u32));
+                }
+                Line::Ended { exit, mut left } if is_possible(exit) => {
                     // Said last, by the first process: what ended was started, whoever says otherwise.
+                    report.started = true;
                     report.failed = None;
                     report.exit = Some(exit);
+                    left.truncate(MAX_LEFT);
+                    left.iter_mut().for_each(|left| left.held.dedup());
                     report.left = left;
                 }
+                Line::Ended { .. } => {}
             }
         }
         report
@@ -89,22 +98,72 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
         .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
         .open(path)?;
     let mut text = Vec::new();
-    if file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if found.is_file() {
+        let end = found.len().saturating_sub(MAX_BYTES);
+        let mut file = file;
+        file.seek(SeekFrom::Start(end))?;
         file.take(MAX_BYTES).read_to_end(&mut text)?;
     }
     Ok(text)
 }
 
-/// Adds a line.
-pub(super) fn add(path: &Path, line: &Line) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    OpenOptions::new().append(true).open(path)?.write_all(&text)
+/// Whether a process can end so (wait(2), signal(7)).
+fn is_possible(exit: Exit) -> bool {
+    match exit {
+        Exit::Code(code) => (0..=255).contains(&code),
+        Exit::Signal(signal) => (1..=64).contains(&signal.0),
+    }
+}
+
+/// The end of a report that is written to. Held from the beginning, for what runs may close the file to
+/// whoever opens it later.
+pub(super) struct Reporter(File);
+
+impl Reporter {
+    /// # Errors
+    /// When the file cannot be written to.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        OpenOptions::new().append(true).open(path).map(Self)
+    }
+
+    /// Adds a line, on one of its own whatever is there.
+    pub(super) fn add(&self, line: &Line) -> io::Result<()> {
+        let mut text = vec![b'\n'];
+        serde_json::to_writer(&mut text, line)?;
+        text.push(b'\n');
+        (&self.0).write_all(&text)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_word_counts_whatever_is_put_before_it_or_said_after() {
+        let path = std::env::temp_dir().join(format!("report-{}-last", std::process::id()));
+        let file = File::create(&path).expect("made");
+        let reporter = Reporter::open(&path).expect("opened");
+        file.set_len(3 << 20).expect("a hole");
+        let ended = |exit| Line::Ended {
+            exit,
+            left: Vec::new(),
+        };
+        reporter.add(&ended(Exit::Code(7))).expect("added");
+        for exit in [
+            Exit::Code(256),
+            Exit::Code(-1),
+            Exit::Signal(crate::domain::Signal(i32::MIN)),
+            Exit::Signal(crate::domain::Signal(65)),
+        ] {
+            reporter.add(&ended(exit)).expect("added");
+        }
+        let report = Report::read(&path);
+        assert!(report.started);
+        assert_eq!(report.exit, Some(Exit::Code(7)));
+        std::fs::remove_file(&path).expect("there");
+    }
 
     #[test]
     fn what_is_no_file_says_nothing() {
@@ -126,18 +185,19 @@ mod tests {
     fn a_report_is_read_as_far_as_it_goes() {
         let path = std::env::temp_dir().join(format!("report-{}", std::process::id()));
         std::fs::write(&path, "").expect("written");
-        add(&path, &Line::Started).expect("added");
-        add(&path, &Line::Signalled(3)).expect("added");
+        let reporter = Reporter::open(&path).expect("opened");
+        reporter.add(&Line::Started).expect("added");
+        reporter.add(&Line::Signalled(3)).expect("added");
         let forged = Failed {
             step: "cannot do anything".to_owned(),
             errno: 1,
         };
-        add(&path, &Line::Failed(forged)).expect("added");
+        reporter.add(&Line::Failed(forged)).expect("added");
         let ended = Line::Ended {
             exit: Exit::Code(7),
             left: Vec::new(),
         };
-        add(&path, &ended).expect("added");
+        reporter.add(&ended).expect("added");
         let mut file = OpenOptions::new().append(true).open(&path).expect("opened");
         file.write_all(b"rubbish\n{\"ended\": {\"exit\"")
             .expect("written");

@@ -97,7 +97,7 @@ impl Runtime {
         let mut args = vec!["--root".to_owned(), bundle.state().display().to_string()];
         args.extend(own.iter().map(|&arg| arg.to_owned()));
         if self.name == "runsc" && bundle.has_socket() {
-            // What is bound into the sandbox may be connected to: the sockets made for it.
+            // Sockets may be connected to: those made for it, for the host's are hidden.
             args.push("--host-uds=open".to_owned());
         }
         args.extend(self.args.iter().cloned());

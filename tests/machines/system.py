@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -250,6 +251,11 @@ def what_is_untrusted_runs_in_the_sandbox():
     with configuration('[tools]\nuntrusted = ["bash"]\n'):
         shell(f"systemctl reload {UNIT}")
         _, answer = call("id -u; cat /etc/shadow; ls /var/lib/shelly-executor; sleep 60 & exit 3")
+        if shutil.which("runsc") is None:
+            print("# SKIPPED: the sandbox itself, for there is no runsc in this machine", flush=True)
+            expect("the code of what was not run", answer["code"], "sandbox_unavailable")
+            expect_true(f"it says what to install: {answer['detail']}", "install gVisor" in answer["detail"])
+            return
         expect("exit_code", answer["exit_code"], 3)
         expect("risk_level", answer["risk_level"], "untrusted")
         expect("the runtime", answer["sandbox"]["runtime"], "runsc")

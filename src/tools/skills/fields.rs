@@ -48,6 +48,11 @@ impl<'v> Fields<'v> {
         self.faults.push(fault);
     }
 
+    /// Whether a member is that word; it is not taken.
+    pub(super) fn says(&self, name: &str, word: &str) -> bool {
+        self.members.get(name).and_then(Value::as_str) == Some(word)
+    }
+
     /// A member that may be missing.
     pub(super) fn take(&mut self, name: &'static str) -> Option<&'v Value> {
         self.taken.insert(name);

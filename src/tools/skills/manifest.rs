@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::document::{Fault, member};
 use super::fields::Fields;
 use super::files::Dir;
+use super::rehearsal::{self, DRY_RUN};
 use super::skill::{Mode, Skill};
 use super::{composite, modes};
 use crate::domain::RiskLevel;
@@ -60,7 +61,8 @@ pub(super) fn read(value: &Value, place: &mut Place<'_>) -> (Option<Skill>, Vec<
     ];
     let risk_level = fields.choice("risk_level", &levels);
     let timeout = fields.timeout();
-    let input = input(&mut fields);
+    let is_composite = fields.says("mode", "composite");
+    let input = input(&mut fields, is_composite);
     let output = fields
         .take("output")
         .and_then(|document| schema("output", document, &mut fields));
@@ -105,7 +107,8 @@ fn check_directory(fields: &mut Fields<'_>, path: &Path, name: &str, version: &V
     }
 }
 
-fn input(fields: &mut Fields<'_>) -> Option<InputSchema> {
+/// The schema of the input; that of a composite has a member more, by which it is asked what it would do.
+fn input(fields: &mut Fields<'_>, is_composite: bool) -> Option<InputSchema> {
     let document = fields.need("input")?;
     if document.get("type") != Some(&json!("object")) {
         fields.wrong(
@@ -114,7 +117,24 @@ fn input(fields: &mut Fields<'_>) -> Option<InputSchema> {
         );
         return None;
     }
-    schema("input", document, fields)
+    if !is_composite {
+        return schema("input", document, fields);
+    }
+    let mut document = document.clone();
+    let properties = &mut document["properties"];
+    if !properties.is_object() {
+        // Where it is something else the schema is none, which is told below.
+        if properties.is_null() {
+            *properties = json!({});
+        }
+    } else if properties.get(DRY_RUN).is_some() {
+        let detail = format!("has a member `{DRY_RUN}`, which every composite has by itself");
+        fields.wrong("input", detail);
+    }
+    if let Some(properties) = properties.as_object_mut() {
+        properties.insert(DRY_RUN.to_owned(), rehearsal::property());
+    }
+    schema("input", &document, fields)
 }
 
 fn schema(name: &str, document: &Value, fields: &mut Fields<'_>) -> Option<InputSchema> {

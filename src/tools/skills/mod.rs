@@ -14,6 +14,7 @@ mod load;
 mod manifest;
 mod modes;
 mod program;
+mod rehearsal;
 mod set;
 mod skill;
 mod steps;

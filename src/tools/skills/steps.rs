@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
+use super::rehearsal;
 use super::skill::{Item, OnError, Skill, Step};
 use super::tool::text_of;
 use crate::domain::{Call, Called, ExecutorError};
@@ -13,7 +14,7 @@ use crate::tools::expression::{ExpressionError, Saved, Template, Values};
 use crate::tools::{Answer, Context, Produced};
 
 /// The name that templates have the skill's input by.
-const INPUT: &str = "input";
+pub(super) const INPUT: &str = "input";
 
 /// One walk through the steps.
 struct Walk<'a> {
@@ -34,7 +35,7 @@ enum Taken {
 }
 
 /// Why a step ended the skill.
-struct Broken(String);
+pub(super) struct Broken(pub(super) String);
 
 /// Takes the steps in their order, within the time limit of the skill.
 pub(super) async fn run(
@@ -44,10 +45,15 @@ pub(super) async fn run(
     call: &Call,
     context: Context<'_>,
 ) -> Result<Produced, ExecutorError> {
+    let mut input = call.input.clone();
+    if rehearsal::is_wanted(&mut input) {
+        context.live.mark_started();
+        return Ok(Produced::Answered(rehearsal::rehearse(items, input)));
+    }
     let limit = call.options.timeout.or(skill.timeout);
     let limit = limit.unwrap_or(context.config.default_timeout);
     let mut values = Values::default();
-    values.insert(INPUT, call.input.clone());
+    values.insert(INPUT, input);
     let mut walk = Walk {
         context: &context,
         call,
@@ -120,20 +126,14 @@ impl Walk<'_> {
     }
 
     async fn step(&self, step: &Step) -> Result<Taken, Broken> {
-        let place = |what: &str, error: &ExpressionError| {
-            Broken(format!(
-                "step {} (`{}`), {what}: {error}",
-                step.pointer, step.tool
-            ))
-        };
         if let Some(condition) = &step.condition {
             let holds = condition.truth(&self.values);
-            if !holds.map_err(|error| place("`condition`", &error))? {
+            if !holds.map_err(|error| at_step(step, "`condition`", &error))? {
                 return Ok(Taken::LeftOut);
             }
         }
         let input = step.parameters.render(&self.values);
-        let input = input.map_err(|error| place("`parameters`", &error))?;
+        let input = input.map_err(|error| at_step(step, "`parameters`", &error))?;
         let mut call = Call::new(&step.tool, input);
         call.options.tool_version = step.version.as_ref().map(ToString::to_string);
         call.options.timeout = step.timeout;
@@ -150,6 +150,14 @@ impl Walk<'_> {
         }
         Ok(Taken::Done(saved(&step.tool, &called)))
     }
+}
+
+/// What is wrong with an expression of a step.
+pub(super) fn at_step(step: &Step, what: &str, error: &ExpressionError) -> Broken {
+    Broken(format!(
+        "step {} (`{}`), {what}: {error}",
+        step.pointer, step.tool
+    ))
 }
 
 /// What later steps see of a call: of a shell its standard output, of a condition whether it holds, of

@@ -224,6 +224,45 @@ const SEED: &str = r#"[
 ]"#;
 
 /// Seed 003's example as one skill.
+/// Nothing is called: what is known beforehand is told, and what it depends on where it is not.
+#[test]
+fn a_list_of_calls_tells_what_it_would_do() {
+    let room = Room::new("");
+    let steps = json!([
+        {"tool": "bash", "parameters": {"command": "touch {{ input.file }}; echo 1"}, "save_output_as": "made"},
+        {"tool": "bash", "parameters": {"command": "echo {{ made }}"}, "condition": "made.return_code == 0"},
+        {"tool": "bash", "parameters": {"command": "true"}, "condition": "input.file == 'x'", "save_output_as": "left"},
+        {"tool": "bash", "parameters": {"command": "echo {{ left }}"}},
+    ]);
+    room.steps("makes", steps, json!({"output": {"type": "string"}}));
+    let daemon = room.start();
+    let marker = daemon.dir().join("marker");
+    let input = json!({"file": marker, "dry_run": true});
+    let reply = call(&daemon, "makes", input);
+    assert_eq!(reply.status, 200, "{}", reply.content());
+    let told: Value = serde_json::from_str(&reply.content()).expect("JSON");
+    let expected = json!([
+        {"step": "/steps/0", "tool": "bash", "runs": "yes", "save_output_as": "made",
+         "parameters": {"command": format!("touch {}; echo 1", marker.display())}},
+        {"step": "/steps/1", "tool": "bash", "runs": "depends", "depends_on": ["made"],
+         "parameters": {"command": "echo {{ made }}"}},
+        {"step": "/steps/2", "tool": "bash", "runs": "no", "save_output_as": "left",
+         "parameters": {"command": "true"}},
+        {"step": "/steps/3", "tool": "bash", "runs": "yes", "parameters": {"command": "echo None"}},
+    ]);
+    assert_eq!(told, json!({"dry_run": true, "steps": expected}));
+    assert!(!marker.exists());
+    let id = reply.json()["execution_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    assert_eq!(daemon.ended(&id)["children"], Value::Null);
+    // Without being asked for it does it, and the word is not among its input.
+    let reply = call(&daemon, "makes", json!({"file": marker, "dry_run": false}));
+    assert_eq!(reply.status, 200, "{}", reply.content());
+    assert!(marker.exists());
+}
+
 #[test]
 fn steps_are_taken_one_after_another() {
     let room = Room::new("");

@@ -5,6 +5,8 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -26,6 +28,9 @@ const ELSEWHERE: &str = "11.22.33.45";
 
 /// What takes no longer than this has not waited for an answer that never comes.
 const FAST: Duration = Duration::from_secs(5);
+
+/// There so that what never comes fails its test instead of hanging it.
+const LONG: Duration = Duration::from_secs(60);
 
 /// A daemon in a network of its own, that runs bash in the sandbox with `egress` in its configuration.
 fn start(mode: Mode, egress: &str, hosts: &str) -> Daemon {
@@ -131,7 +136,10 @@ fn what_is_listed_is_reached_by_its_name_and_nothing_else() {
         let url = "http://api.test:8080/a?b=c";
         let proxied = "curl --silent -H 'Connection: x-hop' -H 'X-Hop: 1' -H 'X-End: 2'";
         assert_eq!(out(&daemon, &format!("{proxied} {url}")), "hello");
-        let request = requests.recv().expect("it was asked").to_ascii_lowercase();
+        let request = requests
+            .recv_timeout(LONG)
+            .expect("it was asked")
+            .to_ascii_lowercase();
         assert!(request.starts_with("get /a?b=c http/1.1\r\n"), "{request}");
         assert!(request.contains("host: api.test:8080\r\n"), "{request}");
         assert!(request.contains("x-end: 2\r\n"), "{request}");
@@ -142,13 +150,16 @@ fn what_is_listed_is_reached_by_its_name_and_nothing_else() {
             &daemon,
             &format!("curl --silent -H 'Host: evil.test' {url}"),
         );
-        let request = requests.recv().expect("it was asked").to_ascii_lowercase();
+        let request = requests
+            .recv_timeout(LONG)
+            .expect("it was asked")
+            .to_ascii_lowercase();
         assert!(request.contains("host: api.test:8080\r\n"), "{request}");
         assert!(!request.contains("evil"), "{request}");
         // As the tunnel that https goes through, and by the socket itself.
         let tunnel = format!("curl --silent --proxytunnel {url}");
         assert_eq!(out(&daemon, &tunnel), "hello");
-        requests.recv().expect("it was asked");
+        requests.recv_timeout(LONG).expect("it was asked");
 
         for (what, url) in [
             ("the port beside it", "http://api.test:8081/"),
@@ -354,7 +365,7 @@ fn what_is_carried_is_carried_whole_both_ways() {
              --data-binary @- http://api.test:8080/ | wc -c; grep -ai x-sum /tmp/h"
         );
         let told = out(&daemon, &send).to_ascii_lowercase();
-        requests.recv().expect("it was asked");
+        requests.recv_timeout(LONG).expect("it was asked");
         let expected = format!("{BYTES}\nx-sum: {BYTES}\r\n");
         assert_eq!(told, expected, "{how}");
     }
@@ -379,9 +390,71 @@ fn what_is_open_at_the_end_is_closed() {
         let reply = daemon.post(&call);
         assert_eq!(reply.status, 504, "{:?}", reply.json());
         for _ in 0..2 {
-            requests.recv().expect("it was asked, and is closed");
+            requests
+                .recv_timeout(LONG)
+                .expect("it was asked, and is closed");
         }
         assert_clean(&daemon, "after the time limit");
+    }
+}
+
+/// The runtime's permission to connect to sockets is for all that are there.
+#[test]
+fn no_other_socket_of_the_host_is_reached() {
+    if !is_there() {
+        return;
+    }
+    let path = format!("/opt/shelly-it-{}.sock", std::process::id());
+    let _ = fs::remove_file(&path);
+    let dir = scratch();
+    let names = dir.join("hosts");
+    fs::write(&names, format!("{HERE} api.test\n")).expect("written");
+    let toml =
+        "[tools]\nuntrusted = [\"bash\"]\n[sandbox]\negress = { bash = [\"api.test:8080\"] }";
+    let daemon = Daemon::start_in(dir, Mode::Group, toml, |_| {});
+    wait_for_test(&daemon, "passed");
+    let listener = UnixListener::bind(&path).expect("bound");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("ours");
+    listener.set_nonblocking(true).expect("a socket");
+    let connect = format!(
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\")' 2>&1 | tail -n 1"
+    );
+    let told = out(&daemon, &connect);
+    let tried = listener.accept().map(drop);
+    fs::remove_file(&path).expect("ours");
+    assert!(told.contains("Error"), "{told}");
+    assert!(tried.is_err(), "{told}");
+    assert_clean(&daemon, "after another socket");
+}
+
+/// A host that does not read holds up who sends, which then does not notice that nobody is there.
+#[test]
+fn what_is_held_up_at_the_end_is_let_go() {
+    for mode in modes() {
+        let egress = r#"egress = { bash = ["api.test:8080"] }"#;
+        let daemon = start(mode, egress, &format!("{HERE} api.test\n"));
+        let (sender, seen) = channel();
+        let _requests = server(&daemon, &format!("{HERE}:8080"), move |head, stream| {
+            let another = stream.get_ref().try_clone().expect("another");
+            let _ = sender.send((head.to_owned(), another));
+            // It neither reads nor answers, as long as the test lasts.
+            loop {
+                thread::park();
+            }
+        });
+        let command =
+            "head -c 100000000 /dev/zero | curl --silent --data-binary @- http://api.test:8080/";
+        let id = daemon.begin(command, &json!({}));
+        let (_, stream) = seen.recv_timeout(LONG).expect("it was asked");
+        let path = format!("/executions/{id}");
+        let record = daemon.connect().request("DELETE", &path, &[], b"").json();
+        assert_eq!(record["status"], "cancelled", "{record}");
+        stream.set_read_timeout(Some(LONG)).expect("a socket");
+        // It ends, with what was on its way or with a reset.
+        let _ = (&stream).read_to_end(&mut Vec::new()).map_err(|error| {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        });
+        assert_clean(&daemon, "after being held up");
     }
 }
 

@@ -1,12 +1,12 @@
 //! Attempts to get out. Each fails inside, and harms nothing outside.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
 
-use super::{assert_clean, give_to_nobody, modes, start, workspace};
-use crate::support::Daemon;
+use super::{assert_clean, give_to_nobody, is_there, modes, start, workspace};
+use crate::support::{Daemon, Mode};
 
 /// Runs what has to fail, and says what it wrote.
 #[track_caller]
@@ -199,7 +199,17 @@ fn a_workspace_is_that_directory_and_nothing_else() {
         // Below one of theirs they could put a link in its place.
         symlink("/etc", daemon.dir().join("away")).expect("linked");
         fs::create_dir(dir.join("below")).expect("made");
+        // Nor below one that everybody may write to, or their group.
+        let open = |name: &str, mode: u32| {
+            let open = daemon.dir().join(name);
+            fs::create_dir_all(open.join("below")).expect("made");
+            std::os::unix::fs::chown(&open, None, Some(65_534)).expect("root may");
+            fs::set_permissions(&open, fs::Permissions::from_mode(mode)).expect("ours");
+            open.join("below")
+        };
         for wanted in [
+            open("everybody", 0o707),
+            open("group", 0o770),
             daemon.dir().join("away"),
             dir.join("below"),
             "/etc".into(),
@@ -214,6 +224,67 @@ fn a_workspace_is_that_directory_and_nothing_else() {
             );
         }
         assert_clean(&daemon, "after workspaces");
+    }
+}
+
+#[test]
+fn what_is_hidden_by_a_link_is_hidden_where_it_is() {
+    if !is_there() {
+        return;
+    }
+    let (real, link) = (
+        format!("/opt/shelly-it-{}-real", std::process::id()),
+        format!("/opt/shelly-it-{}-link", std::process::id()),
+    );
+    fs::create_dir_all(&real).expect("made");
+    fs::write(format!("{real}/secret"), "s3cret").expect("written");
+    let _ = fs::remove_file(&link);
+    symlink(&real, &link).expect("linked");
+    let daemon = start(Mode::Group, &format!("[sandbox]\nhidden = [{link:?}]"));
+    let body = daemon
+        .bash(&format!(
+            "cat {real}/secret; cat {link}/secret; ls -d {real}"
+        ))
+        .json();
+    fs::remove_file(&link).expect("ours");
+    fs::remove_dir_all(&real).expect("ours");
+    assert!(!body.to_string().contains("s3cret"), "{body}");
+    assert_eq!(body["sandbox"]["runtime"], "runsc", "{body}");
+}
+
+/// The first process inside tells how a command ended in a file that the command can write to.
+#[test]
+fn what_lies_about_itself_has_run_all_the_same() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        let report = daemon.dir().join("state/report");
+        let report = report.display();
+        let failed = r#"{"failed":{"step":"cannot do it","errno":2}}"#;
+        let ended = r#"{"ended":{"exit":{"signal":-2147483648},"left":[]}}"#;
+        for (lie, code) in [
+            (
+                format!("truncate -s 0 {report}; truncate -s 2M {report}; exit 3"),
+                3,
+            ),
+            (format!("chmod 0 {report}; exit 4"), 4),
+            (format!("echo '{ended}' >> {report}; exit 5"), 5),
+            (format!("echo '{failed}' > {report}; exit 125"), 125),
+        ] {
+            let reply = daemon.bash(&lie);
+            let body = reply.json();
+            assert_eq!(
+                (reply.status, &body["exit_code"]),
+                (200, &json!(code)),
+                "{lie}: {body}"
+            );
+        }
+        let lie = format!("echo hi; echo '{failed}' > {report}; kill -9 1; sleep 60");
+        let reply = daemon.bash(&lie);
+        let body = reply.json();
+        assert_eq!(reply.status, 200, "{body}");
+        assert_eq!(body["signal"]["name"], "SIGKILL", "{body}");
+        assert!(reply.content().contains("hi"), "{body}");
+        assert_clean(&daemon, "after lies");
     }
 }
 

@@ -142,11 +142,12 @@ fn an_untrusted_skill_calls_what_it_declares_and_nothing_else() {
 cat >/dev/null
 ask() { curl --silent --max-time 20 --unix-socket "$SHELLY_SOCKET" "$@"; }
 ours() { ask --header "Authorization: Bearer $SHELLY_CAPABILITY" "$@"; }
-printf '{"call": %s, "undeclared": %s, "nameless": %s, "health": %s}' \
+printf '{"call": %s, "undeclared": %s, "nameless": %s, "health": %s, "http2": "%s"}' \
     "$(ours http://x/execute --data '{"name": "execute_command", "input": {"command": "id -un"}}')" \
     "$(ours http://x/execute --data '{"name": "bash", "input": {"command": "id -un"}}')" \
     "$(ask http://x/execute --data '{"name": "execute_command", "input": {"command": "id -un"}}')" \
-    "$(ours http://x/health)"
+    "$(ours http://x/health)" \
+    "$(ask --http2-prior-knowledge --output /dev/null http://x/health >/dev/null 2>&1 && echo spoken || echo none)"
 "#;
         std::fs::write(skill.join("run"), program).expect("written");
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -178,6 +179,8 @@ printf '{"call": %s, "undeclared": %s, "nameless": %s, "health": %s}' \
             "{mode:?}: {body}"
         );
         assert_eq!(output["health"]["code"], "not_found", "{mode:?}: {body}");
+        // Many requests at once on one connection could hold more bodies than the daemon has memory.
+        assert_eq!(output["http2"], "none", "{mode:?}: {body}");
         super::wait_for_test(&daemon, "passed");
         super::assert_clean(&daemon, "after calls");
     }
