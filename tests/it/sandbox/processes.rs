@@ -66,6 +66,26 @@ fn endings_are_told_as_what_they_are() {
 }
 
 #[test]
+fn what_cannot_be_started_says_why() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        let reply = daemon.bash_with("true", &json!({"working_dir": "/nowhere"}));
+        let body = reply.json();
+        assert_eq!(
+            (reply.status, &body["code"]),
+            (500, &json!("spawn_failed")),
+            "{mode:?}: {body}"
+        );
+        let detail = body["detail"].as_str().expect("text");
+        assert!(detail.contains("`/nowhere`: No such file"), "{detail}");
+        // The code by which the first process says so is a command's as well.
+        let body = daemon.bash("exit 125").json();
+        assert_eq!(body["exit_code"], 125, "{mode:?}: {body}");
+        assert_clean(&daemon, "after what could not be started");
+    }
+}
+
+#[test]
 fn what_is_left_behind_is_listed_and_dead() {
     for mode in modes() {
         let daemon = start(mode, "");
