@@ -38,6 +38,7 @@ fn generate(out: &Path) -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .build_client(false)
         .build_transport(false)
+        .codec_path("crate::grpc::codec::Codec")
         .out_dir(out)
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

@@ -53,6 +53,8 @@ pub(crate) struct ApprovalBody {
     execution_id: String,
     /// The tool that would run.
     tool: String,
+    /// The tools that led to the call, the outermost first; empty when it came from outside.
+    chain: Vec<String>,
     /// What it is about, in a line.
     summary: String,
     /// Its input, defaults filled in and secrets masked.
@@ -120,6 +122,7 @@ impl ApprovalBody {
             id: approval.id.to_string(),
             execution_id: approval.execution_id.to_string(),
             tool: approval.tool.clone(),
+            chain: approval.chain.clone(),
             summary,
             input: approval.input.clone(),
             working_dir: approval

@@ -20,6 +20,9 @@ pub struct Approval {
     /// The tool that was called.
     #[serde(default)]
     pub tool: String,
+    /// The tools that led to the call, the outermost first.
+    #[serde(default)]
+    pub chain: Vec<String>,
     /// What was asked for, in a line.
     #[serde(default)]
     pub summary: String,

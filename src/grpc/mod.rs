@@ -4,6 +4,7 @@
 
 mod answer;
 mod call;
+mod codec;
 mod deadline;
 mod health;
 mod routes;

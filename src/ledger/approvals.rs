@@ -13,7 +13,8 @@ use crate::domain::{ApprovalId, ExecutionId};
 /// The columns that [`read`] reads, in its order.
 pub(super) const COLUMNS: &str =
     "id, execution_id, tool, input, working_dir, env_names, caller_uid, digest, created_at,
-    expires_at, status, decided_by, decided_at, reason, remember, remember_rules";
+    expires_at, status, decided_by, decided_at, reason, remember, remember_rules,
+    chain";
 
 impl Store {
     /// Asks.
@@ -21,7 +22,7 @@ impl Store {
         let decided = approval.decided.as_ref();
         self.connection
             .prepare_cached(
-                "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 approval.id.as_bytes(),
@@ -43,10 +44,12 @@ impl Store {
                 decided.and_then(|decided| decided.reason.as_ref()),
                 approval.remember,
                 json!(approval.remember_rules).to_string(),
+                json!(approval.chain).to_string(),
             ])?;
         let body = json!({
             "approval_id": approval.id.to_string(),
             "tool": approval.tool,
+            "chain": approval.chain,
             "caller_uid": approval.caller_uid,
             "digest": approval.digest.to_string(),
         });
@@ -181,6 +184,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Approval> {
         id: ApprovalId::from_bytes(row.get(0)?),
         execution_id: ExecutionId::from_bytes(id_bytes(row, 1)?.unwrap_or_default()),
         tool: row.get(2)?,
+        chain: texts(16)?,
         input: json_column(row, 3)?,
         working_dir: path(row, 4)?,
         env_names: texts(5)?,

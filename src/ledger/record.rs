@@ -182,6 +182,8 @@ pub struct Approval {
     pub execution_id: ExecutionId,
     /// The tool.
     pub tool: String,
+    /// The tools that led to the call, the outermost first; empty when it came from outside.
+    pub chain: Vec<String>,
     /// The tool's input, filled.
     pub input: Value,
     /// The directory it would run in.

@@ -154,6 +154,7 @@ impl Calls for CallsOf {
                 path: file.to_owned(),
             }],
             caller: &self.execution.caller,
+            chain: &self.execution.family.chain(),
             working_dir: None,
             env: &BTreeMap::new(),
             stdin: None,

@@ -393,6 +393,7 @@ impl Executor {
         let config = self.config();
         let subject = stages::Subject {
             caller: caller.clone(),
+            chain: Vec::new(),
             default_dir: config.working_dir.clone(),
         };
         let secrets = masking::secrets(&call, &config);

@@ -9,7 +9,7 @@ use super::Execution;
 use super::values::SharedValues;
 use crate::config::SkillsConfig;
 use crate::domain::{Digest, ExecutorError, Lineage, RiskLevel, StopReason};
-use crate::tools::Tool;
+use crate::tools::{Registry, Tool};
 
 /// What an execution is among those that led to it and those that come of it.
 #[derive(Debug)]
@@ -34,8 +34,10 @@ enum ByHook {
 }
 
 /// What all that come of one outermost call have in common.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// The tools as they were when it began, whatever becomes of them meanwhile.
+    registry: Arc<Registry>,
     /// How many calls have come of it.
     calls: AtomicU32,
     /// What its members may show; masked in whatever any of them leads to.
@@ -53,18 +55,25 @@ struct Children {
 
 impl Family {
     /// That of a call from outside, which brings these values along.
-    pub(super) fn founded(values: SharedValues) -> Self {
+    pub(super) fn founded(values: SharedValues, registry: Arc<Registry>) -> Self {
         Self {
             lineage: None,
             chain: Vec::new(),
             by_hook: ByHook::No,
             risk: RiskLevel::Trusted,
             shared: Arc::new(Shared {
+                registry,
+                calls: AtomicU32::new(0),
+                tokens: Mutex::default(),
                 values,
-                ..Shared::default()
             }),
             children: Mutex::default(),
         }
+    }
+
+    /// The tools that all of it know.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.shared.registry
     }
 
     /// The values that all of it share.

@@ -24,7 +24,7 @@ use crate::ledger::{
     Waiting,
 };
 use crate::runner::{Live, SpoolFile};
-use crate::tools::Context;
+use crate::tools::{Context, Registry};
 
 /// The longest text of a finished answer that is kept with its record rather than in the spool, in
 /// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
@@ -101,7 +101,7 @@ impl Inner {
             terms,
             family,
         } = origin;
-        let token = self.token_for(call);
+        let token = token_for(call, family.registry());
         token.iter().for_each(|token| family.add_token(token));
         let mut secrets = masking::secrets(call, config);
         family.tokens().iter().for_each(|token| secrets.add(token));
@@ -350,6 +350,7 @@ impl Inner {
             }
         };
         execution.family.end_children().await;
+        self.runner.end_kept_for(execution.id).await;
         execution.live().end_streams();
         let mut result = result.unwrap_or_else(|_| {
             Err(ExecutorError::Internal {
@@ -382,6 +383,7 @@ impl Inner {
     ) -> Context<'a> {
         Context {
             id: execution.id,
+            parent: execution.family.lineage().map(|lineage| lineage.parent),
             config: Arc::clone(config),
             risk: RiskLevel::Trusted,
             runner: &self.runner,
@@ -402,7 +404,7 @@ impl Inner {
     /// before it was one; those of an old record are left out then.
     pub(super) fn found(&self, call: &Call, uid: u32, config: &ExecutorConfig) -> Family {
         self.try_found(call, uid, config)
-            .unwrap_or_else(|_| Family::founded(SharedValues::default()))
+            .unwrap_or_else(|_| Family::founded(SharedValues::default(), self.registry()))
     }
 
     /// The same.
@@ -417,24 +419,13 @@ impl Inner {
     ) -> Result<Family, CannotKeep> {
         let options = &call.options;
         if options.session_id.is_none() && options.values.is_empty() {
-            return Ok(Family::founded(SharedValues::default()));
+            return Ok(Family::founded(SharedValues::default(), self.registry()));
         }
         let session = options.session_id.as_ref();
         let session = session.map(|id| self.sessions.of(uid, id));
         let max_bytes = config.skills.max_context_bytes;
         let values = SharedValues::new(&options.values, session.unwrap_or_default(), max_bytes)?;
-        Ok(Family::founded(values))
-    }
-
-    /// What processes of the tool may show, where it admits calls of theirs.
-    fn token_for(&self, call: &Call) -> Option<String> {
-        let version = call.options.tool_version.as_deref();
-        let tool = self.registry().find(&call.tool, version)?;
-        // Without one they make no calls.
-        let token = tool.implementation.admits_calls().then(new_token)?;
-        token
-            .inspect_err(|error| tracing::error!(%error, "cannot make a token for calls of a tool"))
-            .ok()
+        Ok(Family::founded(values, self.registry()))
     }
 
     /// A call's input in a line, without secrets.
@@ -563,4 +554,15 @@ fn unrecorded(error: &crate::ledger::LedgerError) -> Degradation {
         detail: error.to_string(),
         source: String::new(),
     }
+}
+
+/// What processes of the tool may show, where it admits calls of theirs.
+fn token_for(call: &Call, registry: &Registry) -> Option<String> {
+    let version = call.options.tool_version.as_deref();
+    let tool = registry.find(&call.tool, version)?;
+    // Without one they make no calls.
+    let token = tool.implementation.admits_calls().then(new_token)?;
+    token
+        .inspect_err(|error| tracing::error!(%error, "cannot make a token for calls of a tool"))
+        .ok()
 }

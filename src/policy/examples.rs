@@ -41,6 +41,7 @@ impl Example {
         };
         let alone = Rule {
             principals: None,
+            called_by: None,
             ..rule.clone()
         };
         let input = alone.example_input(&self.text);
@@ -60,6 +61,7 @@ impl Example {
                 gid: 0,
                 groups: Vec::new(),
             },
+            chain: &[],
             working_dir: Some(Path::new("/")),
             env: &BTreeMap::new(),
             stdin: None,

@@ -5,8 +5,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::PolicyError;
 use super::examples::Example;
+use super::glob::Glob;
 use super::question::{RuleSource, Verdict};
-use super::rule::Rule;
+use super::rule::{self, Rule};
 use crate::config::principal;
 use crate::domain::Principal;
 
@@ -49,7 +50,7 @@ pub(super) struct Parsed {
 
 const TOP: &str = "expected `default`, `deny`, `ask`, `untrusted` or `allow`";
 const ITEM: &str =
-    "expected `rule`, `reason`, `suggest`, `users`, `groups`, `match` or `not_match`";
+    "expected `rule`, `reason`, `suggest`, `users`, `groups`, `called_by`, `match` or `not_match`";
 
 /// Adds what `source` says to `parsed`.
 pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
@@ -211,6 +212,7 @@ impl<'a> File<'a> {
                     let found = self.principals(name, value)?;
                     rule.principals.get_or_insert_default().extend(found);
                 }
+                "called_by" => rule.called_by = Some(self.tools(name, value)?),
                 "match" | "not_match" => {
                     for item in self.items(name, value)? {
                         let text = self.text(name, item)?.to_owned();
@@ -233,6 +235,22 @@ impl<'a> File<'a> {
         }
         parsed.rules.push(rule);
         Ok(())
+    }
+
+    fn tools(&self, key: &str, value: &Value<'_>) -> Result<Vec<Glob>, PolicyError> {
+        let items = self.items(key, value)?;
+        if items.is_empty() {
+            let detail = "names no tool, so that the rule would concern no call: expected one or more, or no `called_by`".to_owned();
+            return Err(self.error(value.span().start, Some(key), detail));
+        }
+        let tools = items.iter().map(|item| {
+            let expected = "expected a tool's name, `*` and `?` allowed";
+            rule::tools(self.text(key, item)?).map_err(|detail| {
+                let detail = format!("{detail}: {expected}");
+                self.error(item.span().start, Some(key), detail)
+            })
+        });
+        tools.collect()
     }
 
     fn principals(&self, key: &str, value: &Value<'_>) -> Result<Vec<Principal>, PolicyError> {

@@ -18,6 +18,8 @@ pub struct Question<'a> {
     pub paths: &'a [NamedPath],
     /// Who asks.
     pub caller: &'a Caller,
+    /// The tools that led to the call, the outermost first; empty when it came from outside.
+    pub chain: &'a [String],
     /// Where it would run. Relative paths are of unknown meaning without it.
     pub working_dir: Option<&'a Path>,
     /// What the call adds to the environment. `BASH_ENV` or `PATH` decide what a script runs as

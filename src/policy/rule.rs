@@ -18,6 +18,8 @@ pub(super) struct Rule {
     pub subject: Subject,
     /// Whom it concerns; none: everybody.
     pub principals: Option<Vec<Principal>>,
+    /// The tools it concerns the calls of, whether or not others are between; none: all calls.
+    pub called_by: Option<Vec<Glob>>,
     pub reason: Option<String>,
     pub suggest: Option<String>,
     pub source: RuleSource,
@@ -53,11 +55,7 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
             (tool, Some((name, pattern)))
         }
     };
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '?');
-    if tool.is_empty() || !tool.chars().all(is_name) {
-        return Err(format!("{tool:?} is no tool's name: {expected}"));
-    }
-    let glob = Glob::new(tool, Kind::Text)?;
+    let glob = tools(tool).map_err(|detail| format!("{detail}: {expected}"))?;
     let Some((name, pattern)) = subject else {
         return Ok((glob, Subject::Whole));
     };
@@ -83,6 +81,15 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
         glob: Glob::new(pattern, kind)?,
     };
     Ok((glob, subject))
+}
+
+/// The tools that a name means, with `*` and `?` in it.
+pub(super) fn tools(name: &str) -> Result<Glob, String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '?');
+    if name.is_empty() || !name.chars().all(is_name) {
+        return Err(format!("{name:?} is no tool's name"));
+    }
+    Glob::new(name, Kind::Text)
 }
 
 impl Rule {
@@ -114,6 +121,7 @@ impl Rule {
             tool,
             subject,
             principals: None,
+            called_by: None,
             reason: None,
             suggest: None,
             source,
@@ -131,11 +139,12 @@ impl Rule {
         tools.any(|tool| self.tool.matches(tool)) && self.concerns_caller(question)
     }
 
-    /// Whether it concerns what a caller does with this tool.
+    /// Whether it concerns what this caller does, by way of the tools that led to it.
     pub(super) fn concerns_caller(&self, question: &Question<'_>) -> bool {
-        self.principals
-            .as_deref()
-            .is_none_or(|principals| principals.iter().any(|one| question.caller.is(one)))
+        let is_in_chain = |tool: &Glob| question.chain.iter().any(|one| tool.matches(one));
+        let is_caller = |principal: &Principal| question.caller.is(principal);
+        (self.called_by.as_deref()).is_none_or(|tools| tools.iter().any(is_in_chain))
+            && (self.principals.as_deref()).is_none_or(|all| all.iter().any(is_caller))
     }
 
     /// Whether the call as a whole, or a parameter that is no script, matches.

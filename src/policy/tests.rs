@@ -46,6 +46,7 @@ fn judge_as(policy: &Policy, uid: u32, tool: &str, input: &Value) -> Judgement {
             gid: 7,
             groups: vec![4242],
         },
+        chain: &[],
         working_dir: Some(Path::new("/srv")),
         env: &BTreeMap::new(),
         stdin: None,
@@ -327,6 +328,65 @@ fn rules_for_some_concern_only_them() {
 }
 
 #[test]
+fn rules_for_what_some_tools_call_concern_only_that() {
+    let policy = policy(
+        "default = \"ask\"\ndeny = [{rule = \"x\", called_by = [\"a\", \"b?\"], users = [\"70000\"]}]\n\
+         allow = [{rule = \"bash(command:ls *)\", called_by = [\"deploy\"], match = [\"ls\"]}]",
+    );
+    let caller = Caller {
+        uid: 70_000,
+        ..Caller::this_process()
+    };
+    let judge = |tool, chain: &[&str], uid| {
+        let chain: Vec<String> = chain.iter().map(|&name| name.to_owned()).collect();
+        let question = Question {
+            tool,
+            input: &json!({"command": "ls -l"}),
+            paths: &[],
+            caller: &Caller {
+                uid,
+                ..caller.clone()
+            },
+            chain: &chain,
+            working_dir: None,
+            env: &BTreeMap::new(),
+            stdin: None,
+        };
+        policy.judge(&question).verdict
+    };
+    for (tool, chain, uid, verdict) in [
+        ("x", &["a"][..], 70_000, Verdict::Deny),
+        ("x", &["a", "z"], 70_000, Verdict::Deny),
+        ("x", &["z", "b1"], 70_000, Verdict::Deny),
+        ("x", &["a"], 70_001, Verdict::Ask),
+        ("x", &["aa", "b"], 70_000, Verdict::Ask),
+        ("x", &[], 70_000, Verdict::Ask),
+        ("a", &[], 70_000, Verdict::Ask),
+        ("bash", &["deploy"], 0, Verdict::Allow),
+        ("bash", &["night", "deploy", "step"], 0, Verdict::Allow),
+        ("bash", &["undeploy"], 0, Verdict::Ask),
+        ("bash", &[], 0, Verdict::Ask),
+    ] {
+        assert_eq!(judge(tool, chain, uid), verdict, "{tool} {chain:?} {uid}");
+    }
+    for (called_by, part) in [
+        ("[]", "names no tool"),
+        ("\"a\"", "expected a list"),
+        ("[1]", "expected a string"),
+        ("[\"a b\"]", "\"a b\" is no tool's name"),
+        ("[\"\"]", "expected a tool's name"),
+    ] {
+        let refused = refusal(&format!(
+            "deny = [{{rule = \"x\", called_by = {called_by}}}]"
+        ));
+        assert!(
+            refused.contains("p.toml:1: `called_by`") && refused.contains(part),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
 fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
     let policy = policy("default = \"ask\"\nallow = [\"bash(command:ls *)\"]");
     let input = json!({"command": "ls"});
@@ -342,6 +402,7 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
             input: &input,
             paths: &[],
             caller: &caller,
+            chain: &[],
             working_dir: None,
             env: &env,
             stdin: None,
@@ -456,6 +517,7 @@ fn without_rules_that_refuse_no_script_is_read() {
         input: &input,
         paths: &[],
         caller: &caller,
+        chain: &[],
         working_dir: None,
         env: &env,
         stdin: None,

@@ -131,6 +131,11 @@ impl Runner {
         self.keepers.end_all().await;
     }
 
+    /// Kills what `background: keep` has left alive of what this execution called, and waits for it.
+    pub async fn end_kept_for(&self, parent: ExecutionId) {
+        self.keepers.end_of(parent).await;
+    }
+
     /// The cgroup controllers that `limits` needs and that are not there. A plan with such limits
     /// is not run.
     pub fn lacks(&self, limits: Limits) -> Vec<&'static str> {

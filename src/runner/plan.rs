@@ -43,6 +43,8 @@ pub struct Plan {
     pub drain: Duration,
     /// What becomes of processes that outlive the leader.
     pub background: Background,
+    /// The execution that called for this one, which nothing of it outlives.
+    pub parent: Option<ExecutionId>,
     /// Limits of the execution's cgroup.
     pub limits: Limits,
     /// What is run to ask for the end, where SIGTERM to the group would not be understood.

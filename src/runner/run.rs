@@ -216,7 +216,7 @@ impl Runner {
         let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
         let oom_killed = tree.oom_killed();
         if let Some(leader) = unreaped {
-            self.keepers.keep(tree, leader, plan.kill_wait);
+            self.keepers.keep(tree, leader, plan.kill_wait, plan.parent);
         }
         if leader_ended && ended.is_none() {
             let held = "a tracer holds it";

@@ -258,6 +258,7 @@ fn helper(id: ExecutionId, program: &Path, args: Vec<String>, config: &ExecutorC
         kill_wait: config.kill_wait,
         drain: config.drain,
         background: Background::Kill,
+        parent: None,
         limits: Limits::default(),
         stop_by: None,
     }

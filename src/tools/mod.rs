@@ -134,6 +134,8 @@ pub(crate) enum Confinement {
 pub(crate) struct Context<'a> {
     /// The execution this is.
     pub id: ExecutionId,
+    /// The execution that called for it.
+    pub parent: Option<ExecutionId>,
     /// The configuration as it was when the execution began.
     pub config: Arc<ExecutorConfig>,
     /// How far the call is trusted.

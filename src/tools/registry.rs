@@ -2,6 +2,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::bash::Bash;
 use super::check_condition::CheckCondition;
 use super::execute_command::ExecuteCommand;
@@ -9,7 +11,7 @@ use super::files::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 use super::skills::{self, Found, Known, Loaded, Skill, SkillCheck, SkillProblem, SkillTool};
 use super::{InputSchema, ToolImpl};
 use crate::config::ExecutorConfig;
-use crate::domain::RiskLevel;
+use crate::domain::{RiskLevel, Violation};
 
 /// How alike (Jaro-Winkler, 0 to 1) two names must be for one to be suggested for the other.
 /// `bsh` and `bash` are at 0.92, `read` and `bash` at 0.5.
@@ -17,6 +19,7 @@ const NEAR: f64 = 0.75;
 
 /// The tools there are, in the order in which they are listed. It does not change: who begins with
 /// one keeps it to its end.
+#[derive(Debug)]
 pub(crate) struct Registry {
     tools: Vec<Arc<Tool>>,
 }
@@ -169,6 +172,11 @@ impl Known for Registry {
     fn find(&self, tool: &str) -> Found<'_> {
         let found = self.iter().find(|candidate| candidate.name() == tool);
         found.map_or(Found::Nothing, |tool| Found::Takes(&tool.schema))
+    }
+
+    fn wrong_with(&self, tool: &str, input: &Value) -> Vec<Violation> {
+        let found = self.iter().find(|candidate| candidate.name() == tool);
+        found.map_or_else(Vec::new, |tool| tool.implementation.check(input))
     }
 }
 

@@ -89,6 +89,7 @@ impl Context<'_> {
             kill_wait: config.kill_wait,
             drain: config.drain,
             background: options.background,
+            parent: self.parent,
             limits: config.limits,
             stop_by: None,
         }

@@ -31,6 +31,7 @@ mod records;
 mod remembered;
 mod schemas;
 mod skills;
+mod skills_calls;
 mod skills_hooks;
 mod skills_samples;
 mod stages;

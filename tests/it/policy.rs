@@ -151,6 +151,7 @@ fn verdict(policy: &Policy, script: &str) -> Verdict {
         input: &input,
         paths: &[],
         caller: &Caller::this_process(),
+        chain: &[],
         working_dir: Some(Path::new("/")),
         env: &BTreeMap::new(),
         stdin: None,

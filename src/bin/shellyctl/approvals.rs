@@ -147,6 +147,7 @@ pub fn card(approval: &Approval, page: Page) -> String {
     let heading = print::one_line(&format!("approval {} for {}", approval.id, approval.tool));
     let mut fields = Fields::default();
     fields.add("Caller", approval.caller_uid.map(print::user));
+    fields.add("Called by", Some(approval.chain.join(" → ")));
     fields.add("Execution", Some(&approval.execution_id));
     fields.add("Directory", approval.working_dir.as_ref());
     fields.add("Variables", Some(approval.env_names.join(" ")));

@@ -516,7 +516,7 @@ pub mod tool_executor_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExecuteToolSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -563,7 +563,7 @@ pub mod tool_executor_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExecuteToolStreamSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -608,7 +608,7 @@ pub mod tool_executor_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetToolSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -653,7 +653,7 @@ pub mod tool_executor_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListToolsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -7,6 +7,7 @@ fn asking(execution_id: ExecutionId, expires_at: SystemTime) -> Approval {
     Approval {
         id: ApprovalId::new(),
         execution_id,
+        chain: vec!["deploy".to_owned()],
         tool: "bash".to_owned(),
         input: json!({"command": "rm x"}),
         working_dir: Some(PathBuf::from("/srv")),

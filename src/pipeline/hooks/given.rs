@@ -18,6 +18,8 @@ pub(super) struct Given<'a> {
     when: When,
     execution_id: ExecutionId,
     tool: &'a str,
+    /// The tools that led to the call, the outermost first.
+    chain: Vec<String>,
     input: &'a Value,
     /// What the command will read on its standard input, which may be a script.
     stdin: Option<&'a str>,
@@ -81,6 +83,7 @@ pub(super) fn given(
         when: hook.point.when,
         execution_id: execution.id,
         tool: &call.tool,
+        chain: execution.family.chain(),
         input: &call.input,
         stdin: options.stdin.as_deref(),
         working_dir: working_dir.map(|dir| dir.as_path()),

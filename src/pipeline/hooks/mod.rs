@@ -221,6 +221,7 @@ impl Hooks<'_> {
             kill_wait: config.kill_wait,
             drain: config.drain,
             background: Background::Kill,
+            parent: None,
             limits: config.limits,
             stop_by: None,
         }

@@ -79,6 +79,7 @@ pub(super) async fn confirm(
     // It may be denied by now, which no approval outweighs.
     let subject = Subject {
         caller: execution.caller.clone(),
+        chain: execution.family.chain(),
         default_dir: context.config.working_dir.clone(),
     };
     let now = subject.judged(&call, &resolved, &inner.policy()).await;
@@ -196,6 +197,7 @@ impl Question<'_> {
             id: ApprovalId::new(),
             execution_id: execution.id,
             tool: execution.tool.clone(),
+            chain: execution.family.chain(),
             input: shown.input.clone(),
             working_dir: shown
                 .working_dir

@@ -40,12 +40,10 @@ pub(super) async fn walk(
         execution,
         config,
     };
-    // Which lasts as long as the execution does, whatever becomes of the tools meanwhile.
-    let registry = inner.registry();
     loop {
         // Made anew with the call, which it has the summary of.
         let context = inner.context(execution, config);
-        call = match pass(call, &hooks, context, &registry).await {
+        call = match pass(call, &hooks, context).await {
             Ok(output) => return Ok(output),
             Err(Detour::Refused(error)) => return Err(error),
             // Each hook changes a call once at the most, so that there is an end to it.
@@ -56,16 +54,12 @@ pub(super) async fn walk(
 
 /// Takes a call through all stages, or as far as something keeps it from going on as it is. The
 /// hooks before and after a stage belong to it.
-async fn pass(
-    call: Call,
-    hooks: &Hooks<'_>,
-    context: Context<'_>,
-    registry: &Registry,
-) -> Result<ToolOutput, Detour> {
+async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<ToolOutput, Detour> {
     let (inner, execution, config) = (hooks.inner, hooks.execution, hooks.config);
     let found = {
         let _in = execution.enter(Stage::Discovery);
         hooks.before(Stage::Discovery, &call).await?;
+        let registry = execution.family.registry();
         let found = discovery::find(call, registry, config, &context.summary)?;
         let bounds = &config.skills;
         execution
@@ -95,6 +89,7 @@ async fn pass(
         hooks.before(Stage::Permission, &valid.call).await?;
         let subject = Subject {
             caller: execution.caller.clone(),
+            chain: execution.family.chain(),
             default_dir: config.working_dir.clone(),
         };
         let judged = permission::judge(valid, subject, &inner.policy(), execution, config).await?;

@@ -120,6 +120,8 @@ fn cannot_be_confined(
 /// What a judgement depends on besides the call and the policy.
 pub(in crate::pipeline) struct Subject {
     pub(in crate::pipeline) caller: Caller,
+    /// The tools that led to it, the outermost first.
+    pub(in crate::pipeline) chain: Vec<String>,
     /// Where a call runs that does not say.
     pub(in crate::pipeline) default_dir: Option<PathBuf>,
 }
@@ -163,6 +165,7 @@ impl Subject {
             input: &call.input,
             paths,
             caller: &self.caller,
+            chain: &self.chain,
             working_dir: call
                 .options
                 .working_dir

@@ -127,6 +127,7 @@ fn a_variable_of_the_call_is_none_that_was_approved() {
             gid: 7,
             groups: Vec::new(),
         },
+        chain: &[],
         working_dir: None,
         env: &env,
         stdin: None,

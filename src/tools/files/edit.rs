@@ -58,7 +58,7 @@ pub(crate) struct Output {
     digest: String,
     /// What changed, as `diff -u` says it.
     diff: String,
-    /// Attributes of the file that only the kernel may set, and that are lost.
+    /// Attributes of the file that only the kernel may set, and flags (chattr) that the new file cannot have.
     not_kept: Vec<String>,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Output {
     digest: Option<String>,
     /// What changed, as `diff -u` says it; null when what was there is no text.
     diff: Option<String>,
-    /// Attributes of the file that only the kernel may set, and that are lost.
+    /// Attributes of the file that only the kernel may set, and flags (chattr) that the new file cannot have.
     not_kept: Vec<String>,
 }
 
@@ -107,7 +107,8 @@ pub(crate) fn write_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileE
     let size = if is_append { before } else { 0 } + new.bytes.len() as u64;
     let most = work.access.max_file_size;
     if size > most {
-        let why = format!("would have {size} bytes, and [files] max_file_size_mb allows {most}");
+        let why =
+            format!("would have {size} bytes: expected at most {most} ([files] max_file_size_mb)");
         return Err(FileError::refused(&input.file_path, why));
     }
     let mut output = output(input, &target, old.as_ref(), &new);
@@ -234,14 +235,16 @@ fn output(input: &Input, target: &Target, old: Option<&Old>, new: &New) -> Outpu
 fn content(output: &Output, input: &Input) -> String {
     let path = &output.file_path;
     let (count, size) = (output.bytes_written, output.size_bytes);
-    let what = match (output.created, input.mode) {
-        (true, _) => format!("created `{path}` ({size} bytes)"),
-        (false, Mode::Overwrite) => format!("wrote `{path}` ({size} bytes)"),
-        (false, Mode::Append) => format!("added {count} bytes to `{path}` ({size} bytes)"),
+    let (prefix, wrote) = match output.dry_run {
+        true => ("dry run, nothing is changed; would have ", "written"),
+        false => ("", "wrote"),
     };
-    let mut content = match output.dry_run {
-        true => format!("dry run, nothing is changed; would have {what}\n"),
-        false => format!("{what}\n"),
+    let mut content = match (output.created, input.mode) {
+        (true, _) => format!("{prefix}created `{path}` ({size} bytes)\n"),
+        (false, Mode::Overwrite) => format!("{prefix}{wrote} `{path}` ({size} bytes)\n"),
+        (false, Mode::Append) => {
+            format!("{prefix}added {count} bytes to `{path}` ({size} bytes)\n")
+        }
     };
     match output.diff.as_deref() {
         None => content.push_str("what was there before is no text: there is no diff\n"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::FILE;
 use super::files::{Dir, told};
 use super::load::{self, Draft, Read, SkillProblem};
-use super::set::Known;
+use super::set::{Found, Known};
 
 /// What a check of one skill found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,9 @@ fn judge(read: Read, others: &[PathBuf], name: &OsStr, known: &dyn Known) -> Ski
     };
     let mut drafts = vec![draft];
     for dir in others {
-        drafts.extend(standing(dir, name));
+        // What is called like a tool that is there anyway is refused, and stands in nobody's way.
+        let fine = standing(dir, name).into_iter();
+        drafts.extend(fine.filter(|other| matches!(known.find(&other.skill.name), Found::Nothing)));
     }
     let found = [
         load::clashes(&drafts, known),

@@ -91,7 +91,10 @@ pub(crate) fn load(dir: &Path, known: &dyn Known) -> Loaded {
     let mut problems = Vec::new();
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Loaded::default(),
+        // A link that leads to nothing is a mistake.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !dir.is_symlink() => {
+            return Loaded::default();
+        }
         Err(error) => {
             problems.push(whole(dir, told(&error)));
             return Loaded {

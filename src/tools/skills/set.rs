@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::document::Fault;
 use super::skill::{Mode, Skill, Step};
+use crate::domain::Violation;
 use crate::tools::InputSchema;
 
 /// What is known of a tool that is no skill of this directory.
@@ -17,6 +20,9 @@ pub(crate) enum Found<'k> {
 /// The tools there are beside the skills that are loaded.
 pub(crate) trait Known {
     fn find(&self, tool: &str) -> Found<'_>;
+
+    /// What such a tool finds wrong with an input that fits its schema.
+    fn wrong_with(&self, tool: &str, input: &Value) -> Vec<Violation>;
 }
 
 /// Skills by name; each has one or several versions.
@@ -126,13 +132,15 @@ fn parameters(step: &Step, names: &Names<'_>, known: &dyn Known) -> Vec<Fault> {
         .into_iter()
         .map(|(at, _)| at)
         .collect();
-    let violations = schema.violations(&given).into_iter();
+    let mut violations = schema.violations(&given);
+    violations.extend(known.wrong_with(&step.tool, &given));
     // What holds a template, or is in one's place, is known only when it runs.
     let is_known = |at: &str| {
         !templated
             .iter()
             .any(|place| within(place, at) || within(at, place))
     };
+    let violations = violations.into_iter();
     violations
         .filter(|violation| is_known(&violation.pointer))
         .map(|violation| Fault {

@@ -9,7 +9,7 @@ use super::check::check;
 use super::load::{Loaded, SkillProblem, load};
 use super::set::{Found, Known};
 use super::skill::{Item, Mode, Model, OnError, Skill};
-use crate::domain::RiskLevel;
+use crate::domain::{RiskLevel, Violation};
 use crate::tools::InputSchema;
 
 mod composites;
@@ -99,6 +99,15 @@ impl Known for Builtin {
             "mystery" => Found::Takes(&self.1),
             _ => Found::Nothing,
         }
+    }
+
+    fn wrong_with(&self, tool: &str, input: &Value) -> Vec<Violation> {
+        let is_wrong = tool == "mystery" && input["word"] == "wrong";
+        let violation = is_wrong.then(|| Violation {
+            pointer: "/word".to_owned(),
+            detail: "is the wrong one".to_owned(),
+        });
+        violation.into_iter().collect()
     }
 }
 

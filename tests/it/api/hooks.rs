@@ -118,7 +118,7 @@ fn it_is_given_the_call_and_lets_it_pass() {
     let given: Value = serde_json::from_str(&given).expect("JSON");
     let expected = json!({
         "hook": "look", "stage": "permission", "when": "after",
-        "execution_id": reply.json()["execution_id"], "tool": "bash",
+        "execution_id": reply.json()["execution_id"], "tool": "bash", "chain": [],
         "input": {"command": format!("cat; : {token}")}, "stdin": "sun", "working_dir": "/usr",
         "env_names": ["LD_PRELOAD", "WORD"], "caller_uid": nix::unistd::geteuid().as_raw(),
         "judgement": given["judgement"], "result": null,

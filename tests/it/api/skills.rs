@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::approvals::{approve, pending};
@@ -23,7 +26,7 @@ impl Room {
         Self::in_mode(Mode::Group, toml)
     }
 
-    fn in_mode(mode: Mode, toml: &str) -> Self {
+    pub(super) fn in_mode(mode: Mode, toml: &str) -> Self {
         let dir = scratch();
         fs::create_dir_all(dir.join("skills")).expect("created");
         Self {
@@ -72,7 +75,7 @@ fn put_program(skills: &Path, name: &str, script: &str, more: Value) {
     write(&dir, &merged(manifest, more));
 }
 
-fn put_steps(skills: &Path, name: &str, steps: Value, more: Value) {
+pub(super) fn put_steps(skills: &Path, name: &str, steps: Value, more: Value) {
     let dir = skills.join(name);
     fs::create_dir_all(&dir).expect("created");
     let manifest = json!({
@@ -117,9 +120,9 @@ fn refused(daemon: &Daemon, name: &str, status: u16, code: &str) -> Value {
     body
 }
 
-const ADD: &str = "#!/usr/bin/python3\nimport json, sys\nn = json.load(sys.stdin)\njson.dump({'sum': n['a'] + n['b']}, sys.stdout)\n";
+pub(super) const ADD: &str = "#!/usr/bin/python3\nimport json, sys\nn = json.load(sys.stdin)\njson.dump({'sum': n['a'] + n['b']}, sys.stdout)\n";
 
-fn of_numbers() -> Value {
+pub(super) fn of_numbers() -> Value {
     json!({
         "input": {
             "type": "object", "required": ["a"], "additionalProperties": false,
@@ -338,210 +341,6 @@ fn a_step_that_fails_ends_the_skill_or_does_not() {
     assert_eq!(done(&daemon, "goes_on", json!({})), "x3ab");
 }
 
-const CALLS: &str = "#!/usr/bin/python3
-import shelly_skill as s
-def main(input):
-    try:
-        answer = s.call(input['tool'], input.get('input'))
-        return {'status': 200, 'content': answer['content'], 'output': answer.get('output')}
-    except s.CallFailed as error:
-        return {'status': error.status, 'code': error.code, 'content': str(error)}
-s.run(main)
-";
-
-#[test]
-fn a_program_calls_what_it_declares_and_nothing_else() {
-    for mode in Mode::all() {
-        calls_what_it_declares(Room::in_mode(mode, ""));
-    }
-}
-
-fn calls_what_it_declares(room: Room) {
-    room.program("caller", CALLS, json!({"calls": ["bash", "caller", "add"]}));
-    room.program("add", ADD, of_numbers());
-    let daemon = room.start();
-    let output = done(
-        &daemon,
-        "caller",
-        json!({"tool": "bash", "input": {"command": "echo hi"}}),
-    );
-    assert_eq!(output["content"], "[stdout]\nhi\n\n[exit_code]\n0");
-    let output = done(&daemon, "caller", json!({"tool": "add", "input": {"a": 1}}));
-    assert_eq!(output["output"], json!({"sum": 41}));
-    for (tool, status, code, part) in [
-        ("execute_command", 403, "permission_denied", "calls"),
-        ("caller", 422, "call_cycle", "caller"),
-        ("no_such_tool", 404, "unknown_tool", "no_such_tool"),
-    ] {
-        let input = json!({"tool": tool, "input": {"command": "true"}});
-        let output = done(&daemon, "caller", input);
-        assert_eq!(
-            (&output["status"], &output["code"]),
-            (&json!(status), &json!(code)),
-            "{output}"
-        );
-        assert!(output["content"].to_string().contains(part), "{output}");
-    }
-}
-
-#[test]
-fn calls_within_calls_and_their_number_are_bounded() {
-    let room = Room::new("[skills]\nmax_depth = 3\nmax_calls = 5\n");
-    for depth in 0..5 {
-        let next = format!("level{}", depth + 1);
-        let script = format!(
-            "#!/usr/bin/python3
-import shelly_skill as s
-def main(input):
-    try:
-        return s.call({next:?})['output']
-    except s.CallFailed as error:
-        return [error.code, str(error)]
-s.run(main)
-"
-        );
-        room.program(&format!("level{depth}"), &script, json!({"calls": [next]}));
-    }
-    room.program("level5", "#!/bin/sh\necho '\"deep\"'\n", json!({}));
-    let many = "#!/usr/bin/python3
-import shelly_skill as s
-def main(input):
-    for n in range(100):
-        try:
-            s.call('bash', {'command': 'true'})
-        except s.CallFailed as error:
-            return [n, error.status, error.code]
-s.run(main)
-";
-    room.program("many", many, json!({"calls": ["bash"]}));
-    let daemon = room.start();
-    assert_eq!(done(&daemon, "level3", json!({})), "deep");
-    let deep = done(&daemon, "level0", json!({}));
-    assert_eq!(deep[0], "depth_exceeded");
-    let chain = "`level0` calls `level1` calls `level2` calls `level3`";
-    assert!(deep[1].to_string().contains(chain), "{deep}");
-    assert_eq!(
-        done(&daemon, "many", json!({})),
-        json!([5, 429, "rate_limited"])
-    );
-}
-
-/// A token is good for the processes of its execution, as long as it lasts, and is in no record.
-#[test]
-fn a_token_is_good_for_its_own_execution_only() {
-    for mode in Mode::all() {
-        is_good_for_its_own(Room::in_mode(mode, ""));
-    }
-}
-
-fn is_good_for_its_own(room: Room) {
-    let script = "#!/bin/sh\nprintf %s \"$SHELLY_CAPABILITY\" > \"$TOKEN_FILE\"\nread line < \"$FIFO\"\necho \"\\\"token: $SHELLY_CAPABILITY\\\"\"\n";
-    room.program("tells", script, json!({"calls": ["bash"]}));
-    let daemon = room.start();
-    let file = daemon.dir().join("token");
-    let fifo = Fifo::new(daemon.dir().join("fifo"));
-    let call = json!({
-        "name": "tells", "input": {},
-        "env": {"TOKEN_FILE": file.display().to_string(), "FIFO": fifo.path().display().to_string()},
-    });
-    let started = daemon.connect().request(
-        "POST",
-        "/execute",
-        &[("Prefer", "respond-async")],
-        call.to_string().as_bytes(),
-    );
-    let id = started.json()["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-    let pen = fifo.reached();
-    let token = fs::read_to_string(&file).expect("there");
-    assert!(token.len() > 64, "{token}");
-    let with = |token: &str| {
-        let bearer = format!("Bearer {token}");
-        let body = json!({"name": "bash", "input": {"command": "true"}}).to_string();
-        let headers = [("Authorization", bearer.as_str())];
-        daemon
-            .connect()
-            .request("POST", "/execute", &headers, body.as_bytes())
-    };
-    // This process is none of the skill's.
-    for stolen in [token.as_str(), "", "x"] {
-        let reply = with(stolen);
-        assert_eq!(
-            (reply.status, &reply.json()["code"]),
-            (401, &json!("bad_capability"))
-        );
-        assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
-    }
-    pen.say("on");
-    let record = daemon.ended(&id);
-    assert_eq!(record["result"]["output"], "token: ***", "{record}");
-    assert_eq!(with(&token).status, 401, "it died with its execution");
-    assert!(!daemon.log().contains(&token));
-    assert!(
-        !daemon
-            .get("/executions?limit=10")
-            .json()
-            .to_string()
-            .contains(&token)
-    );
-}
-
-/// What a skill has called ends with it.
-#[test]
-fn a_parent_takes_its_children_with_it() {
-    for mode in Mode::all() {
-        takes_its_children(Room::in_mode(mode, ""));
-    }
-}
-
-fn takes_its_children(room: Room) {
-    room.program("caller", CALLS, json!({"calls": ["bash"]}));
-    room.steps(
-        "steps",
-        json!([{"tool": "bash", "parameters": {"command": "sleep 600"}}]),
-        json!({}),
-    );
-    let daemon = room.start();
-    for call in [
-        json!({"name": "caller", "input": {"tool": "bash", "input": {"command": "sleep 600"}}}),
-        json!({"name": "steps", "input": {}}),
-    ] {
-        let started = daemon.connect().request(
-            "POST",
-            "/execute",
-            &[("Prefer", "respond-async")],
-            call.to_string().as_bytes(),
-        );
-        let id = started.json()["execution_id"]
-            .as_str()
-            .expect("an id")
-            .to_owned();
-        let sleeper = || {
-            let listed = daemon.get("/executions?status=running&tool=bash").json();
-            listed["executions"]
-                .as_array()
-                .and_then(|all| all.first().cloned())
-        };
-        daemon.wait_until("it has called", || sleeper().is_some());
-        let child = sleeper().expect("there")["execution_id"]
-            .as_str()
-            .expect("an id")
-            .to_owned();
-        let cancelled = daemon
-            .connect()
-            .request("DELETE", &format!("/executions/{id}"), &[], b"");
-        assert_eq!(cancelled.json()["status"], "cancelled");
-        let child = daemon.ended(&child);
-        assert_eq!(
-            (&child["status"], &child["parent_id"]),
-            (&json!("cancelled"), &json!(id))
-        );
-        daemon.wait_until("nothing is left", || daemon.processes().is_empty());
-    }
-}
-
 #[test]
 fn skills_come_and_go_without_a_restart() {
     let room = Room::new("");
@@ -588,6 +387,63 @@ fn skills_come_and_go_without_a_restart() {
     wait_until("the last is in force", || {
         daemon.get("/tools/new").json()["version"] == "1.0.999"
     });
+}
+
+/// A skill, or all of them, that the daemon may not read are told of, and the others are there.
+#[test]
+fn what_may_not_be_read_is_told() {
+    let room = Room::new("");
+    let skills = room.dir.join("skills");
+    for name in ["open", "shut"] {
+        room.program(name, "#!/bin/sh\necho 1\n", json!({}));
+    }
+    let set = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changed");
+    };
+    set(&skills.join("shut"), 0o000);
+    let daemon = Daemon::start_in(room.dir, room.mode, &room.toml, obey_permissions);
+    let problem = |path: &Path| {
+        let health = daemon.get("/health").json();
+        let problem = health["problems"][0].to_string();
+        let tells = problem.contains("skill_invalid")
+            && problem.contains(&format!("{}: cannot be read: ", path.display()));
+        health["status"] == "degraded" && tells
+    };
+    daemon.wait_until("it is told of", || problem(&skills.join("shut")));
+    assert_eq!(done(&daemon, "open", json!({})), 1);
+    refused(&daemon, "shut", 404, "unknown_tool");
+    set(&skills, 0o000);
+    let reload = || {
+        daemon.signal(Signal::SIGHUP);
+    };
+    reload();
+    daemon.wait_until("all of it is told of", || problem(&skills));
+    refused(&daemon, "open", 404, "unknown_tool");
+    assert_eq!(daemon.bash("echo hi").stdout(), "hi");
+    set(&skills, 0o755);
+    set(&skills.join("shut"), 0o755);
+    reload();
+    daemon.wait_until("all is well", || {
+        daemon.get("/health").json()["status"] == "ok"
+            && call(&daemon, "shut", json!({})).status == 200
+    });
+}
+
+/// Has the command do without what lets root read and enter whatever it likes.
+fn obey_permissions(command: &mut Command) {
+    // From linux/capability.h.
+    const CAP_DAC_OVERRIDE: libc::c_ulong = 1;
+    const CAP_DAC_READ_SEARCH: libc::c_ulong = 2;
+    // SAFETY: prctl(2) is a system call and nothing else.
+    unsafe {
+        command.pre_exec(|| {
+            for capability in [CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH] {
+                // Only root has and can drop them.
+                libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
+            }
+            Ok(())
+        });
+    }
 }
 
 #[test]
@@ -713,88 +569,6 @@ fn a_skill_that_changes_is_not_what_was_approved() {
     let result = daemon.ended(&changed)["result"].clone();
     assert_eq!(result["code"], "approval_stale", "{result}");
     assert!(!marker.exists());
-}
-
-/// Calls with one key, made at once by a program that does not wait for them: none is left, and the
-/// daemon stops.
-#[test]
-fn calls_that_never_begin_hold_nothing_up() {
-    let room = Room::new("");
-    let script = "#!/usr/bin/python3
-import http.client, json, os, socket
-for n in range(12):
-    s = socket.socket(socket.AF_UNIX)
-    s.connect(os.environ['SHELLY_SOCKET'])
-    body = json.dumps({'name': 'bash', 'input': {'command': 'sleep 0.1'}})
-    lines = ['POST /execute HTTP/1.1', 'Host: x', 'Content-Length: %d' % len(body),
-             'Authorization: Bearer ' + os.environ['SHELLY_CAPABILITY']]
-    if n % 2: lines.append('Idempotency-Key: k')
-    if n % 3: lines.append('Prefer: respond-async')
-    s.sendall(('\\r\\n'.join(lines) + '\\r\\n\\r\\n' + body).encode())
-    globals()['keep%d' % n] = s
-print(1)
-";
-    room.program("hasty", script, json!({"calls": ["bash"]}));
-    let mut daemon = room.start();
-    for _ in 0..5 {
-        assert_eq!(done(&daemon, "hasty", json!({})), 1);
-    }
-    daemon.wait_until("nothing runs", || {
-        daemon.get("/health").json()["running"] == 0
-    });
-    daemon.signal(nix::sys::signal::Signal::SIGTERM);
-    assert!(daemon.wait().success());
-}
-
-/// A call of a skill's that waits for its approval does not outlive the skill, nor the daemon.
-#[test]
-fn a_childs_question_ends_with_its_parent() {
-    let room = Room::new("[confirmation]\nself_approval = true\n");
-    fs::write(
-        room.dir.join("policy.toml"),
-        "default = \"allow\"\nask = [\"execute_command\"]\n",
-    )
-    .expect("written");
-    let script = "#!/usr/bin/python3
-import http.client, os, shelly_skill as s, time
-def main(input):
-    connection = s._Connection('localhost')
-    headers = {'Authorization': 'Bearer ' + os.environ['SHELLY_CAPABILITY'], 'Prefer': 'respond-async'}
-    connection.request('POST', '/execute', '{\"name\": \"execute_command\", \"input\": {\"command\": \"true\"}}', headers)
-    connection.getresponse().read()
-    time.sleep(600)
-s.run(main)
-";
-    room.program("asker", script, json!({"calls": ["execute_command"]}));
-    let mut daemon = room.start();
-    let call = json!({"name": "asker", "input": {}, "timeout_secs": 3000}).to_string();
-    let headers = [("Prefer", "respond-async")];
-    let begun = daemon
-        .connect()
-        .request("POST", "/execute", &headers, call.as_bytes());
-    let id = begun.json()["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-    let child = pending(&daemon)["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-    daemon.signal(nix::sys::signal::Signal::SIGKILL);
-    daemon.wait();
-    daemon = daemon.restart();
-    assert_eq!(daemon.ended(&id)["status"], "lost");
-    let record = daemon.ended(&child);
-    assert_ne!(record["status"], "success", "{record}");
-    let open = daemon.get("/approvals").json();
-    assert_eq!(open["approvals"], json!([]), "{open}");
-    let begun = daemon
-        .connect()
-        .request("POST", "/execute", &headers, call.as_bytes());
-    assert_eq!(begun.status, 202);
-    pending(&daemon);
-    daemon.signal(nix::sys::signal::Signal::SIGTERM);
-    assert!(daemon.wait().success(), "it stops all the same");
 }
 
 /// Text from outside stays a word, whatever is in it.

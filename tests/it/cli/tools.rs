@@ -129,7 +129,7 @@ fn a_new_skill_works_in_every_language() {
             assert_eq!(answer["output"], json!({"greeting": greeting}), "{answer}");
         }
         assert_eq!(call(json!({"name": 1})).status, 422);
-        desk.done(&["remove", &name, "--skills-dir", skills]);
+        desk.done(&["remove", &format!("./{name}"), "--skills-dir", skills]);
         daemon.wait_until("it is gone", || call(json!({})).status == 404);
     }
     assert_eq!(fs::read_dir(skills).expect("there").count(), 0);
@@ -348,6 +348,14 @@ fn check_says_all_that_is_wrong_with_its_line() {
         found["problems"].as_array().expect("a list").len(),
         lines.len()
     );
+    // What a tool finds wrong with a value that is there already.
+    let steps = json!([{"tool": "check_condition", "parameters": {"condition": "1 +"}}]);
+    let manifest = json!({"name": "a", "version": "1.0.0", "description": "x", "mode": "composite",
+        "input": {"type": "object"}, "steps": steps});
+    fs::write(dir.join("skill.json"), manifest.to_string()).expect("written");
+    let output = desk.tools(&["check", "a"]);
+    let told = text(&output.stdout);
+    assert!(told.contains(":1: `parameters/condition` "), "{told}");
     let output = desk.tools(&["a", "check", "a"]);
     assert_eq!(code(&output), 2, "{output:?}");
     // What it calls may stand beside it, or among those that are named.

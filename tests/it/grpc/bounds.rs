@@ -56,6 +56,21 @@ fn input_that_is_no_json_is_refused() {
 }
 
 #[test]
+fn what_is_no_message_is_refused_like_any_other() {
+    let daemon = Daemon::start();
+    let grpc = connect(&daemon);
+    let env = (0..70_000).map(|n| (format!("N{n}"), String::new()));
+    let mut request = request_of(&bash_call("true", &json!({})));
+    request.env = env.collect();
+    let status = grpc.execute(request).expect_err("too many");
+    assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    let problem = problem_of(&status);
+    assert_eq!(problem.code, "malformed_request");
+    assert!(problem.detail.contains("members"), "{problem:?}");
+    assert!(grpc.execute(bash_only("true")).is_ok());
+}
+
+#[test]
 fn http_is_spoken_on_the_same_socket_in_both_versions() {
     let daemon = Daemon::start();
     let grpc = connect(&daemon);

@@ -63,8 +63,9 @@ pub struct InstallArgs {
 /// What to remove.
 #[derive(Debug, Args)]
 pub struct RemoveArgs {
-    /// The skill: NAME, or NAME@VERSION where there are several
-    pub name: String,
+    /// The skill: NAME, NAME@VERSION where there are several, or the directory it was installed from
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub skill: PathBuf,
 
     #[command(flatten)]
     pub place: Place,

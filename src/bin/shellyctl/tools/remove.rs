@@ -19,7 +19,7 @@ pub fn run(args: RemoveArgs, json: bool) -> Result<ExitCode, Failure> {
         .place
         .skills_dir
         .unwrap_or_else(client::default_skills_dir);
-    let path = find(&skills, &args.name)?;
+    let path = find(&skills, &called(&args.skill))?;
     let version = version_of(&path);
     let staging = Staging::make(&skills)?;
     fs::rename(&path, staging.0.join("gone")).map_err(cannot("remove", &path))?;
@@ -32,6 +32,18 @@ pub fn run(args: RemoveArgs, json: bool) -> Result<ExitCode, Failure> {
         print::line(&format!("removed {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the skill is called: a directory stands for the one that was installed from it.
+fn called(given: &Path) -> String {
+    let absolute = given.canonicalize();
+    let is_name = given.components().count() == 1 && given.file_name().is_some();
+    let path = match (is_name, &absolute) {
+        (false, Ok(absolute)) => absolute,
+        (true, _) | (false, Err(_)) => given,
+    };
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 /// The directory of the skill that is named. Without a version it is the one called like it.

@@ -51,7 +51,10 @@ impl Target {
             done = fsync(&file).map_err(io::Error::from);
         }
         let Err(source) = done else {
-            return Ok(before);
+            // Who replaces files does not wait for locks.
+            let is_there = self.check_same_file();
+            let late = "was replaced while it was appended to: what was added is in the old file, which is gone; append again";
+            return is_there.map_or(Err(FileError::refused(asked, late)), |()| Ok(before));
         };
         match roll_back(&file, before, written) {
             Ok(()) => Err(FileError::io("append to", asked)(source)),

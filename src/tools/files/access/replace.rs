@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::Write;
 
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, fchmod, fchown, fremovexattr,
-    fsetxattr, fstat, fsync, getxattr, linkat, listxattr, openat, renameat, renameat_with,
-    unlinkat,
+    AtFlags, CWD, Gid, IFlags, Mode, OFlags, RenameFlags, Uid, XattrFlags, fchmod, fchown,
+    fremovexattr, fsetxattr, fstat, fsync, getxattr, ioctl_getflags, ioctl_setflags, linkat,
+    listxattr, openat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -26,6 +26,18 @@ const ACL: &str = "system.posix_acl_access";
 
 /// Signatures over what a file holds, which is about to change.
 const SIGNATURES: [&str; 2] = ["security.ima", "security.evm"];
+
+/// The flags of chattr(1) that a file may be given and be written to. With the others, `i` and `a`, it is
+/// not replaced.
+const FLAGS: IFlags = IFlags::COMPRESSED
+    .union(IFlags::JOURNALING)
+    .union(IFlags::NOATIME)
+    .union(IFlags::NOCOW)
+    .union(IFlags::NODUMP)
+    .union(IFlags::NOTAIL)
+    .union(IFlags::SECURE_REMOVAL)
+    .union(IFlags::SYNC)
+    .union(IFlags::UNRM);
 
 /// The permissions of a new file for which none are asked.
 const NEW_FILE: u32 = 0o644;
@@ -59,6 +71,11 @@ impl Target {
         stop: ShouldStop<'_>,
     ) -> Result<Vec<String>, FileError> {
         let asked = &self.asked;
+        let mut not_kept = Vec::new();
+        if let Some(existing) = &self.existing {
+            // First: some can only be had by a file that is empty.
+            not_kept.extend(keep_flags(&existing.found, &temporary.file)?);
+        }
         for chunk in new.bytes.chunks(CHUNK) {
             if stop() {
                 return Err(FileError::Stopped);
@@ -67,12 +84,11 @@ impl Target {
             written.map_err(FileError::io("write", asked))?;
         }
         let file = &temporary.file;
-        let mut not_kept = Vec::new();
         let mut mode = new.permissions.unwrap_or(NEW_FILE);
         if let Some(existing) = &self.existing {
             let found = &existing.found;
             keep_owner(found, file)?;
-            not_kept = keep_attributes(found, file)?;
+            not_kept.extend(keep_attributes(found, file)?);
             mode = new.permissions.unwrap_or(found.stat.st_mode & 0o7777);
         }
         // Last: changing the owner takes away bits of it.
@@ -205,6 +221,18 @@ fn keep_owner(old: &Found, new: &File) -> Result<(), FileError> {
         return Ok(());
     }
     fchown(new, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).map_err(failed)
+}
+
+/// Gives it the flags that chattr(1) has given the old one, or says that it does not have them.
+fn keep_flags(old: &Found, new: &File) -> Result<Option<String>, FileError> {
+    let held = old.open(OFlags::RDONLY)?;
+    // Not every file system knows of flags.
+    let (Ok(wanted), Ok(now)) = (ioctl_getflags(held), ioctl_getflags(new)) else {
+        return Ok(None);
+    };
+    let with = now.difference(FLAGS).union(wanted.intersection(FLAGS));
+    let is_kept = with == now || ioctl_setflags(new, with).is_ok();
+    Ok((!is_kept).then(|| "flags (chattr)".to_owned()))
 }
 
 /// Copies the ACL and the extended attributes. The kernel may keep those of `security.` to

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{IFlags, XattrFlags, getxattr, ioctl_getflags, ioctl_setflags, setxattr};
 use serde_json::{Value, json};
 
 use super::{Ends, Mounted, Room, skip};
@@ -91,6 +91,60 @@ fn owner_permissions_acl_and_attributes_are_kept() {
             (b"new\n".to_vec(), vec!["f".to_owned()])
         );
     }
+}
+
+#[test]
+fn flags_of_chattr_are_kept() {
+    let room = Room::new();
+    let path = room.put("f", "old\n");
+    let flags = || ioctl_getflags(fs::File::open(&path).expect("there"));
+    let wanted = IFlags::NODUMP | IFlags::NOATIME;
+    let set = |flags| ioctl_setflags(fs::File::open(&path).expect("there"), flags);
+    let Ok(before) = flags().and_then(|now| set(now | wanted).and_then(|()| flags())) else {
+        skip("flags of chattr: there are none on this file system");
+        return;
+    };
+    let output = room.output(write_file, overwrite("new\n"));
+    assert_eq!(output["not_kept"], json!([]));
+    assert_eq!(flags(), Ok(before));
+    assert!(before.contains(wanted));
+    // A file that nobody may change stays as it is, for root as well.
+    if set(before | IFlags::IMMUTABLE).is_err() {
+        skip("a file that nobody may change, which takes root");
+        return;
+    }
+    let refused = room.call(write_file, overwrite("newer\n"));
+    set(before).expect("as it was");
+    let refused = refused.expect_err("immutable").to_string();
+    assert!(refused.contains("not permitted"), "{refused}");
+    assert_eq!(room.bytes("f"), b"new\n");
+    assert_eq!(room.names(), ["f"]);
+}
+
+#[test]
+fn what_is_added_to_a_file_that_is_replaced_meanwhile_is_told_to_be_lost() {
+    let room = Room::new();
+    let path = room.put("f", "old\n");
+    let other = room.put("other", "other\n");
+    let asked = Cell::new(0);
+    let count = || {
+        asked.set(asked.get() + 1);
+        false
+    };
+    let done = room.call_until(write_file, append("more\n"), &count);
+    done.expect("added");
+    let last = asked.replace(0);
+    // The last time it asks is when it has found the file to be the same.
+    let replace = || {
+        if asked.replace(asked.get() + 1) + 1 == last {
+            fs::rename(&other, &path).expect("replaced");
+        }
+        false
+    };
+    let refused = room.call_until(write_file, append("more\n"), &replace);
+    let refused = refused.expect_err("it is in the old file").to_string();
+    assert!(refused.contains("append again"), "{refused}");
+    assert_eq!(room.bytes("f"), b"other\n");
 }
 
 #[test]

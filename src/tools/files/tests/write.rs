@@ -137,7 +137,7 @@ fn what_is_too_large_is_refused_before_anything_is_written() {
         room.refusal(
             write_file,
             input,
-            &["11 bytes", "max_file_size_mb allows 10"],
+            &["11 bytes", "at most 10 ([files] max_file_size_mb)"],
         );
     }
     assert_eq!(room.bytes("f"), b"12345678");

@@ -157,6 +157,10 @@ fn every_fault_of_a_step_has_its_line() {
             &["3: `parameters/cmd` is not a member of this input"],
         ),
         (
+            "[{\"tool\": \"mystery\", \"parameters\": {\n\"word\": \"wrong\"}}]",
+            &["3: `parameters/word` is the wrong one"],
+        ),
+        (
             "[{\"tool\": \"mystery\", \"on_error\": \"retry\",\n\"tool_version\": \"one\"}]",
             &[
                 "2: `on_error` is \"retry\": expected \"stop\" or \"continue\"",

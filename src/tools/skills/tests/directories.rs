@@ -140,23 +140,6 @@ fn no_link_leads_out_and_nothing_hangs() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_read_is_told() {
-    if nix::unistd::geteuid().is_root() {
-        // Root may read everything.
-        return;
-    }
-    let skills = Skills::new();
-    skills.skill("a", &composite("a", "mystery"));
-    fs::set_permissions(skills.0.join("a"), fs::Permissions::from_mode(0o000)).expect("changed");
-    assert!(
-        skills.problems()[0].starts_with("a: cannot be read: "),
-        "{:?}",
-        skills.problems()
-    );
-    fs::set_permissions(skills.0.join("a"), fs::Permissions::from_mode(0o755)).expect("changed");
-}
-
-#[test]
 fn no_more_than_a_thousand_are_read() {
     let skills = Skills::new();
     for n in 0..1_001 {
@@ -231,6 +214,13 @@ fn a_skill_is_checked_as_if_it_stood_among_others() {
     there.skill("a@1.0.0", &composite("a", "bash"));
     assert!(told()[0].contains("is in `"), "{:?}", told());
     std::fs::remove_dir_all(there.0.join("a@1.0.0")).expect("removed");
+    // One that is called like a tool of the daemon's own is refused, and is not what `a` calls.
+    let mut namesake = composite("mystery", "bash");
+    namesake["input"]["required"] = json!(["x"]);
+    there.skill("mystery", &namesake);
+    here.skill("a", &composite("a", "mystery"));
+    assert_eq!(told(), Vec::<String>::new());
+    here.skill("a", &composite("a", "b"));
     there.skill("b", &composite("b", "a"));
     assert!(told()[0].contains("a -> b -> a"), "{:?}", told());
 }
