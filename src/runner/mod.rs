@@ -31,8 +31,8 @@ use crate::domain::{ExecutionId, KillMode};
 use environment::BaseEnvironment;
 use inherited::Corrections;
 use keep::Keepers;
-pub(crate) use tree::EXECUTION_VARIABLE;
 use tree::{CgroupParent, Leaders, Tree};
+pub(crate) use tree::{EXECUTION_VARIABLE, LEAF_PREFIX};
 
 /// Runs plans.
 #[derive(Debug)]

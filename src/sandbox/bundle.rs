@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{Gid, Uid, chown};
 use oci_spec::OciSpecError;
 use oci_spec::runtime::{
-    LinuxBuilder, LinuxCapabilitiesBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount,
+    LinuxBuilder, LinuxCapabilitiesBuilder, LinuxMemoryBuilder, LinuxNamespaceBuilder,
+    LinuxNamespaceType, LinuxPidsBuilder, LinuxResources, LinuxResourcesBuilder, Mount,
     MountBuilder, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process, ProcessBuilder,
     RootBuilder, Spec, SpecBuilder, UserBuilder, get_default_maskedpaths,
     get_default_readonly_paths,
@@ -23,7 +24,7 @@ use super::{Grants, is_directory};
 use crate::config::{ExecutorConfig, SandboxConfig};
 use crate::domain::{Connection, Door};
 use crate::egress::{Egress, Rules};
-use crate::runner::Plan;
+use crate::runner::{LEAF_PREFIX, Plan};
 
 /// Where calls are made.
 const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
@@ -41,10 +42,20 @@ const LONGEST_ARGUMENT: usize = 100 * 1024;
 /// The most files that may be open at once: what systemd gives services as their soft limit.
 const OPEN_FILES: u64 = 1024;
 
+/// What of a sandbox cgroups hold, and whose.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    /// Its memory.
+    pub(super) memory: bool,
+    /// How many processes it has.
+    pub(super) pids: bool,
+    /// By a cgroup that the runtime makes, instead of the one that the runtime runs in.
+    pub(super) by_runtime: bool,
+}
+
 /// A bundle. Dropping it removes it.
 pub(super) struct Bundle {
     dir: PathBuf,
-    id: String,
     workspace: Option<PathBuf>,
     /// Where the shared directory is inside.
     inside: PathBuf,
@@ -94,7 +105,7 @@ impl Bundle {
         plan: &Plan,
         grants: &Grants,
         config: &ExecutorConfig,
-        has_memory: bool,
+        held: Held,
     ) -> io::Result<Self> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no directory is set for bundles");
         let parent = config.sandbox.dir.as_deref().ok_or_else(missing)?;
@@ -102,7 +113,6 @@ impl Bundle {
             .recursive(true)
             .mode(0o700)
             .create(parent)?;
-        let id = format!("shelly-{}", plan.id);
         let workspace = grants.workspace.as_deref();
         let workspace = workspace.map(|path| {
             let refused =
@@ -112,7 +122,6 @@ impl Bundle {
         let mut bundle = Self {
             // A socket in it has to be found by a path of no more than 107 bytes (unix(7)).
             dir: parent.join(plan.id.to_string()),
-            id,
             workspace: workspace.transpose()?,
             inside: place_of_shared(parent),
             door: None,
@@ -147,7 +156,7 @@ impl Bundle {
             plan,
             grants,
             config,
-            has_memory,
+            held,
         };
         let spec = spec.spec().map_err(io::Error::other)?;
         spec.save(bundle.dir.join("config.json"))
@@ -161,17 +170,12 @@ impl Bundle {
 
     /// The container's name.
     pub(super) fn id(&self) -> String {
-        self.id.clone()
+        id(&self.dir)
     }
 
     /// Where the runtime keeps its state.
     pub(super) fn state(&self) -> PathBuf {
-        self.dir.join("state")
-    }
-
-    /// Whether there is some.
-    pub(super) fn has_state(&self) -> bool {
-        fs::read_dir(self.state()).is_ok_and(|mut entries| entries.next().is_some())
+        state(&self.dir)
     }
 
     /// What is shared with the inside.
@@ -203,6 +207,17 @@ impl Drop for Bundle {
     }
 }
 
+/// What the container of the bundle in `dir` is called.
+pub(super) fn id(dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default();
+    format!("shelly-{}", name.to_string_lossy())
+}
+
+/// Where the runtime keeps the state of that in `dir`.
+pub(super) fn state(dir: &Path) -> PathBuf {
+    dir.join("state")
+}
+
 /// Where what is shared is inside, if bundles are in `dir`: in the place of the daemon's state, which
 /// is thereby hidden.
 fn place_of_shared(dir: &Path) -> PathBuf {
@@ -221,7 +236,7 @@ struct Inside<'a> {
     plan: &'a Plan,
     grants: &'a Grants,
     config: &'a ExecutorConfig,
-    has_memory: bool,
+    held: Held,
 }
 
 impl Inside<'_> {
@@ -238,10 +253,16 @@ impl Inside<'_> {
             LinuxNamespaceType::Network,
         ];
         let namespaces = namespaces.map(|typ| LinuxNamespaceBuilder::default().typ(typ).build());
-        let linux = LinuxBuilder::default()
+        let mut linux = LinuxBuilder::default()
             .namespaces(namespaces.into_iter().collect::<Result<Vec<_>, _>>()?)
             .masked_paths(get_default_maskedpaths())
             .readonly_paths(get_default_readonly_paths());
+        if self.held.by_runtime {
+            // Beside the cgroup that the runtime runs in, as runc takes what has no `/` before it; and
+            // named as one of the runner's, which are removed when the daemon starts.
+            let cgroup = format!("{LEAF_PREFIX}{}", self.bundle.id());
+            linux = linux.cgroups_path(cgroup).resources(self.resources()?);
+        }
         let root = RootBuilder::default()
             .path(&self.sandbox().rootfs)
             .readonly(true);
@@ -253,6 +274,21 @@ impl Inside<'_> {
             .process(self.process()?)
             .linux(linux.build()?)
             .build()?)
+    }
+
+    /// What the cgroup that the runtime makes is to hold.
+    fn resources(&self) -> Result<LinuxResources, OciSpecError> {
+        let limit = |most: u64| i64::try_from(most).unwrap_or(i64::MAX);
+        let mut resources = LinuxResourcesBuilder::default();
+        if self.held.memory {
+            let most = limit(self.sandbox().memory_max);
+            resources = resources.memory(LinuxMemoryBuilder::default().limit(most).build()?);
+        }
+        if self.held.pids {
+            let most = limit(self.sandbox().pids_max);
+            resources = resources.pids(LinuxPidsBuilder::default().limit(most).build()?);
+        }
+        resources.build()
     }
 
     fn process(&self) -> Result<Process, Box<dyn Error + Send + Sync>> {
@@ -360,7 +396,7 @@ impl Inside<'_> {
             (PosixRlimitType::RlimitNofile, OPEN_FILES),
             (PosixRlimitType::RlimitCore, 0),
         ];
-        if !self.has_memory {
+        if !self.held.memory {
             // No cgroup counts it: at least nobody takes more by himself.
             limits.push((PosixRlimitType::RlimitAs, sandbox.memory_max));
         }

@@ -10,6 +10,7 @@ mod runtime;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use crate::domain::{
     Signal,
 };
 use crate::runner::{Live, Outcome, Plan, RunError, Runner};
-use bundle::Bundle;
+use bundle::{Bundle, Held};
 use report::Report;
 use runtime::Runtime;
 
@@ -117,9 +118,13 @@ impl Sandbox {
         let limits = limits(&plan, config, runner);
         let made = {
             let (plan, grants, config) = (plan.clone(), grants.clone(), config.clone());
-            let has_memory = limits.memory_max.is_some();
+            let held = Held {
+                memory: limits.memory_max.is_some(),
+                pids: limits.pids_max.is_some(),
+                by_runtime: runtime.makes_cgroups(),
+            };
             // A dozen small files, on a disk that may be slow.
-            let make = move || Bundle::make(&plan, &grants, &config, has_memory);
+            let make = move || Bundle::make(&plan, &grants, &config, held);
             tokio::task::spawn_blocking(make).await
         };
         let bundle = made.map_err(|error| SandboxError::Unavailable(error.to_string()))?;
@@ -143,9 +148,9 @@ impl Sandbox {
             connections,
             ..sandboxed
         };
-        if runtime.keeps_more_than_files() && bundle.has_state() {
+        if runtime.makes_cgroups() && has_entries(&bundle.state()) {
             // One that was killed has not cleaned up after itself.
-            let delete = by_runtime(runtime.delete(&bundle));
+            let delete = by_runtime(runtime.delete(&bundle.state(), &bundle.id()));
             let _ = runner.run(delete, &quiet(plan.id)).await;
         }
         let cleared = tokio::task::spawn_blocking(move || drop(bundle)).await;
@@ -230,16 +235,54 @@ pub(crate) fn sweep(config: &SandboxConfig) -> usize {
     let Some(entries) = config.dir.as_ref().and_then(|dir| fs::read_dir(dir).ok()) else {
         return 0;
     };
+    let runtime = Runtime::of(config).ok();
+    let runtime = runtime.filter(Runtime::makes_cgroups);
     let mut swept = 0;
     for entry in entries.flatten() {
-        match fs::remove_dir_all(entry.path()) {
+        let path = entry.path();
+        let deleted = runtime.as_ref().map(|runtime| delete(runtime, &path));
+        if let Some(Err(error)) = deleted {
+            tracing::warn!(%error, path = %path.display(), "the runtime cannot remove a sandbox");
+        }
+        match fs::remove_dir_all(&path) {
             Ok(()) => swept += 1,
             Err(error) => {
-                tracing::warn!(%error, path = %entry.path().display(), "cannot remove a sandbox's bundle");
+                tracing::warn!(%error, path = %path.display(), "cannot remove a sandbox's bundle");
             }
         }
     }
     swept
+}
+
+/// Has the runtime remove what it keeps outside of the bundle at `path`.
+fn delete(runtime: &Runtime, path: &Path) -> io::Result<()> {
+    let state = bundle::state(path);
+    if !has_entries(&state) {
+        return Ok(());
+    }
+    let mut runtime = Command::new(&runtime.program)
+        .args(runtime.delete(&state, &bundle::id(path)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match runtime.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+            None => {
+                runtime.kill()?;
+                runtime.wait()?;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+fn has_entries(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// A plan of a program of ours, which starts and ends by itself. Under an execution's id it ends with

@@ -30,7 +30,7 @@ impl Runtime {
     /// The one that is configured.
     ///
     /// # Errors
-    /// When it is not there, with what to install.
+    /// When it is not there, with what to install, or cannot work as it is configured.
     pub(super) fn of(config: &SandboxConfig) -> Result<Self, SandboxError> {
         let wanted = &config.runtime;
         let name = wanted.file_name().unwrap_or_default().to_string_lossy();
@@ -51,6 +51,12 @@ impl Runtime {
                 wanted.display()
             ))
         })?;
+        if matches!(name.as_ref(), "runc" | "crun") && config.rootfs == Path::new("/") {
+            // They make another root with pivot_root(2), which has to be another mount.
+            return Err(SandboxError::Unavailable(format!(
+                "`{name}` cannot give the host's own `/` to the inside: name a directory with a system of its own as `rootfs` in [sandbox]"
+            )));
+        }
         Ok(Self {
             name: name.into_owned(),
             program,
@@ -74,27 +80,34 @@ impl Runtime {
         args
     }
 
-    /// The arguments that remove what is left of a bundle's container.
-    pub(super) fn delete(&self, bundle: &Bundle) -> Vec<String> {
-        let mut args = self.global(bundle);
-        args.extend(["delete".to_owned(), "--force".to_owned(), bundle.id()]);
+    /// The arguments that remove what is left of the container `id`, of which the runtime keeps its state
+    /// in that directory.
+    pub(super) fn delete(&self, state: &Path, id: &str) -> Vec<String> {
+        let mut args = self.root(state);
+        args.extend(self.args.iter().cloned());
+        args.extend(["delete", "--force", id].map(str::to_owned));
         args
     }
 
-    /// Whether a container of it is more than its processes, which are dead when this matters, and files
-    /// in its root directory: cgroups and mounts of the host.
-    pub(super) fn keeps_more_than_files(&self) -> bool {
+    /// Whether a container of it has cgroups of its own, which outlast its processes. Those that can do
+    /// without are told to: cgroups are the runner's affair.
+    pub(super) fn makes_cgroups(&self) -> bool {
         !matches!(self.name.as_str(), "runsc" | "crun")
     }
 
-    /// Options that go before the command. Cgroups are the runner's affair.
+    /// Where it keeps its state.
+    fn root(&self, state: &Path) -> Vec<String> {
+        vec!["--root".to_owned(), state.display().to_string()]
+    }
+
+    /// Options that go before the command.
     fn global(&self, bundle: &Bundle) -> Vec<String> {
         let own: &[&str] = match self.name.as_str() {
             "runsc" => &["--ignore-cgroups", "--network=none"],
             "crun" => &["--cgroup-manager=disabled"],
             _ => &[],
         };
-        let mut args = vec!["--root".to_owned(), bundle.state().display().to_string()];
+        let mut args = self.root(&bundle.state());
         args.extend(own.iter().map(|&arg| arg.to_owned()));
         if self.name == "runsc" && bundle.has_socket() {
             // Sockets may be connected to: those made for it, for the host's are hidden.
@@ -146,5 +159,31 @@ mod tests {
         for part in ["/nowhere/runsc", "install gVisor", "[sandbox]"] {
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn what_shares_the_hosts_kernel_wants_a_root_of_its_own() {
+        let dir = std::env::temp_dir().join(format!("runtimes-{}", uuid::Uuid::now_v7()));
+        std::fs::create_dir(&dir).expect("made");
+        for (name, is_right) in [("runc", false), ("crun", false), ("runsc", true)] {
+            let runtime = dir.join(name);
+            std::os::unix::fs::symlink("/bin/true", &runtime).expect("made");
+            let config = SandboxConfig {
+                runtime,
+                ..SandboxConfig::default()
+            };
+            match Runtime::of(&config) {
+                Ok(_) => assert!(is_right, "{name}"),
+                Err(error) => {
+                    assert!(
+                        !is_right && error.to_string().contains("`rootfs`"),
+                        "{error}"
+                    );
+                }
+            }
+            let rootfs = dir.clone();
+            assert!(Runtime::of(&SandboxConfig { rootfs, ..config }).is_ok());
+        }
+        std::fs::remove_dir_all(dir).expect("ours");
     }
 }

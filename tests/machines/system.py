@@ -267,6 +267,32 @@ def what_is_untrusted_runs_in_the_sandbox():
     expect("bundles", os.listdir("/var/lib/shelly-executor/sandbox"), [])
 
 
+def what_is_untrusted_runs_in_another_runtime():
+    if shutil.which("crun") is None:
+        print("# SKIPPED: a sandbox by crun, for there is none in this machine", flush=True)
+        return
+    root = pathlib.Path("/srv/root")
+    for name in ["proc", "sys", "dev", "tmp"]:
+        (root / name).mkdir(parents=True)
+    for program in ["/bin/bash", "/bin/cat", "/bin/sleep", "/usr/libexec/shelly-executor/shelly-sandbox-init"]:
+        needs = [word for word in shell(f"ldd {program}").split() if word.startswith("/")]
+        for file in [program, *needs]:
+            target = root / file[1:]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    with configuration('[sandbox]\nruntime = "crun"\nrootfs = "/srv/root"\n[tools]\nuntrusted = ["bash"]\n'):
+        shell(f"systemctl reload {UNIT}")
+        _, answer = call("cat /proc/self/status; sleep 60 & exit 3")
+        expect("exit_code", answer["exit_code"], 3)
+        expect("the runtime", answer["sandbox"]["runtime"], "crun")
+        for line in ["Uid:\t65534\t65534", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"]:
+            expect_true(f"{line} in {answer['content']}", line in answer["content"])
+        expect("what was left", [left["command"] for left in answer["background"]], ["sleep 60"])
+        expect("the kill", (answer["kill"]["by"], answer["kill"]["survivors"]), ("cgroup", 0))
+    expect("bundles", os.listdir("/var/lib/shelly-executor/sandbox"), [])
+    shutil.rmtree(root)
+
+
 # Watchdog, restart and stop.
 
 
@@ -446,6 +472,7 @@ CONFIGURATION = [
     a_reload_of_an_invalid_file_succeeds_and_keeps_the_old_one,
     access_is_what_the_configuration_says,
     what_is_untrusted_runs_in_the_sandbox,
+    what_is_untrusted_runs_in_another_runtime,
 ]
 SUPERVISION = [
     the_watchdog_restarts_a_daemon_that_hangs,

@@ -55,7 +55,7 @@ struct Stale(Mutex<Vec<Arc<Directory>>>);
 const SWEEP_WAIT: Duration = Duration::from_secs(1);
 
 /// The leaves' names. What begins with it in the parent is ours to sweep.
-const LEAF_PREFIX: &str = "execution-";
+pub(crate) const LEAF_PREFIX: &str = "execution-";
 
 impl CgroupParent {
     /// Uses `dir`, which must exist and belong to this process alone: leaves of an earlier one

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+pub(crate) use cgroup::LEAF_PREFIX;
 pub(super) use cgroup::{CgroupParent, Leaf};
 pub(crate) use group::EXECUTION_VARIABLE;
 pub(super) use group::{GroupTree, Leaders};

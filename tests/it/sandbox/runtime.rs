@@ -1,13 +1,14 @@
 //! The runtime: missing, broken, there.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::json;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 use super::{assert_clean, is_there, start, wait_for_test, workspace};
-use crate::support::{Daemon, Mode, scratch, wait_until};
+use crate::support::{Daemon, Mode, scratch, skip, wait_until};
 
 #[test]
 fn its_first_process_is_nothing_to_be_started_by_hand() {
@@ -37,26 +38,146 @@ fn install(program: &str, root: &Path) {
     }
 }
 
+/// A root directory with these programs and what they need.
+fn root_with(programs: &[&str]) -> PathBuf {
+    let root = scratch();
+    for dir in ["proc", "sys", "dev", "tmp", "etc"] {
+        fs::create_dir(root.join(dir)).expect("made");
+    }
+    for program in programs {
+        install(program, &root);
+    }
+    install(env!("CARGO_BIN_EXE_shelly-sandbox-init"), &root);
+    root
+}
+
+/// runc shares the host's kernel, and makes cgroups of its own.
+#[test]
+fn another_runtime_runs_it_as_well_and_leaves_as_little() {
+    let version = Command::new("runc").arg("--version").output();
+    if !nix::unistd::geteuid().is_root() || version.is_err() {
+        skip("another runtime than gVisor, for there is no runc, or you are not root");
+        return;
+    }
+    for mode in Mode::all() {
+        let root = root_with(&["/bin/bash", "/bin/cat", "/bin/sleep", "/bin/ls"]);
+        let toml =
+            format!("[sandbox]\nruntime = \"runc\"\nrootfs = {root:?}\nworkspaces = [\"/tmp\"]");
+        let mut daemon = start(mode, &toml);
+        runs_as_any(&daemon);
+        assert_clean(&daemon, "after runc");
+        assert_eq!(cgroups(), Vec::<PathBuf>::new());
+        let call = json!({"name": "bash", "input": {"command": "sleep 600 & sleep 60100"}});
+        let headers = [("Prefer", "respond-async")];
+        let call = call.to_string();
+        let begun = daemon
+            .connect()
+            .request("POST", "/execute", &headers, call.as_bytes());
+        assert_eq!(begun.status, 202);
+        daemon.wait_until("it runs", || !cgroups().is_empty() && sleeps(60_100));
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        daemon = daemon.restart();
+        daemon.wait_until("it is dead", || !sleeps(60_100));
+        assert_clean(&daemon, "after the daemon was killed");
+        assert_eq!(cgroups(), Vec::<PathBuf>::new());
+        fs::remove_dir_all(root).expect("ours");
+    }
+}
+
+fn runs_as_any(daemon: &Daemon) {
+    let body = daemon.bash("cat /proc/self/status; ls /; exit 3").json();
+    let content = body["content"].as_str().expect("text");
+    assert_eq!(
+        (&body["exit_code"], &body["sandbox"]["runtime"]),
+        (&json!(3), &json!("runc")),
+        "{body}"
+    );
+    for part in [
+        "Uid:\t65534\t65534",
+        "CapEff:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "\nproc\n",
+    ] {
+        assert!(content.contains(part), "{part:?}: {content}");
+    }
+    assert!(!content.contains("\nroot\n"), "{content}");
+    let body = daemon.bash("kill -9 $$").json();
+    assert_eq!(body["signal"]["name"], "SIGKILL", "{body}");
+    let body = daemon.bash("exit 137").json();
+    assert_eq!(
+        (&body["exit_code"], &body["signal"]),
+        (&json!(137), &Value::Null),
+        "{body}"
+    );
+    let body = daemon.bash("sleep 60 & echo hi").json();
+    assert_eq!(body["background"][0]["command"], "sleep 60", "{body}");
+    let body = daemon
+        .bash_with(
+            "trap '' TERM; sleep 60 & sleep 61",
+            &json!({"timeout_secs": 2}),
+        )
+        .json();
+    assert_eq!(
+        (&body["code"], &body["kill"]["survivors"]),
+        (&json!("timeout"), &json!(0)),
+        "{body}"
+    );
+    // No way out, but the loopback is there.
+    let out = "(: < /dev/tcp/127.0.0.1/9) 2>&1; (: < /dev/tcp/192.0.2.1/9) 2>&1";
+    let said = daemon.bash(out).content();
+    assert!(
+        said.contains("Connection refused") && said.contains("unreachable"),
+        "{said}"
+    );
+    let dir = workspace(daemon);
+    let reply = daemon.bash_with("echo kept > x; echo y > /etc/y", &json!({"workspace": dir}));
+    assert!(reply.content().contains("/etc/y: "), "{}", reply.content());
+    assert_eq!(fs::read_to_string(dir.join("x")).expect("there"), "kept\n");
+}
+
+/// Whether somebody sleeps for so long.
+fn sleeps(seconds: u32) -> bool {
+    let words = format!("sleep\0{seconds}\0").into_bytes();
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let mut lines = entries.map(|entry| fs::read(entry.path().join("cmdline")));
+    lines.any(|line| line.is_ok_and(|line| line == words))
+}
+
+/// The cgroups that runc has made for sandboxes.
+fn cgroups() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(dir) = dirs.pop() {
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .contains("execution-shelly-")
+            {
+                found.push(entry.path());
+            }
+            dirs.push(entry.path());
+        }
+    }
+    found
+}
+
 #[test]
 fn a_root_of_its_own_is_all_there_is() {
     if !is_there() {
         return;
     }
-    let root = scratch();
-    for dir in ["proc", "dev", "tmp", "etc"] {
-        fs::create_dir(root.join(dir)).expect("made");
-    }
+    let root = root_with(&["/bin/bash", "/bin/cat"]);
     fs::write(root.join("etc/motd"), "inside").expect("written");
-    install("/bin/bash", &root);
-    install("/bin/cat", &root);
-    install(env!("CARGO_BIN_EXE_shelly-sandbox-init"), &root);
     let toml = format!("[sandbox]\nrootfs = {root:?}\nworkspaces = [\"/tmp\"]");
     let daemon = start(Mode::Group, &toml);
     let files = "cat /etc/motd; echo /*; cat /etc/passwd";
     let body = daemon.bash(files).json();
     let content = body["content"].as_str().expect("text");
     // Where the project was built is where its first process is found, at any depth.
-    let mut names = vec!["/sys".to_owned()];
+    let mut names = Vec::new();
     for entry in fs::read_dir(&root).expect("there") {
         let name = entry.expect("an entry").file_name();
         names.push(format!("/{}", name.to_str().expect("UTF-8")));
