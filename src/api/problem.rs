@@ -258,9 +258,11 @@ impl<'a> Problem<'a> {
 
     /// The same with the facts of the run it broke off.
     pub(super) fn with_run(self, run: &RunReport, display: &Display) -> RunProblem<'a> {
+        // What ended by itself has told how.
+        let stopped = self.code != Code::OutputInvalid;
         RunProblem {
             problem: self,
-            run: RunBody::new(run, display, true),
+            run: RunBody::new(run, display, stopped),
         }
     }
 

@@ -212,6 +212,7 @@ impl Executor {
             .map(|rule| Remembered {
                 rule: rule.clone(),
                 uid: approval.caller_uid,
+                called_by: approval.chain.last().cloned(),
                 approval: approval.id,
                 approved_by: by.uid,
                 at: SystemTime::now(),

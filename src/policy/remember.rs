@@ -45,6 +45,7 @@ fn lets_pass(policy: &Policy, question: &Question<'_>, rules: &[String]) -> bool
     let remembered = rules.iter().map(|rule| Remembered {
         rule: rule.clone(),
         uid: question.caller.uid,
+        called_by: question.chain.last().cloned(),
         approval: ApprovalId::from_bytes([0; 16]),
         approved_by: question.caller.uid,
         at: SystemTime::UNIX_EPOCH,

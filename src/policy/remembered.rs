@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::error::PolicyError;
 use super::judge::{Cause, Decision, Policy};
 use super::question::{Question, RuleSource, Verdict};
-use super::rule::{Rule, Subject};
+use super::rule::{self, Rule, Subject};
 use super::scripts::{Asked, allowable, covers, forms, is_elsewhere, judge_segment, shown};
 use super::shell::strict::{Segment, join};
 use crate::domain::{ApprovalId, Principal};
@@ -19,6 +19,8 @@ pub struct Remembered {
     pub rule: String,
     /// Whose calls it lets pass.
     pub uid: u32,
+    /// The tool whose calls it lets pass; none: of calls whatever led to them.
+    pub called_by: Option<String>,
     /// The approval.
     pub approval: ApprovalId,
     /// Who gave it.
@@ -50,12 +52,16 @@ impl Grant {
             )),
             Subject::Script(_) | Subject::Parameter { .. } => Ok(rule),
         });
-        let mut rule = rule.map_err(|detail| PolicyError {
-            path: place.file,
+        let wrong = |key: &str, detail| PolicyError {
+            path: place.file.clone(),
             line: place.line,
-            key: Some("rule".to_owned()),
+            key: Some(key.to_owned()),
             detail,
-        })?;
+        };
+        let mut rule = rule.map_err(|detail| wrong("rule", detail))?;
+        let called_by = remembered.called_by.as_deref().map(rule::tools).transpose();
+        let called_by = called_by.map_err(|detail| wrong("called_by", detail))?;
+        rule.called_by = called_by.map(|tool| vec![tool]);
         rule.principals = Some(vec![Principal::User {
             name: remembered.uid.to_string(),
             uid: remembered.uid,

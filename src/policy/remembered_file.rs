@@ -8,7 +8,8 @@ use super::error::PolicyError;
 use super::file::{File, Source, Value};
 use super::remembered::Remembered;
 
-const ITEM: &str = "expected `rule`, `uid`, `approval`, `approved_by` and `at`";
+const ITEM: &str =
+    "expected `rule`, `uid`, `approval`, `approved_by` and `at`, and `called_by` of a tool's calls";
 
 impl Remembered {
     /// The text of a file that remembers `approvals`. Where they were written down before does not
@@ -17,10 +18,12 @@ impl Remembered {
         let head = "# Written by shelly-executord. To revoke it, remove this file and reload.\n";
         let tables = approvals.iter().map(|approval| {
             let rule = toml::Value::String(approval.rule.clone());
+            let called_by = approval.called_by.clone().map(toml::Value::String);
+            let called_by = called_by.map_or_else(String::new, |tool| format!("called_by = {tool}\n"));
             let at = humantime::format_rfc3339_seconds(approval.at);
             let Self { uid, approval, approved_by, .. } = approval;
             format!(
-                "\n[[remembered]]\nrule = {rule}\nuid = {uid}\napproval = \"{approval}\"\napproved_by = {approved_by}\nat = \"{at}\"\n"
+                "\n[[remembered]]\nrule = {rule}\nuid = {uid}\n{called_by}approval = \"{approval}\"\napproved_by = {approved_by}\nat = \"{at}\"\n"
             )
         });
         std::iter::once(head.to_owned()).chain(tables).collect()
@@ -65,15 +68,19 @@ impl File<'_> {
             let detail = format!("holds an item of type {kind}: expected `[[remembered]]`");
             return Err(self.error(at, Some(key), detail));
         };
-        let known = ["rule", "uid", "approval", "approved_by", "at"];
+        let known = ["rule", "uid", "called_by", "approval", "approved_by", "at"];
         if let Some((key, _)) = (table.iter()).find(|(key, _)| !known.contains(&&**key.get_ref())) {
             let detail = format!("is no key of a remembered approval: {ITEM}");
             return Err(self.error(key.span().start, Some(key.get_ref()), detail));
         }
         let rule = self.member(at, table, "rule")?;
+        let called_by = table.iter().find(|(key, _)| key.get_ref() == "called_by");
+        let called_by = called_by.map(|(_, value)| self.text("called_by", value));
+        let called_by = called_by.transpose()?;
         Ok(Remembered {
             rule: self.text("rule", rule)?.to_owned(),
             uid: self.uid(at, table, "uid")?,
+            called_by: called_by.map(str::to_owned),
             approval: self.parsed(at, table, "approval", "the id of an approval", |text| {
                 text.parse().ok()
             })?,
@@ -148,6 +155,7 @@ mod tests {
         let approval = |rule: &str, uid| Remembered {
             rule: rule.to_owned(),
             uid,
+            called_by: None,
             approval: ApprovalId::new(),
             approved_by: 0,
             at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
@@ -156,6 +164,10 @@ mod tests {
         let written = [
             approval("bash(command:echo \"a\\ 'b' \\\\\u{e9})", 1000),
             approval("bash(command:printf a\n'''\"\"\"b)", u32::MAX),
+            Remembered {
+                called_by: Some("deploy".to_owned()),
+                ..approval("bash(command:true)", 1000)
+            },
         ];
         let mut read = read(&Remembered::write(&written)).expect("valid");
         let lines: Vec<usize> = read

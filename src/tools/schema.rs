@@ -86,7 +86,9 @@ impl InputSchema {
         if validator.is_valid(input) {
             return Vec::new();
         }
-        let mut all: Vec<Violation> = validator.iter_errors(input).flat_map(violations).collect();
+        let mut all: Vec<Violation> = (validator.iter_errors(input))
+            .flat_map(|error| violations(&error, &self.document))
+            .collect();
         all.sort_by(|a, b| a.pointer.cmp(&b.pointer));
         all
     }
@@ -121,7 +123,7 @@ fn fill_in(schema: &Value, value: &mut Value) -> bool {
 }
 
 /// One for each member that is missing or too much, at the place of the member.
-fn violations(error: ValidationError<'_>) -> Vec<Violation> {
+fn violations(error: &ValidationError<'_>, document: &Value) -> Vec<Violation> {
     let at = error.instance_path().as_str();
     #[expect(
         clippy::wildcard_enum_match_arm,
@@ -139,11 +141,33 @@ fn violations(error: ValidationError<'_>) -> Vec<Violation> {
                 detail: "is not a member of this input".to_owned(),
             })
             .collect(),
+        ValidationErrorKind::OneOfNotValid { .. } | ValidationErrorKind::AnyOf { .. } => {
+            let of = document.pointer(error.schema_path().as_str());
+            let detail = of
+                .and_then(words)
+                .map(|words| format!("is none of {words}"));
+            vec![Violation {
+                pointer: at.to_owned(),
+                detail: detail.unwrap_or_else(|| error.masked().to_string()),
+            }]
+        }
         _ => vec![Violation {
             pointer: at.to_owned(),
             detail: error.masked().to_string(),
         }],
     }
+}
+
+/// The values that schemas of one value each stand for, as text.
+fn words(schemas: &Value) -> Option<String> {
+    let words = schemas.as_array()?.iter().map(|schema| {
+        let one = schema.get("const").map(Value::to_string);
+        one.or_else(|| match schema.get("enum")?.as_array()?.as_slice() {
+            [one] => Some(one.to_string()),
+            _ => None,
+        })
+    });
+    Some(words.collect::<Option<Vec<String>>>()?.join(", "))
 }
 
 /// A pointer (RFC 6901) to a member of what `at` points to.
@@ -184,6 +208,22 @@ mod tests {
         ] {
             assert_eq!(pointers(&schema, &input), expected, "{input}");
         }
+    }
+
+    #[test]
+    fn one_of_several_words_is_told_by_the_words() {
+        for schema in [
+            json!({"oneOf": [{"const": "w", "description": "x"}, {"const": "a"}]}),
+            json!({"anyOf": [{"type": "string", "enum": ["w"]}, {"const": "a"}]}),
+        ] {
+            let schema = InputSchema::new(json!({"properties": {"mode": schema}}));
+            let violations = schema.violations(&json!({"mode": "x"}));
+            assert_eq!(violations[0].detail, "is none of \"w\", \"a\"");
+        }
+        let either =
+            json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
+        let violations = InputSchema::new(either).violations(&json!({"a": 1}));
+        assert!(violations[0].detail.contains("anyOf"), "{violations:?}");
     }
 
     #[test]

@@ -5,8 +5,8 @@ Standard library only. Put a copy beside your program, which then is all there i
     import shelly_skill
 
     def main(input):
-        listing = shelly_skill.call("bash", {"command": "ls " + input["dir"]})
-        return {"names": listing["content"].split()}
+        listing = shelly_skill.output("list_dir", {"dir_path": input["dir"]})
+        return {"names": [entry["name"] for entry in listing["entries"]]}
 
     shelly_skill.run(main)
 """

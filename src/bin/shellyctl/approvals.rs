@@ -134,12 +134,18 @@ fn render(approvals: &[Received<Approval>], page: Page) -> String {
             print::one_line(&approval.status),
             expires.map(clock::left).unwrap_or_default(),
             approval.caller_uid.map(print::user).unwrap_or_default(),
-            print::one_line(&approval.tool),
+            print::one_line(&path_to(approval)),
             print::one_line(&approval.summary),
         ]
     };
     let rows: Vec<[String; 6]> = approvals.iter().map(row).collect();
     page.table(["ID", "STATUS", "LEFT", "CALLER", "TOOL", "SUMMARY"], &rows)
+}
+
+/// The tools that led to the call, and the one that is called.
+fn path_to(approval: &Approval) -> String {
+    let chain = approval.chain.iter().chain([&approval.tool]);
+    chain.map(String::as_str).collect::<Vec<_>>().join(" → ")
 }
 
 /// Everything a person needs to know to decide.

@@ -11,6 +11,7 @@ fn approved(rule: &str, uid: u32) -> Remembered {
     Remembered {
         rule: rule.to_owned(),
         uid,
+        called_by: None,
         approval: ApprovalId::from_bytes([7; 16]),
         approved_by: 0,
         at: SystemTime::UNIX_EPOCH,
@@ -133,6 +134,47 @@ fn a_variable_of_the_call_is_none_that_was_approved() {
         stdin: None,
     };
     assert_eq!(policy.judge(&question).verdict, Verdict::Ask);
+}
+
+#[test]
+fn what_was_approved_of_a_tools_calls_is_approved_of_those_alone() {
+    let policy =
+        policy("default = \"deny\"\nask = [{rule = \"bash(command:ls)\", called_by = [\"a\"]}]");
+    let judge = |policy: &Policy, chain: &[&str]| {
+        let chain: Vec<String> = chain.iter().map(|&name| name.to_owned()).collect();
+        policy.judge(&Question {
+            tool: "bash",
+            input: &json!({"command": "ls"}),
+            paths: &[],
+            caller: &Caller {
+                uid: UID,
+                gid: 7,
+                groups: Vec::new(),
+            },
+            chain: &chain,
+            working_dir: Some(Path::new("/")),
+            env: &BTreeMap::new(),
+            stdin: None,
+        })
+    };
+    let asked = judge(&policy, &["a", "b"]);
+    assert_eq!(
+        (asked.verdict, asked.remember_rules),
+        (Verdict::Ask, vec!["bash(command:ls)".to_owned()])
+    );
+    let remembered = Remembered {
+        called_by: Some("b".to_owned()),
+        ..approved("bash(command:ls)", UID)
+    };
+    let policy = policy.with_remembered(&[remembered]).expect("valid");
+    for (chain, verdict) in [
+        (&["a", "b"][..], Verdict::Allow),
+        (&["a"], Verdict::Ask),
+        (&["c"], Verdict::Deny),
+        (&[], Verdict::Deny),
+    ] {
+        assert_eq!(judge(&policy, chain).verdict, verdict, "{chain:?}");
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Input {
     pub(crate) file_path: String,
     /// What to look for: text as it is in the file, or a regular expression.
     pub(crate) search_pattern: String,
-    /// What to put in its place. With `regex`, $1 and ${name} stand for groups, $$ for $.
+    /// What to put in its place. With `regex`, $1 and ${name} stand for groups (${1}_x before text), $$ for $.
     pub(crate) replacement: String,
     /// Whether the pattern is a regular expression (Rust's, in which ^ and $ match at lines).
     #[serde(default)]
@@ -200,6 +200,9 @@ impl<'a> Edit<'a> {
             false => Pattern::Literal(pattern),
             true => Pattern::Regex(compile(&pattern)?),
         };
+        if let Pattern::Regex(regex) = &pattern {
+            check_groups(regex, &replacement)?;
+        }
         Ok(Self {
             work,
             input,
@@ -358,6 +361,37 @@ impl<'a> Edit<'a> {
         }
         FileError::refused(asked, why)
     }
+}
+
+/// Refuses a replacement that names a group which the pattern does not have: it would stand for nothing.
+fn check_groups(regex: &Regex, replacement: &str) -> Result<(), FileError> {
+    let mut rest = replacement;
+    while let Some((_, behind)) = rest.split_once('$') {
+        if let Some(behind) = behind.strip_prefix('$') {
+            rest = behind;
+            continue;
+        }
+        let braced = behind
+            .strip_prefix('{')
+            .and_then(|text| text.split_once('}'));
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = behind.find(|c| !is_of_name(c)).unwrap_or(behind.len());
+        let (name, behind) = braced.unwrap_or_else(|| behind.split_at(end));
+        rest = behind;
+        let number = name.parse::<usize>().ok();
+        let is_there = match number {
+            Some(number) => number < regex.captures_len(),
+            None if braced.is_none() && name.is_empty() => true,
+            None => regex.capture_names().any(|one| one == Some(name)),
+        };
+        if !is_there {
+            let why = format!(
+                "names a group `{name}`, which `search_pattern` does not have: expected one that it has, with text behind it as in ${{1}}_x, or $$ for a dollar sign"
+            );
+            return Err(FileError::input("replacement", why));
+        }
+    }
+    Ok(())
 }
 
 fn compile(pattern: &str) -> Result<Regex, FileError> {

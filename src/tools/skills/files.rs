@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -76,7 +76,44 @@ fn executable(file: &File) -> Result<(), String> {
     if meta.mode() & 0o111 == 0 {
         return Err("is not executable: expected `chmod +x`".to_owned());
     }
-    Ok(())
+    match beginning(file) {
+        Ok(beginning) => loadable(&beginning),
+        // One that may be executed and not read.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The first bytes of a file, as many as the kernel reads of a script's first line.
+fn beginning(file: &File) -> io::Result<Vec<u8>> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut bytes = Vec::new();
+    File::open(path)?.take(256).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether the kernel knows how to execute what begins so (execve(2)). Other formats may be registered
+/// with it; what is text without a first line is none of them.
+fn loadable(beginning: &[u8]) -> Result<(), String> {
+    let Some(line) = beginning.strip_prefix(b"#!") else {
+        return match std::str::from_utf8(beginning) {
+            Ok(text) if !text.contains('\0') => Err(
+                "is text whose first line does not name what runs it: expected one such as `#!/bin/sh`"
+                    .to_owned(),
+            ),
+            Ok(_) | Err(_) => Ok(()),
+        };
+    };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let Some(interpreter) = line.split([' ', '\t']).find(|word| !word.is_empty()) else {
+        return Err("begins with `#!` and names nothing: expected `#!/bin/sh`".to_owned());
+    };
+    let is_there = Path::new(interpreter).metadata();
+    match is_there {
+        Ok(meta) if meta.is_file() && meta.mode() & 0o111 != 0 => Ok(()),
+        Ok(_) => Err(format!("is run by {interpreter:?}, which is no program")),
+        Err(error) => Err(format!("is run by {interpreter:?}, which {}", told(&error))),
+    }
 }
 
 fn regular(file: &File) -> Result<(), String> {

@@ -12,7 +12,7 @@ use super::files::Dir;
 use super::rehearsal::{self, DRY_RUN};
 use super::skill::{Mode, Skill};
 use super::{composite, modes};
-use crate::domain::RiskLevel;
+use crate::domain::{RiskLevel, Violation};
 use crate::tools::InputSchema;
 
 /// The longest name, as models' interfaces have it.
@@ -139,7 +139,10 @@ fn input(fields: &mut Fields<'_>, is_composite: bool) -> Option<InputSchema> {
 
 fn schema(name: &str, document: &Value, fields: &mut Fields<'_>) -> Option<InputSchema> {
     match InputSchema::compile(document.clone()) {
-        Ok(schema) => Some(schema),
+        Ok(schema) => {
+            fields.faults.extend(wrong_defaults(name, &schema));
+            Some(schema)
+        }
         Err(violation) => {
             let fault = Fault {
                 pointer: member("", name) + &violation.pointer,
@@ -149,6 +152,26 @@ fn schema(name: &str, document: &Value, fields: &mut Fields<'_>) -> Option<Input
             None
         }
     }
+}
+
+/// Values that a schema puts in the place of others and does not take itself: no caller could mend that.
+fn wrong_defaults(name: &str, schema: &InputSchema) -> Vec<Fault> {
+    let mut filled = Value::Object(serde_json::Map::new());
+    schema.fill_in(&mut filled);
+    let violations = schema.violations(&filled).into_iter();
+    let is_filled = |violation: &Violation| filled.pointer(&violation.pointer).is_some();
+    let wrong =
+        violations.filter(|violation| !violation.pointer.is_empty() && is_filled(violation));
+    wrong
+        .map(|violation| Fault {
+            pointer: format!("{}/properties{}", member("", name), violation.pointer),
+            detail: format!(
+                "the `default` of `{}` {}",
+                &violation.pointer[1..],
+                violation.detail
+            ),
+        })
+        .collect()
 }
 
 fn mode(fields: &mut Fields<'_>, place: &mut Place<'_>) -> Option<Mode> {

@@ -31,7 +31,11 @@ pub(super) async fn run(
     let is_trusted = context.risk == RiskLevel::Trusted;
     let may_call = is_trusted || !skill.calls.is_empty();
     let admission = may_call.then(|| context.calls.admit());
-    let mut env = vec![(DIRECTORY_VARIABLE, skill.dir.display().to_string())];
+    let mut env = vec![
+        // What runs the commands of others, not the program itself.
+        ("SHELL", config.shell.display().to_string()),
+        (DIRECTORY_VARIABLE, skill.dir.display().to_string()),
+    ];
     if let Some(admission) = &admission {
         env.push((CAPABILITY_VARIABLE, admission.token.clone()));
     }

@@ -138,8 +138,12 @@ pub(super) fn of_numbers() -> Value {
 fn a_program_is_a_tool_like_any_other() {
     let room = Room::new("");
     room.program("add", ADD, of_numbers());
+    let script = "#!/bin/sh\nprintf '\"%s\"' \"$SHELL\"\n";
+    room.program("shell", script, json!({}));
     let daemon = room.start();
     assert_eq!(done(&daemon, "add", json!({"a": 2})), json!({"sum": 42}));
+    // What runs the commands of others: a program that took itself for it would start itself.
+    assert_eq!(done(&daemon, "shell", json!({})), "/bin/bash");
     let invalid = call(&daemon, "add", json!({"a": "2"}));
     assert_eq!(
         (invalid.status, &invalid.json()["errors"][0]["pointer"]),
@@ -202,6 +206,7 @@ fn what_a_program_gets_wrong_is_told() {
     }
     let wrong = refused(&daemon, "wrong", 500, "output_invalid");
     assert_eq!(wrong["errors"][0]["pointer"], "/sum");
+    assert_eq!(wrong["exit_code"], 0);
     let failed = call(&daemon, "fails", json!({})).json();
     assert_eq!(
         (&failed["is_error"], &failed["exit_code"]),

@@ -322,6 +322,19 @@ fn versions_stand_side_by_side_and_go_one_by_one() {
 }
 
 #[test]
+fn a_place_that_is_not_there_is_no_place_for_skills() {
+    let desk = Desk::new();
+    desk.make("a");
+    let skills = desk.path("nowhere/skills");
+    let skills = skills.to_str().expect("UTF-8");
+    let said = desk.refused(&["install", "a", "--skills-dir", skills]);
+    assert!(said.contains("nowhere/skills"), "{said}");
+    assert!(!desk.path("nowhere").exists());
+    fs::create_dir(desk.path("nowhere")).expect("made");
+    desk.done(&["install", "a", "--skills-dir", skills]);
+}
+
+#[test]
 fn check_says_all_that_is_wrong_with_its_line() {
     let desk = Desk::new();
     let dir = desk.make("a");

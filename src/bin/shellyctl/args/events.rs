@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 /// The types an event can have.
-const TYPES: [&str; 18] = [
+const TYPES: [&str; 21] = [
     "executionStarted",
     "stageStarted",
     "stageCompleted",
@@ -13,6 +13,9 @@ const TYPES: [&str; 18] = [
     "confirmationRequired",
     "confirmationDecided",
     "confirmationExpired",
+    "hookCompleted",
+    "skill_call",
+    "skill_result",
     "executionQueued",
     "executionRetried",
     "circuitOpened",

@@ -20,8 +20,8 @@ pub enum ToolsCommand {
     /// Put a skill where the daemon finds it
     ///
     /// Checks the directory as `tools check` does, copies it beside the daemon's skills and puts it in its
-    /// place at once: whoever looks sees the old one or the new one, never a part. What runs goes
-    /// on with the version it began with. One whose directory is called the same is replaced; a
+    /// place at once: whoever looks sees the old one or the new one, never a part. What runs goes on,
+    /// but finds no more of the old one's files than it has open. One whose directory is called the same is replaced; a
     /// directory called NAME@VERSION stands beside others.
     ///
     /// Permissions are kept, but for what would let others than its owner write. A directory with

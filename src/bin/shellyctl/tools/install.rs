@@ -1,6 +1,7 @@
 //! `shellyctl tools install`: checked, then in its place at once.
 
 use std::fs::{self, DirBuilder, File};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +40,11 @@ pub fn run(args: InstallArgs, json: bool) -> Result<ExitCode, Failure> {
         .unwrap_or_else(client::default_skills_dir);
     // As the daemon's program names what is in it.
     let skills = std::path::absolute(&skills).unwrap_or(skills);
-    fs::create_dir_all(&skills).map_err(cannot("make", &skills))?;
+    // A directory of skills is made, a place that is not there is a slip.
+    match fs::create_dir(&skills) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(cannot("make", &skills))?,
+    }
     let staging = Staging::make(&skills)?;
     // What is checked is the copy: nobody changes that afterwards.
     let made = staging.0.join(name);

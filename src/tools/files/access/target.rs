@@ -3,8 +3,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fsync, mkdirat, statat, statx,
-    unlinkat,
+    AtFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fchmod, fsync, mkdirat, statat,
+    statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -142,6 +142,12 @@ impl Target {
             mkdirat(&self.dir.fd, &name, Mode::from_raw_mode(0o755))
                 .map_err(FileError::io("make a directory for", &self.asked))?;
             let child = self.dir.child(Path::new(&name))?;
+            // Whatever the daemon's umask is, which is about files of its own.
+            let opened = child.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+            fchmod(opened, Mode::from_raw_mode(0o755)).map_err(FileError::io(
+                "set the permissions of a directory for",
+                &self.asked,
+            ))?;
             let parent = std::mem::replace(&mut self.dir, child);
             // Without it a power cut may take the directory and the file in it.
             parent.sync()?;

@@ -54,6 +54,17 @@ fn a_missing_match_is_refused_with_the_lines_that_are_most_like_it() {
         with(edit("x+", ""), &json!({"regex": true})),
         &["no match"],
     );
+    // A group that is none would be nothing in the place of text.
+    for (replacement, group) in [
+        ("$1_baz", "1_baz"),
+        ("$2", "2"),
+        ("a${name}", "name"),
+        ("$$$x", "x"),
+    ] {
+        let wrong = with(edit("(let)", replacement), &json!({"regex": true}));
+        let told = format!("a group `{group}`");
+        room.refusal(edit_file, wrong, &["replacement", &told, "${1}_x"]);
+    }
     room.refusal(edit_file, edit("", "x"), &["search_pattern", "empty"]);
     room.refusal(
         edit_file,
@@ -280,5 +291,22 @@ proptest! {
         prop_assert_eq!(done.is_ok(), expected.is_some());
         let after = String::from_utf8(room.bytes("f")).expect("UTF-8");
         prop_assert_eq!(after, expected.unwrap_or(text));
+    }
+}
+
+#[test]
+fn groups_of_a_match_are_put_where_they_are_named() {
+    for (replacement, expected) in [
+        ("${1}_baz", "foo_baz"),
+        ("$1 $b$$ $", "foo bar$ $"),
+        ("$0$0", "foo_barfoo_bar"),
+        ("${b}", "bar"),
+    ] {
+        let room = Room::new();
+        room.put("f", "foo_bar");
+        let input = edit("(foo)_(?P<b>bar)", replacement);
+        room.call(edit_file, with(input, &json!({"regex": true})))
+            .expect("edited");
+        assert_eq!(room.bytes("f"), expected.as_bytes(), "{replacement}");
     }
 }

@@ -179,6 +179,77 @@ fn everything_wrong_is_told_with_its_line() {
 }
 
 #[test]
+fn a_program_is_one_that_the_kernel_can_execute() {
+    let skills = Skills::new();
+    let code = json!({
+        "name": "a", "version": "1.0.0", "description": "x", "mode": "code",
+        "input": {"type": "object"}, "command": ["./run"],
+    });
+    skills.skill("a", &code).executable("a/run");
+    assert_eq!(skills.problems(), Vec::<String>::new());
+    for (text, told) in [
+        (
+            "echo 1\n",
+            "is text whose first line does not name what runs it: expected one such as `#!/bin/sh`",
+        ),
+        (
+            "",
+            "is text whose first line does not name what runs it: expected one such as `#!/bin/sh`",
+        ),
+        (
+            "#!\necho 1\n",
+            "begins with `#!` and names nothing: expected `#!/bin/sh`",
+        ),
+        (
+            "#! /nowhere/python3 -B\n",
+            "is run by \"/nowhere/python3\", which is not there",
+        ),
+        ("#!/etc\n", "is run by \"/etc\", which is no program"),
+    ] {
+        skills.write("a/run", text);
+        let problems = skills.problems();
+        let told = format!("`command` names \"./run\", which {told}");
+        assert!(problems[0].ends_with(&told), "{text}: {problems:?}");
+    }
+    for bytes in [
+        &b"\x7fELF\x02\x01\x01\0"[..],
+        b"#!/usr/bin/env python3",
+        b"MZ\0\0",
+    ] {
+        fs::write(skills.0.join("a/run"), bytes).expect("written");
+        assert_eq!(skills.problems(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_default_fits_its_own_schema() {
+    let skills = Skills::new();
+    let mut skill = composite("a", "mystery");
+    skill["input"] = json!({
+        "type": "object", "required": ["x"],
+        "properties": {
+            "n": {"type": "integer", "default": "five"}, "m": {"type": "integer", "default": 5},
+            "x": {"type": "string"}, "deep": {"default": {}, "properties": {"k": {"maximum": 3, "default": 4}}},
+        },
+    });
+    skills.skill("a", &skill);
+    let problems = skills.problems();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(
+        problems
+            .iter()
+            .any(|told| told.contains("the `default` of `n` ")),
+        "{problems:?}"
+    );
+    assert!(
+        problems
+            .iter()
+            .any(|told| told.contains("the `default` of `deep/k` ")),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn a_name_is_that_of_the_directory() {
     let skills = Skills::new();
     skills.skill("b", &composite("a", "bash"));
