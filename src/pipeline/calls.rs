@@ -97,15 +97,12 @@ impl Inner {
     ) -> Begun {
         let config = self.config();
         // What it brings along is for all that share with its parent.
-        for (scope, values) in &call.options.values {
-            for (name, value) in values {
-                let max_bytes = config.skills.max_context_bytes;
-                let kept = parent.keep_value(*scope, name, value.clone(), max_bytes);
-                if let Err(too_much) = kept {
-                    return Begun::TooMuch(too_much);
-                }
-            }
+        let values = parent.family.values();
+        if let Err(too_much) = values.bring(&call.options.values, config.skills.max_context_bytes) {
+            return Begun::TooMuch(too_much);
         }
+        // Its key is for calls of the same tools, which others may not be permitted, nor refused.
+        let terms = terms.of_chain(&family.chain());
         let origin = Origin::now(terms, family);
         let caller = parent.caller.clone();
         let mut call = call;

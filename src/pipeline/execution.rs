@@ -79,6 +79,18 @@ pub struct Terms {
     pub replay_of: Option<ExecutionId>,
 }
 
+impl Terms {
+    /// The same for a call that these tools led to: a key of theirs is none of anybody else's, who may be
+    /// permitted other things. No key from outside has a blank in it.
+    #[must_use]
+    pub(super) fn of_chain(mut self, chain: &[String]) -> Self {
+        if let Some(idempotency) = &mut self.idempotency {
+            idempotency.key = format!("{} {}", chain.join(" "), idempotency.key);
+        }
+        self
+    }
+}
+
 /// What becomes known of an execution on its way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {

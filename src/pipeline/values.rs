@@ -56,12 +56,42 @@ impl SharedValues {
             own: Mutex::default(),
             session,
         };
+        values.bring(brought, max_bytes)?;
+        Ok(values)
+    }
+
+    /// Keeps all of these values in the place of what had their names, or none.
+    pub(super) fn bring(&self, brought: &ScopedValues, max_bytes: usize) -> Result<(), CannotKeep> {
+        let mut names = brought.values().flat_map(Map::keys);
+        if let Some(name) = names.find(|name| name.is_empty() || name.len() > MAX_NAME_BYTES) {
+            return Err(CannotKeep::Name { bytes: name.len() });
+        }
+        // Weighed once, for there may be as many of them as fit.
+        let (mut own, mut session) = (lock(&self.own), lock(&self.session));
+        let (mut new_own, mut new_session) = (own.clone(), session.clone());
         for (scope, members) in brought {
-            for (name, value) in members {
-                values.set(*scope, name, value.clone(), max_bytes)?;
+            let values = match scope {
+                Scope::Session => &mut new_session,
+                Scope::Memory | Scope::Config | Scope::Scratch => {
+                    new_own.entry(*scope).or_default()
+                }
+            };
+            values.extend(members.clone());
+        }
+        let is_of_session = |scope: &Scope| *scope == Scope::Session;
+        for (is_touched, bytes) in [
+            (brought.keys().any(is_of_session), size(&new_session)),
+            (
+                !brought.keys().all(is_of_session),
+                new_own.values().map(size).sum(),
+            ),
+        ] {
+            if is_touched && bytes > max_bytes {
+                return Err(CannotKeep::TooMuch { bytes, max_bytes });
             }
         }
-        Ok(values)
+        (*own, *session) = (new_own, new_session);
+        Ok(())
     }
 
     pub(super) fn all(&self, scope: Scope) -> Map<String, Value> {
@@ -85,29 +115,8 @@ impl SharedValues {
         value: Value,
         max_bytes: usize,
     ) -> Result<(), CannotKeep> {
-        if name.is_empty() || name.len() > MAX_NAME_BYTES {
-            return Err(CannotKeep::Name { bytes: name.len() });
-        }
-        let others = match scope {
-            Scope::Session => 0,
-            Scope::Memory | Scope::Config | Scope::Scratch => {
-                let own = lock(&self.own);
-                let others = own.iter().filter(|(other, _)| **other != scope);
-                others.map(|(_, values)| size(values)).sum()
-            }
-        };
-        self.with(scope, |values| {
-            let before = values.insert(name.to_owned(), value);
-            let bytes = others + size(values);
-            if bytes <= max_bytes {
-                return Ok(());
-            }
-            match before {
-                Some(before) => values.insert(name.to_owned(), before),
-                None => values.remove(name),
-            };
-            Err(CannotKeep::TooMuch { bytes, max_bytes })
-        })
+        let one = Map::from_iter([(name.to_owned(), value)]);
+        self.bring(&ScopedValues::from_iter([(scope, one)]), max_bytes)
     }
 
     fn with<T>(&self, scope: Scope, work: impl FnOnce(&mut Map<String, Value>) -> T) -> T {

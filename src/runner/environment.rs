@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::ffi::{CString, NulError, c_char};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -66,22 +67,19 @@ impl BaseEnvironment {
         added: &[(String, String)],
     ) -> Result<Environment, NulError> {
         let base = self.variables.get_or_init(base);
-        let mut own = vec![Variable::new("SHELL", &shell.display().to_string())?];
-        let id = id.to_string();
-        let instance = self
-            .instance
-            .as_deref()
-            .map(|instance| (INSTANCE_VARIABLE, instance));
-        let given = added
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in given
-            .chain([(EXECUTION_VARIABLE, id.as_str())])
-            .chain(instance)
-        {
-            own.retain(|earlier: &Variable| earlier.name() != name.as_bytes());
-            own.push(Variable::new(name, value)?);
-        }
+        let (shell, id) = (shell.display().to_string(), id.to_string());
+        let mut variables = vec![("SHELL", shell.as_str())];
+        variables.extend(
+            added
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        );
+        variables.push((EXECUTION_VARIABLE, &id));
+        let instance = self.instance.as_deref();
+        variables.extend(instance.map(|instance| (INSTANCE_VARIABLE, instance)));
+        let own = last_of_each(variables).into_iter();
+        let own = own.map(|(name, value)| Variable::new(name, value));
+        let own = own.collect::<Result<Vec<Variable>, NulError>>()?;
         Ok(Environment {
             base: Arc::clone(base),
             own,
@@ -89,14 +87,25 @@ impl BaseEnvironment {
     }
 }
 
+/// Of each name the last value, in the order of these.
+pub(crate) fn last_of_each<'a>(variables: Vec<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+    let mut names = HashSet::with_capacity(variables.len());
+    let from_behind = variables.into_iter().rev();
+    let mut last: Vec<_> = from_behind
+        .filter(|(name, _)| names.insert(*name))
+        .collect();
+    last.reverse();
+    last
+}
+
 impl Environment {
     /// The assignments, each name once. Valid as long as `self` is.
     pub(super) fn pointers(&self) -> impl Iterator<Item = *const c_char> {
-        let is_own = |name: &[u8]| self.own.iter().any(|own| own.name() == name);
+        let own: HashSet<&[u8]> = self.own.iter().map(Variable::name).collect();
         let base = self
             .base
             .iter()
-            .filter(move |variable| !is_own(variable.name()));
+            .filter(move |variable| !own.contains(variable.name()));
         base.chain(&self.own)
             .map(|variable| variable.assignment.as_ptr())
     }

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 pub use capture::{Ahead, Capture, Captured, Follower, Release};
-pub(crate) use environment::FIXED;
 pub use environment::INSTANCE_VARIABLE;
+pub(crate) use environment::{FIXED, last_of_each};
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
 pub use spool::{Kept, Spool, SpoolFile};

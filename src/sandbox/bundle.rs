@@ -24,7 +24,7 @@ use super::{Grants, is_directory};
 use crate::config::{ExecutorConfig, SandboxConfig};
 use crate::domain::{Connection, Door};
 use crate::egress::{Egress, Rules};
-use crate::runner::{LEAF_PREFIX, Plan};
+use crate::runner::{LEAF_PREFIX, Plan, last_of_each};
 
 /// Where calls are made.
 const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
@@ -370,20 +370,14 @@ impl Inside<'_> {
             (SOCKET_VARIABLE.to_owned(), path)
         });
         let proxy = self.bundle.egress.is_some().then(relay::variables);
-        let given = self.plan.env.iter().cloned();
-        let mut env: Vec<(String, String)> = Vec::new();
-        for (name, value) in fixed
+        let (before, given) = (fixed.into_iter().chain(own), self.plan.env.iter().cloned());
+        let after = proxy.into_iter().flatten().chain(socket).chain(id);
+        let all: Vec<(String, String)> = before.chain(given).chain(after).collect();
+        let all = all
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        last_of_each(all.collect())
             .into_iter()
-            .chain(own)
-            .chain(given)
-            .chain(proxy.into_iter().flatten())
-            .chain(socket)
-            .chain(id)
-        {
-            env.retain(|(earlier, _)| *earlier != name);
-            env.push((name, value));
-        }
-        env.into_iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect()
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::measure::cost;
+
 /// Values by name.
 pub trait Scope {
     /// What `name` stands for, with the members it has besides.
@@ -32,30 +34,49 @@ impl From<Value> for Saved {
     }
 }
 
+impl Saved {
+    fn bytes(&self) -> usize {
+        let members = self.members.values().chain([&self.value]);
+        // What nests too deep for an expression is none that one looks into.
+        members.map(|value| cost(value).unwrap_or(0)).sum()
+    }
+}
+
 /// Saved values by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Values(BTreeMap<String, Saved>);
+pub struct Values {
+    saved: BTreeMap<String, Saved>,
+    bytes: usize,
+}
 
 impl Values {
     /// Keeps `saved` as `name`, in the place of what was there.
     pub fn insert(&mut self, name: impl Into<String>, saved: impl Into<Saved>) {
-        self.0.insert(name.into(), saved.into());
+        let saved = saved.into();
+        self.bytes += saved.bytes();
+        let before = self.saved.insert(name.into(), saved);
+        self.bytes -= before.map_or(0, |before| before.bytes());
+    }
+
+    /// How much memory they take, about, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// What is kept as `name`.
     pub fn get(&self, name: &str) -> Option<&Saved> {
-        self.0.get(name)
+        self.saved.get(name)
     }
 }
 
 impl Scope for Values {
     fn find(&self, name: &str) -> Option<(&Value, Option<&Map<String, Value>>)> {
-        let saved = self.0.get(name)?;
+        let saved = self.saved.get(name)?;
         Some((&saved.value, Some(&saved.members)))
     }
 
     fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
+        self.saved.keys().map(String::as_str).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::skill::{Item, Step};
+use super::skill::{Item, Mode, Skill, Step};
 use super::steps::{Broken, INPUT, at_step};
 use crate::tools::Answer;
 use crate::tools::expression::{Saved, Values};
@@ -54,8 +54,12 @@ pub(super) fn is_wanted(input: &mut Value) -> bool {
     wanted == Some(Value::Bool(true))
 }
 
-/// Walks through the steps.
-pub(super) fn rehearse(items: &[Item], input: Value) -> Answer {
+/// Walks through the steps of a skill.
+pub(super) fn rehearse(skill: &Skill, input: Value) -> Answer {
+    let items = match &skill.mode {
+        Mode::Composite { items, .. } => items.as_slice(),
+        Mode::Code(_) | Mode::Llm { .. } => &[],
+    };
     let mut walk = Walk {
         unknown: BTreeSet::new(),
         values: Values::default(),

@@ -1,6 +1,7 @@
 //! Skills that are lists of calls. Each is made through the pipeline, and judged there, as if it
 //! came from outside.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -16,12 +17,16 @@ use crate::tools::{Answer, Context, Produced};
 /// The name that templates have the skill's input by.
 pub(super) const INPUT: &str = "input";
 
+/// How much an expression may see on the event loop, in bytes. What is larger is looked through on another
+/// thread: to do so may take some tenths of a second for each expression.
+const LARGE: usize = 64 << 10;
+
 /// One walk through the steps.
 struct Walk<'a> {
     context: &'a Context<'a>,
     call: &'a Call,
     /// What later steps see.
-    values: Values,
+    values: Arc<Values>,
     /// What the last step came to.
     last: Value,
 }
@@ -39,7 +44,7 @@ pub(super) struct Broken(pub(super) String);
 
 /// Takes the steps in their order, within the time limit of the skill.
 pub(super) async fn run(
-    skill: &Skill,
+    skill: &Arc<Skill>,
     items: &[Item],
     result: Option<&Template>,
     call: &Call,
@@ -48,7 +53,9 @@ pub(super) async fn run(
     let mut input = call.input.clone();
     if rehearsal::is_wanted(&mut input) {
         context.live.mark_started();
-        return Ok(Produced::Answered(rehearsal::rehearse(items, input)));
+        let skill = Arc::clone(skill);
+        let rehearsed = context.work(call, move |_| Ok(rehearsal::rehearse(&skill, input)));
+        return Ok(Produced::Answered(rehearsed.await?));
     }
     let limit = call.options.timeout.or(skill.timeout);
     let limit = limit.unwrap_or(context.config.default_timeout);
@@ -57,7 +64,7 @@ pub(super) async fn run(
     let mut walk = Walk {
         context: &context,
         call,
-        values,
+        values: Arc::new(values),
         last: Value::Null,
     };
     let done = within(&context, call, limit, async {
@@ -67,7 +74,8 @@ pub(super) async fn run(
         match result {
             None => Ok(walk.last),
             Some(template) => {
-                let rendered = template.render(&walk.values);
+                let template = template.clone();
+                let rendered = walk.work_out(move |values| template.render(values)).await?;
                 rendered.map_err(|error| Broken(format!("`result`: {error}")))
             }
         }
@@ -119,20 +127,37 @@ impl Walk<'_> {
             };
             self.last = saved.value.clone();
             if let Some(name) = &step.save_output_as {
-                self.values.insert(name, saved);
+                Arc::make_mut(&mut self.values).insert(name, saved);
             }
         }
         Ok(())
     }
 
+    /// Has an expression worked out where it holds nobody up.
+    async fn work_out<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Values) -> T + Send + 'static,
+    ) -> Result<T, Broken> {
+        if self.values.bytes() <= LARGE {
+            return Ok(work(&self.values));
+        }
+        let values = Arc::clone(&self.values);
+        let done = tokio::task::spawn_blocking(move || work(&values)).await;
+        done.map_err(|error| Broken(format!("an expression could not be worked out: {error}")))
+    }
+
     async fn step(&self, step: &Step) -> Result<Taken, Broken> {
         if let Some(condition) = &step.condition {
-            let holds = condition.truth(&self.values);
+            let condition = condition.clone();
+            let holds = self.work_out(move |values| condition.truth(values)).await?;
             if !holds.map_err(|error| at_step(step, "`condition`", &error))? {
                 return Ok(Taken::LeftOut);
             }
         }
-        let input = step.parameters.render(&self.values);
+        let parameters = step.parameters.clone();
+        let input = self
+            .work_out(move |values| parameters.render(values))
+            .await?;
         let input = input.map_err(|error| at_step(step, "`parameters`", &error))?;
         let mut call = Call::new(&step.tool, input);
         call.options.tool_version = step.version.as_ref().map(ToString::to_string);

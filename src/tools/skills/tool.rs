@@ -84,7 +84,7 @@ impl ToolImpl for SkillTool {
         context: Context<'a>,
     ) -> BoxFuture<'a, Result<Produced, ExecutorError>> {
         async move {
-            let skill = &*self.skill;
+            let skill = &self.skill;
             match &skill.mode {
                 Mode::Code(command) => program::run(skill, command, call, context).await,
                 Mode::Composite { items, result } => {

@@ -1,5 +1,9 @@
 //! Clients that are broken or mean harm. None of them ends the daemon, or gets in others' way.
 
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
 use super::call;
 use crate::support::Daemon;
 
@@ -194,4 +198,27 @@ fn a_body_of_very_many_values_is_refused_before_it_is_read() {
     // As many bytes of text are welcome.
     let script = format!("#{}\necho hi", "{,[".repeat(1 << 20));
     assert_eq!(daemon.bash(&script).stdout(), "hi");
+}
+
+/// Each member costs the same, however many there are: what takes a minute when each is held against all
+/// others is over at once.
+#[test]
+fn a_call_of_very_many_members_holds_nobody_up() {
+    let daemon = Daemon::start();
+    let many = |count: usize| -> Value {
+        let members = (0..count).map(|n| (format!("N{n}"), json!("")));
+        members.collect::<serde_json::Map<_, _>>().into()
+    };
+    for call in [
+        json!({"name": "check_condition", "input": {"condition": "True"}, "context": {"scratch": many(40_000)}}),
+        json!({"name": "bash", "input": {"command": "true"}, "env": many(40_000)}),
+    ] {
+        let begun = Instant::now();
+        let reply = daemon.post(&call);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(20), "{took:?}");
+        // The kernel takes no more than so many variables.
+        assert!([200, 500].contains(&reply.status), "{}", reply.content());
+    }
+    still_there(&daemon);
 }

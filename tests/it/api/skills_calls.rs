@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -437,4 +438,66 @@ fn what_a_call_leads_to_is_of_the_version_it_began_with() {
         "{record}"
     );
     assert!(done(&daemon, "other", json!({})).to_string().contains('2'));
+}
+
+/// A key stands for a call of those tools: what they may, others may not be told.
+#[test]
+fn a_key_of_a_skills_call_is_none_of_anybody_elses() {
+    let room = Room::new("");
+    let policy = "default = \"deny\"\nallow = [\"deploy\", {rule = \"bash(command:echo ok)\", called_by = [\"deploy\"]}]\n";
+    fs::write(room.dir.join("policy.toml"), policy).expect("written");
+    let body = r#"{"name": "bash", "input": {"command": "echo ok"}}"#;
+    let script = format!(
+        "#!/usr/bin/python3
+import json, os, shelly_skill as s
+def main(input):
+    connection = s._Connection('localhost')
+    headers = {{'Authorization': 'Bearer ' + os.environ['SHELLY_CAPABILITY'], 'Idempotency-Key': input['key']}}
+    connection.request('POST', '/execute', '{body}', headers)
+    return json.loads(connection.getresponse().read())['content']
+s.run(main)
+"
+    );
+    room.program("deploy", &script, json!({"calls": ["bash"]}));
+    let daemon = room.start();
+    let direct = |key: &str| {
+        let headers = [("Idempotency-Key", key)];
+        let mut connection = daemon.connect();
+        connection.request("POST", "/execute", &headers, body.as_bytes())
+    };
+    let ok = json!("[stdout]\nok\n\n[exit_code]\n0");
+    assert_eq!(done(&daemon, "deploy", json!({"key": "one"})), ok);
+    assert_eq!(direct("one").status, 403, "what the skill was answered");
+    assert_eq!(direct("two").status, 403);
+    assert_eq!(done(&daemon, "deploy", json!({"key": "two"})), ok);
+}
+
+/// However long the text that it looks through, a composite holds nobody up.
+#[test]
+fn expressions_over_long_texts_hold_nobody_up() {
+    let room = Room::new("");
+    let look = "input.s.count('ab') > 99999999 or ".repeat(11) + "False";
+    let step = json!({"tool": "bash", "parameters": {"command": "true"}, "condition": look});
+    let steps: Vec<Value> = std::iter::repeat_n(step, 8).collect();
+    room.steps("looks", json!(steps), json!({}));
+    let daemon = room.start();
+    for dry_run in [false, true] {
+        let input = json!({"s": "a".repeat(8_000_000), "dry_run": dry_run});
+        let call = json!({"name": "looks", "input": input}).to_string();
+        let headers = [("Prefer", "respond-async")];
+        let begun = (daemon.connect()).request("POST", "/execute", &headers, call.as_bytes());
+        let id = begun.json()["execution_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let (begun, mut longest) = (Instant::now(), Duration::ZERO);
+        while daemon.get("/health").json()["running"] != 0 {
+            let asked = Instant::now();
+            daemon.get("/health");
+            longest = longest.max(asked.elapsed());
+        }
+        let took = begun.elapsed();
+        assert!(longest * 3 < took, "{longest:?} of {took:?}");
+        assert_eq!(daemon.ended(&id)["status"], "success");
+    }
 }

@@ -319,6 +319,15 @@ fn versions_stand_side_by_side_and_go_one_by_one() {
         assert_eq!(code(&output), 1, "{name}: {output:?}");
     }
     assert!(Path::new(skills).join("v@1.0.0/run").exists());
+    // A directory stands for what was installed from it, and not for another of its name.
+    fs::create_dir_all(desk.path("other/v")).expect("made");
+    for dir in ["./none", "other/v", "./other"] {
+        let said = desk.refused(&["remove", dir, "--skills-dir", skills]);
+        assert!(
+            said.contains("cannot find") || said.contains("no directory of a skill"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

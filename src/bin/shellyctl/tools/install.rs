@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use shelly_executor::client;
 
 use super::copy::copy;
@@ -97,13 +97,18 @@ fn check(dir: &Path, made: &Path, skills: &Path) -> Result<Checked, Failure> {
 
 /// The version of the skill in a directory, as far as there is one.
 pub fn version_of(dir: &Path) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Manifest {
-        version: String,
-    }
+    member_of(dir, "version")
+}
+
+/// What the skill in a directory is called, as far as there is one.
+pub fn name_of(dir: &Path) -> Option<String> {
+    member_of(dir, "name")
+}
+
+fn member_of(dir: &Path, member: &str) -> Option<String> {
     let text = fs::read(dir.join("skill.json")).ok()?;
-    let manifest: Manifest = serde_json::from_slice(&text).ok()?;
-    Some(manifest.version)
+    let manifest: Value = serde_json::from_slice(&text).ok()?;
+    manifest[member].as_str().map(str::to_owned)
 }
 
 /// Puts `made` at `place`. What was there is then where `made` was, or in the staging directory, and goes with

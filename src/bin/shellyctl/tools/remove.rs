@@ -8,7 +8,7 @@ use serde_json::json;
 use shelly_executor::client;
 
 use super::error::{ToolsError, cannot, is_name};
-use super::install::{Staging, sync, version_of};
+use super::install::{Staging, name_of, sync, version_of};
 use crate::args::tools::RemoveArgs;
 use crate::failure::Failure;
 use crate::print;
@@ -19,7 +19,7 @@ pub fn run(args: RemoveArgs, json: bool) -> Result<ExitCode, Failure> {
         .place
         .skills_dir
         .unwrap_or_else(client::default_skills_dir);
-    let path = find(&skills, &called(&args.skill))?;
+    let path = find(&skills, &called(&args.skill)?)?;
     let version = version_of(&path);
     let staging = Staging::make(&skills)?;
     fs::rename(&path, staging.0.join("gone")).map_err(cannot("remove", &path))?;
@@ -34,16 +34,22 @@ pub fn run(args: RemoveArgs, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the skill is called: a directory stands for the one that was installed from it.
-fn called(given: &Path) -> String {
-    let absolute = given.canonicalize();
+/// What the skill is called: a directory of one stands for that which was installed from it.
+fn called(given: &Path) -> Result<String, ToolsError> {
     let is_name = given.components().count() == 1 && given.file_name().is_some();
-    let path = match (is_name, &absolute) {
-        (false, Ok(absolute)) => absolute,
-        (true, _) | (false, Err(_)) => given,
-    };
-    let name = path.file_name().unwrap_or(path.as_os_str());
-    name.to_string_lossy().into_owned()
+    if is_name {
+        return Ok(given.to_string_lossy().trim_end_matches('/').to_owned());
+    }
+    let dir = given.canonicalize().map_err(cannot("find", given))?;
+    let called = dir.file_name().unwrap_or_default().to_string_lossy();
+    let name = called.split('@').next().unwrap_or_default();
+    match name_of(&dir) {
+        Some(found) if found == name => Ok(called.into_owned()),
+        Some(_) | None => Err(ToolsError::Refused {
+            why: format!("is no directory of a skill called {name:?}"),
+            path: dir,
+        }),
+    }
 }
 
 /// The directory of the skill that is named. Without a version it is the one called like it.

@@ -37,7 +37,9 @@ const FLAGS: IFlags = IFlags::COMPRESSED
     .union(IFlags::NOTAIL)
     .union(IFlags::SECURE_REMOVAL)
     .union(IFlags::SYNC)
-    .union(IFlags::UNRM);
+    .union(IFlags::UNRM)
+    // `FS_DAX_FL` of linux/fs.h.
+    .union(IFlags::from_bits_retain(0x0200_0000));
 
 /// The permissions of a new file for which none are asked.
 const NEW_FILE: u32 = 0o644;
@@ -154,6 +156,11 @@ impl<'a> Temporary<'a> {
                 Err(error) => Err(FileError::io("create", &target.asked)(error)),
             };
         };
+        if target.dir.is_append_only() {
+            // What is there could neither be replaced nor removed.
+            let why = "is in a directory to which files can only be added (chattr +a)";
+            return Err(FileError::refused(&target.asked, why));
+        }
         if self.name.is_none() {
             let name = unused_name();
             match self.link(&name) {
@@ -221,6 +228,15 @@ fn keep_owner(old: &Found, new: &File) -> Result<(), FileError> {
         return Ok(());
     }
     fchown(new, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).map_err(failed)
+}
+
+impl Found {
+    /// Whether nothing that is in a directory can be renamed or removed.
+    fn is_append_only(&self) -> bool {
+        let opened = self.open(OFlags::RDONLY | OFlags::DIRECTORY);
+        let flags = opened.ok().and_then(|opened| ioctl_getflags(opened).ok());
+        flags.is_some_and(|flags| flags.contains(IFlags::APPEND))
+    }
 }
 
 /// Gives it the flags that chattr(1) has given the old one, or says that it does not have them.

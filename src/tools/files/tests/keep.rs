@@ -108,6 +108,26 @@ fn flags_of_chattr_are_kept() {
     assert_eq!(output["not_kept"], json!([]));
     assert_eq!(flags(), Ok(before));
     assert!(before.contains(wanted));
+    // Where nothing can be removed nothing is left over.
+    let dir = room.at("d");
+    fs::create_dir(&dir).expect("made");
+    room.put("d/g", "old\n");
+    let set_dir = |flags| ioctl_setflags(fs::File::open(&dir).expect("there"), flags);
+    let of_dir = ioctl_getflags(fs::File::open(&dir).expect("there")).expect("flags");
+    if set_dir(of_dir | IFlags::APPEND).is_ok() {
+        let input = json!({"file_path": "d/g", "content": "new\n"});
+        let refused = room.call(write_file, input);
+        set_dir(of_dir).expect("as it was");
+        assert!(
+            refused
+                .expect_err("refused")
+                .to_string()
+                .contains("chattr +a")
+        );
+        let left = fs::read_dir(&dir).expect("there").count();
+        assert_eq!((room.bytes("d/g"), left), (b"old\n".to_vec(), 1));
+    }
+    fs::remove_dir_all(&dir).expect("removed");
     // A file that nobody may change stays as it is, for root as well.
     if set(before | IFlags::IMMUTABLE).is_err() {
         skip("a file that nobody may change, which takes root");
