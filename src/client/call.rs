@@ -31,6 +31,16 @@ pub struct Call {
     /// What becomes of processes that outlive the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
+    /// The version of the tool. The newest that is released when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_version: Option<String>,
+    /// The session that it is of, whose values skills share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Values that skills may read and write: an object of `memory`, `config`, `session` and `scratch`, each
+    /// an object of values by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Value>,
     /// Sent as the `Idempotency-Key` header: the same key never runs a call twice.
     #[serde(skip)]
     pub idempotency_key: Option<String>,
@@ -51,6 +61,9 @@ impl Call {
             env: BTreeMap::new(),
             stdin: None,
             background: None,
+            tool_version: None,
+            session_id: None,
+            context: None,
             idempotency_key: None,
             traceparent: None,
         }

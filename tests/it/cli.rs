@@ -20,13 +20,13 @@ fn shellyctl(socket: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn run(daemon: &Daemon, args: &[&str]) -> Output {
+pub fn run(daemon: &Daemon, args: &[&str]) -> Output {
     shellyctl(daemon.socket(), args)
         .output()
         .expect("shellyctl starts")
 }
 
-fn code(output: &Output) -> i32 {
+pub fn code(output: &Output) -> i32 {
     output
         .status
         .code()

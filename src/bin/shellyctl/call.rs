@@ -49,12 +49,23 @@ pub async fn ended(
 fn call(args: CallArgs) -> Result<Call, Failure> {
     let CallArgs {
         options,
+        session,
+        context,
         tool,
         input,
     } = args;
     let input = if input == "-" { stdin()? } else { input };
     match serde_json::from_str(&input) {
-        Ok(input) => options::with(options, Call::new(tool, input)),
+        Ok(input) => {
+            let (name, version) = match tool.split_once('@') {
+                Some((name, version)) => (name, Some(version)),
+                None => (tool.as_str(), None),
+            };
+            let mut call = Call::new(name, input);
+            call.tool_version = version.map(str::to_owned);
+            (call.session_id, call.context) = (session, context);
+            options::with(options, call)
+        }
         Err(source) => Err(Failure::NotJson { tool, source }),
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::skills::{Room, done};
+use crate::cli;
 use crate::support::Daemon;
 
 /// Does what its input says, in order: `["get", scope, name]`, `["set", scope, name, value]`,
@@ -165,4 +166,31 @@ fn values_are_bounded_and_nobody_elses() {
         assert_eq!(daemon.post(&call).status, status, "{members}");
     }
     assert_eq!(done(&daemon, "inner", json!({"do": []})), json!([]));
+}
+
+#[test]
+fn shellyctl_brings_values_along_too() {
+    let daemon = start();
+    let call = |args: &[&str], steps: Value| {
+        let input = json!({"do": steps}).to_string();
+        let args: Vec<&str> = [&["call"], args, &["outer", &input]].concat();
+        let output = cli::run(&daemon, &args);
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let args = [
+        "--context",
+        r#"{"memory": {"name": "Ada"}}"#,
+        "--session",
+        "s1",
+    ];
+    let steps = json!([["get", "memory", "name"], ["set", "session", "n", 1]]);
+    assert_eq!(call(&args, steps), json!(["Ada", null]));
+    let steps = json!([["get", "session", "n"]]);
+    assert_eq!(call(&["--session", "s1"], steps.clone()), json!([1]));
+    assert_eq!(
+        call(&["--session", "s2"], steps),
+        json!([[404, "not_found"]])
+    );
+    let output = cli::run(&daemon, &["call", "--context", "{", "outer", "{}"]);
+    assert_eq!(cli::code(&output), 2);
 }

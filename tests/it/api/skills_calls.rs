@@ -8,7 +8,17 @@ use serde_json::{Value, json};
 
 use super::approvals::{approve, pending};
 use super::skills::{ADD, Room, call, done, of_numbers, put_steps};
-use crate::support::{Fifo, Mode, wait_until};
+use crate::support::{Daemon, Fifo, Mode, wait_until};
+
+/// Begins a call that nobody waits for, and says what it is called.
+fn begin(daemon: &Daemon, call: &Value) -> String {
+    let headers = [("Prefer", "respond-async")];
+    let call = call.to_string();
+    let begun = (daemon.connect()).request("POST", "/execute", &headers, call.as_bytes());
+    assert_eq!(begun.status, 202, "{}", begun.content());
+    let body = begun.json();
+    body["execution_id"].as_str().expect("an id").to_owned()
+}
 
 const CALLS: &str = "#!/usr/bin/python3
 import shelly_skill as s
@@ -116,16 +126,7 @@ fn is_good_for_its_own(room: Room) {
         "name": "tells", "input": {},
         "env": {"TOKEN_FILE": file.display().to_string(), "FIFO": fifo.path().display().to_string()},
     });
-    let started = daemon.connect().request(
-        "POST",
-        "/execute",
-        &[("Prefer", "respond-async")],
-        call.to_string().as_bytes(),
-    );
-    let id = started.json()["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
+    let id = begin(&daemon, &call);
     let pen = fifo.reached();
     let token = fs::read_to_string(&file).expect("there");
     assert!(token.len() > 64, "{token}");
@@ -180,16 +181,7 @@ fn takes_its_children(room: Room) {
         json!({"name": "caller", "input": {"tool": "bash", "input": {"command": "sleep 600"}}}),
         json!({"name": "steps", "input": {}}),
     ] {
-        let started = daemon.connect().request(
-            "POST",
-            "/execute",
-            &[("Prefer", "respond-async")],
-            call.to_string().as_bytes(),
-        );
-        let id = started.json()["execution_id"]
-            .as_str()
-            .expect("an id")
-            .to_owned();
+        let id = begin(&daemon, &call);
         let sleeper = || {
             let listed = daemon.get("/executions?status=running&tool=bash").json();
             listed["executions"]
@@ -266,15 +258,8 @@ s.run(main)
 ";
     room.program("asker", script, json!({"calls": ["execute_command"]}));
     let mut daemon = room.start();
-    let call = json!({"name": "asker", "input": {}, "timeout_secs": 3000}).to_string();
-    let headers = [("Prefer", "respond-async")];
-    let begun = daemon
-        .connect()
-        .request("POST", "/execute", &headers, call.as_bytes());
-    let id = begun.json()["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
+    let call = json!({"name": "asker", "input": {}, "timeout_secs": 3000});
+    let id = begin(&daemon, &call);
     let child = pending(&daemon)["execution_id"]
         .as_str()
         .expect("an id")
@@ -287,10 +272,7 @@ s.run(main)
     assert_ne!(record["status"], "success", "{record}");
     let open = daemon.get("/approvals").json();
     assert_eq!(open["approvals"], json!([]), "{open}");
-    let begun = daemon
-        .connect()
-        .request("POST", "/execute", &headers, call.as_bytes());
-    assert_eq!(begun.status, 202);
+    begin(&daemon, &call);
     pending(&daemon);
     daemon.signal(nix::sys::signal::Signal::SIGTERM);
     assert!(daemon.wait().success(), "it stops all the same");
@@ -325,17 +307,9 @@ s.run(main)
     assert_eq!(daemon.bash_with("sleep 601 &", &keep).status, 200);
     let others = daemon.processes();
     assert_eq!(others.len(), 1, "what is kept for a call from outside");
-    let begin = || {
-        let env = json!({"FIFO": fifo.path().display().to_string()});
-        let call = json!({"name": "starts", "input": {}, "env": env}).to_string();
-        let headers = [("Prefer", "respond-async")];
-        let begun = (daemon.connect()).request("POST", "/execute", &headers, call.as_bytes());
-        begun.json()["execution_id"]
-            .as_str()
-            .expect("an id")
-            .to_owned()
-    };
-    let id = begin();
+    let env = json!({"FIFO": fifo.path().display().to_string()});
+    let call = json!({"name": "starts", "input": {}, "env": env});
+    let id = begin(&daemon, &call);
     let pen = fifo.reached();
     assert_eq!(
         daemon.processes().len(),
@@ -345,7 +319,7 @@ s.run(main)
     pen.say("on");
     assert_eq!(daemon.ended(&id)["status"], "success");
     assert_eq!(daemon.processes(), others, "after its end");
-    let id = begin();
+    let id = begin(&daemon, &call);
     let _pen = fifo.reached();
     assert_eq!(
         daemon.processes().len(),
@@ -419,13 +393,7 @@ fn what_a_call_leads_to_is_of_the_version_it_began_with() {
     ]);
     room.steps("slow", steps, json!({}));
     let daemon = room.start();
-    let body = br#"{"name": "slow", "input": {}}"#;
-    let headers = [("Prefer", "respond-async")];
-    let begun = daemon.connect().request("POST", "/execute", &headers, body);
-    let id = begun.json()["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
+    let id = begin(&daemon, &json!({"name": "slow", "input": {}}));
     let pen = fifo.reached();
     put_steps(&skills, "other", echo(2), json!({"version": "2.0.0"}));
     wait_until("it is replaced", || {
@@ -483,13 +451,7 @@ fn expressions_over_long_texts_hold_nobody_up() {
     let daemon = room.start();
     for dry_run in [false, true] {
         let input = json!({"s": "a".repeat(8_000_000), "dry_run": dry_run});
-        let call = json!({"name": "looks", "input": input}).to_string();
-        let headers = [("Prefer", "respond-async")];
-        let begun = (daemon.connect()).request("POST", "/execute", &headers, call.as_bytes());
-        let id = begun.json()["execution_id"]
-            .as_str()
-            .expect("an id")
-            .to_owned();
+        let id = begin(&daemon, &json!({"name": "looks", "input": input}));
         let (begun, mut longest) = (Instant::now(), Duration::ZERO);
         while daemon.get("/health").json()["running"] != 0 {
             let asked = Instant::now();

@@ -307,6 +307,14 @@ fn versions_stand_side_by_side_and_go_one_by_one() {
     }
     assert!(shown.contains("/skills/v@1.0.0/skill.json\n"), "{shown}");
     assert!(show("v").1.contains(" Version: 2.0.0\n"));
+    let called = super::run(&daemon, &["call", "v@1.0.0", "{}"]);
+    assert_eq!(code(&called), 0, "{called:?}");
+    let called = super::run(&daemon, &["call", "v@3.0.0", "{}"]);
+    let told = text(&called.stderr);
+    assert!(
+        told.contains("no version `3.0.0` of `v`; there is `2.0.0`, `1.0.0`"),
+        "{told}"
+    );
     // The same version from two directories is a clash, found before it is one.
     let said = desk.refused(&["install", "v", "--skills-dir", skills]);
     assert!(said.contains("`version` 2.0.0 of \"v\" is in "), "{said}");

@@ -233,7 +233,15 @@ pub struct CallArgs {
     #[command(flatten)]
     pub options: CallOptions,
 
-    /// The tool to call
+    /// The session that the call is of, whose values skills share
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+
+    /// Values that skills may read, by scope and name: {"scratch": {"ticket": 4711}}
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub context: Option<serde_json::Value>,
+
+    /// The tool to call; NAME@VERSION for another version than the default one
     pub tool: String,
 
     /// Its input, a JSON object; `-` reads it from standard input
@@ -297,6 +305,10 @@ fn seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
         Ok(_) | Err(_) => Err("not a number of seconds above 0".to_owned()),
     }
+}
+
+fn json(text: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
