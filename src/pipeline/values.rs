@@ -62,6 +62,9 @@ impl SharedValues {
 
     /// Keeps all of these values in the place of what had their names, or none.
     pub(super) fn bring(&self, brought: &ScopedValues, max_bytes: usize) -> Result<(), CannotKeep> {
+        if brought.is_empty() {
+            return Ok(());
+        }
         let mut names = brought.values().flat_map(Map::keys);
         if let Some(name) = names.find(|name| name.is_empty() || name.len() > MAX_NAME_BYTES) {
             return Err(CannotKeep::Name { bytes: name.len() });

@@ -9,6 +9,26 @@ use crate::domain::{
 };
 use crate::pipeline::Execution;
 
+/// The members of what a hook is given, of which not every call has all.
+pub(super) const NAMES: [&str; 16] = [
+    "hook",
+    "stage",
+    "when",
+    "execution_id",
+    "tool",
+    "chain",
+    "input",
+    "stdin",
+    "working_dir",
+    "env_names",
+    "caller_uid",
+    "trace_id",
+    "tenant_id",
+    "session_id",
+    "judgement",
+    "result",
+];
+
 /// What a hook is given on standard input. Nothing in it is masked: it is the operator's own
 /// program, and could not judge what it cannot see.
 #[derive(Serialize)]

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::ResultSeen;
 use super::answer::{Answer, Came};
+use super::given::NAMES;
 use crate::config::Hook;
 use crate::domain::{Call, Scope};
 use crate::pipeline::Execution;
@@ -65,8 +66,16 @@ impl Asking<'_> {
 pub(in crate::pipeline) fn template(input: &toml::Value) -> Result<Template, String> {
     let input =
         serde_json::to_value(input).map_err(|error| format!("`input` is no JSON: {error}"))?;
-    Template::parse(&input).map_err(|errors| {
+    let template = Template::parse(&input).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         format!("`input`: {}", errors.join("; "))
-    })
+    })?;
+    let names = template.names();
+    match names.iter().find(|name| !NAMES.contains(name)) {
+        None => Ok(template),
+        Some(name) => Err(format!(
+            "`input`: `{name}` is a missing value: there is `{}`",
+            NAMES.join("`, `")
+        )),
+    }
 }

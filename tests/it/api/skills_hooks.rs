@@ -112,3 +112,41 @@ fn a_skill_may_be_asked_strictly() {
     );
     assert!(body["detail"].to_string().contains("relevant"), "{body}");
 }
+
+/// All that a program would be given is there for a skill's input, and nothing else.
+#[test]
+fn an_input_names_what_there_is() {
+    let names = "hook stage when execution_id tool chain input stdin working_dir env_names caller_uid trace_id tenant_id session_id judgement result";
+    let members = names
+        .split(' ')
+        .map(|name| format!("{name} = \"{{{{ {name} }}}}\""));
+    let members = members.collect::<Vec<_>>().join(", ");
+    let toml = format!(
+        "[[hooks]]\nname = \"all\"\nafter = \"formatting\"\nskill = \"capture\"\ntools = [\"bash\"]\ninput = {{ {members} }}\n"
+    );
+    let room = Room::new(&toml);
+    let log = room.dir.join("skills/capture/log");
+    room.program("capture", CAPTURE, json!({}));
+    let daemon = room.start();
+    let ids = json!({"trace_id": "t", "tenant_id": "n", "session_id": "s", "stdin": "", "working_dir": "/"});
+    assert_eq!(daemon.bash_with("true", &ids).status, 200);
+    let told = fs::read_to_string(&log).expect("written");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told.as_object().expect("an object").len(), 16, "{told}");
+    assert_eq!(
+        (&told["session_id"], &told["chain"]),
+        (&json!("s"), &json!([]))
+    );
+    assert_eq!(daemon.get("/health").json()["status"], "ok");
+
+    let room = Room::new(&HOOKS.replace("{{ tool }}", "{{ colour }}"));
+    room.program("recall", RECALL, json!({}));
+    room.program("capture", CAPTURE, json!({}));
+    let daemon = room.start();
+    let health = daemon.get("/health").json();
+    let problems = health["problems"].to_string();
+    assert!(
+        problems.contains("`colour` is a missing value: there is `hook`"),
+        "{health}"
+    );
+}
