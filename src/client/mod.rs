@@ -148,13 +148,22 @@ impl Client {
         self.read(Ask::new(Method::GET, &["openapi.json"])).await
     }
 
-    /// What the policy says of a call, which is not run.
+    /// What the policy says of a call to which the tools `called_by` had led, the outermost first. It is
+    /// not run.
     ///
     /// # Errors
     /// As [`Client::tools`]; what would be refused before the policy is asked is
     /// [`ClientError::Refused`].
-    pub async fn explain(&self, call: &Call) -> Result<Received<Judgement>, ClientError> {
+    pub async fn explain(
+        &self,
+        call: &Call,
+        called_by: &[String],
+    ) -> Result<Received<Judgement>, ClientError> {
         let ask = Ask::new(Method::POST, &["permissions", "explain"]);
+        let ask = match called_by {
+            [] => ask,
+            chain => ask.param("called_by", &chain.join(",")),
+        };
         self.read(ask.json(body(call, "the call")?)).await
     }
 

@@ -381,7 +381,8 @@ impl Executor {
             .unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
-    /// What would become of a call: judged as it would be, and not run.
+    /// What would become of a call to which these tools had led, the outermost first: judged as it would
+    /// be, and not run.
     ///
     /// # Errors
     /// What would refuse it before the policy is asked, and in which stage.
@@ -389,11 +390,12 @@ impl Executor {
         &self,
         call: Call,
         caller: Caller,
+        chain: Vec<String>,
     ) -> Result<Judgement, (Stage, ExecutorError)> {
         let config = self.config();
         let subject = stages::Subject {
             caller: caller.clone(),
-            chain: Vec::new(),
+            chain,
             default_dir: config.working_dir.clone(),
         };
         let secrets = masking::secrets(&call, &config);

@@ -13,7 +13,8 @@ const WOULD_NOT_RUN: u8 = 1;
 
 /// Prints what the policy says.
 pub async fn explain(client: &Client, args: ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
-    let judgement = client.explain(&call(args)?).await?;
+    let chain = args.called_by.clone();
+    let judgement = client.explain(&call(args)?, &chain).await?;
     if json {
         print::line(&judgement.json)?;
     } else {
@@ -28,6 +29,7 @@ pub async fn explain(client: &Client, args: ExplainArgs, json: bool) -> Result<E
 fn call(args: ExplainArgs) -> Result<Call, Failure> {
     let ExplainArgs {
         options,
+        called_by: _,
         tool,
         command,
     } = args;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::approvals::{approve, pending};
 use super::skills::{ADD, Room, call, done, of_numbers, put_steps};
+use crate::cli;
 use crate::support::{Daemon, Fifo, Mode, wait_until};
 
 /// Begins a call that nobody waits for, and says what it is called.
@@ -362,6 +363,15 @@ ask = [{ rule = \"bash(command:touch *)\", called_by = [\"inner\", \"other\"] }]
             answer["content"].to_string().contains("not permitted"),
             "{answer}"
         );
+    }
+    for (args, verdict) in [
+        (&["--called-by", "outer,inner"][..], 0),
+        (&["--called-by", "inner"], 1),
+        (&[], 1),
+    ] {
+        let args = [&["policy", "explain"], args, &["--", "echo hi"]].concat();
+        let explained = cli::run(&daemon, &args);
+        assert_eq!(cli::code(&explained), verdict, "{args:?}: {explained:?}");
     }
     let marker = daemon.dir().join("marker");
     let touch = json!({"command": format!("touch {}", marker.display())});

@@ -291,6 +291,10 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub options: CallOptions,
 
+    /// The tools that would have led to the call, the outermost first, with commas between
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    pub called_by: Vec<String>,
+
     /// The tool; what follows is its input as JSON then
     #[arg(long, value_name = "TOOL")]
     pub tool: Option<String>,
