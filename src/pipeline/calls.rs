@@ -18,6 +18,7 @@ use crate::domain::{
 };
 use crate::policy::{NamedPath, Question};
 use crate::runner::Kept;
+use crate::tools::Registry;
 
 /// What a token begins with, so that one that got somewhere is known for what it is.
 const PREFIX: &str = "shelly_call_";
@@ -25,11 +26,22 @@ const PREFIX: &str = "shelly_call_";
 /// How many random bytes follow: as many as an AES key has.
 const RANDOM_BYTES: usize = 32;
 
+/// What processes of the tool may show, where it admits calls of theirs.
+pub(super) fn token_for(call: &Call, registry: &Registry) -> Option<String> {
+    let version = call.options.tool_version.as_deref();
+    let tool = registry.find(&call.tool, version)?;
+    // Without one they make no calls.
+    let token = tool.implementation.admits_calls().then(new_token)?;
+    token
+        .inspect_err(|error| tracing::error!(%error, "cannot make a token for calls of a tool"))
+        .ok()
+}
+
 /// A token that nobody guesses.
 ///
 /// # Errors
 /// When the kernel gives no random bytes (getrandom(2)).
-pub(super) fn new_token() -> Result<String, getrandom::Error> {
+fn new_token() -> Result<String, getrandom::Error> {
     let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes)?;
     let digits = bytes.iter().map(|byte| format!("{byte:02x}"));

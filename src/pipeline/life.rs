@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
-use super::calls::{CallsOf, new_token};
+use super::calls::{CallsOf, token_for};
 use super::entry::{Entry, Outputs};
 use super::event::Event;
 use super::execution::{Birth, Execution, Terms};
@@ -24,7 +24,7 @@ use crate::ledger::{
     Waiting,
 };
 use crate::runner::{Live, SpoolFile};
-use crate::tools::{Context, Registry};
+use crate::tools::Context;
 
 /// The longest text of a finished answer that is kept with its record rather than in the spool, in
 /// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
@@ -554,15 +554,4 @@ fn unrecorded(error: &crate::ledger::LedgerError) -> Degradation {
         detail: error.to_string(),
         source: String::new(),
     }
-}
-
-/// What processes of the tool may show, where it admits calls of theirs.
-fn token_for(call: &Call, registry: &Registry) -> Option<String> {
-    let version = call.options.tool_version.as_deref();
-    let tool = registry.find(&call.tool, version)?;
-    // Without one they make no calls.
-    let token = tool.implementation.admits_calls().then(new_token)?;
-    token
-        .inspect_err(|error| tracing::error!(%error, "cannot make a token for calls of a tool"))
-        .ok()
 }

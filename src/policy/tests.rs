@@ -79,6 +79,18 @@ fn the_shipped_policies_are_valid() {
         .replace("[\"shelly\"]", "[\"root\"]");
     assert_eq!(policy(&uncommented).rule_count(), 7, "{uncommented}");
     assert!(policy(OPEN_POLICY).examples().len() > 10);
+    // A dry run changes nothing, and is no way around what is denied.
+    for (path, dry_run, verdict) in [
+        ("/srv/a", true, Verdict::Allow),
+        ("/srv/a", false, Verdict::Ask),
+        ("/etc/shelly-executor/policy.toml", true, Verdict::Deny),
+    ] {
+        let input = json!({"file_path": path, "dry_run": dry_run});
+        for tool in ["write_file", "edit_file"] {
+            let judged = judge(&policy(GUARDED_POLICY), tool, &input).verdict;
+            assert_eq!(judged, verdict, "{tool} {input}");
+        }
+    }
 }
 
 #[test]

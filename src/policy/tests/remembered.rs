@@ -7,6 +7,14 @@ use crate::domain::ApprovalId;
 
 const UID: u32 = 70_000;
 
+fn caller() -> Caller {
+    Caller {
+        uid: UID,
+        gid: 7,
+        groups: Vec::new(),
+    }
+}
+
 fn approved(rule: &str, uid: u32) -> Remembered {
     Remembered {
         rule: rule.to_owned(),
@@ -123,11 +131,7 @@ fn a_variable_of_the_call_is_none_that_was_approved() {
         tool: "bash",
         input: &json!({"command": "ls"}),
         paths: &[],
-        caller: &Caller {
-            uid: UID,
-            gid: 7,
-            groups: Vec::new(),
-        },
+        caller: &caller(),
         chain: &[],
         working_dir: None,
         env: &env,
@@ -146,11 +150,7 @@ fn what_was_approved_of_a_tools_calls_is_approved_of_those_alone() {
             tool: "bash",
             input: &json!({"command": "ls"}),
             paths: &[],
-            caller: &Caller {
-                uid: UID,
-                gid: 7,
-                groups: Vec::new(),
-            },
+            caller: &caller(),
             chain: &chain,
             working_dir: Some(Path::new("/")),
             env: &BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! The tools of seed 003, by calls alone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -212,6 +213,19 @@ fn what_cannot_be_done_says_why() {
 }
 
 /// Nothing a file can be holds the daemon up.
+/// Whatever the daemon's umask, which is for files of its own.
+#[test]
+fn what_is_made_is_for_everybody_to_read() {
+    let daemon = start();
+    let input =
+        json!({"file_path": base(&daemon).join("a/b/f"), "content": "x", "create_dirs": true});
+    done(&daemon, "write_file", input);
+    for (name, mode) in [("a", 0o755), ("a/b", 0o755), ("a/b/f", 0o644)] {
+        let meta = fs::metadata(base(&daemon).join(name)).expect("made");
+        assert_eq!(meta.permissions().mode() & 0o7777, mode, "{name}");
+    }
+}
+
 #[test]
 fn a_pipe_does_not_hang() {
     let daemon = start();

@@ -248,13 +248,13 @@ fn a_childs_question_ends_with_its_parent() {
     )
     .expect("written");
     let script = "#!/usr/bin/python3
-import http.client, os, shelly_skill as s, time
+import http.client, os, shelly_skill as s, signal
 def main(input):
     connection = s._Connection('localhost')
     headers = {'Authorization': 'Bearer ' + os.environ['SHELLY_CAPABILITY'], 'Prefer': 'respond-async'}
     connection.request('POST', '/execute', '{\"name\": \"execute_command\", \"input\": {\"command\": \"true\"}}', headers)
     connection.getresponse().read()
-    time.sleep(600)
+    signal.pause()
 s.run(main)
 ";
     room.program("asker", script, json!({"calls": ["execute_command"]}));
@@ -381,6 +381,9 @@ ask = [{ rule = \"bash(command:touch *)\", called_by = [\"inner\", \"other\"] }]
         let chain = json!(["outer", "inner"]);
         assert_eq!((&asked["tool"], &asked["chain"]), (&json!("bash"), &chain));
         assert!(!marker.exists());
+        let listed = cli::run(&daemon, &["approvals"]);
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(listed.contains("outer → inner → bash"), "{listed}");
         approve(&daemon, &asked);
         let answer = calling.join().expect("answered");
         assert_eq!(answer["is_error"], false, "{answer}");

@@ -140,6 +140,19 @@ fn no_link_leads_out_and_nothing_hangs() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_holds_none_and_a_link_to_nothing_is_told() {
+    let skills = Skills::new();
+    let dir = skills.0.join("none");
+    assert_eq!(load(&dir, &Builtin::new()).problems, []);
+    symlink("nowhere", &dir).expect("a link");
+    let problems = load(&dir, &Builtin::new()).problems;
+    assert_eq!(
+        (problems.len(), problems[0].path.as_path()),
+        (1, dir.as_path())
+    );
+}
+
+#[test]
 fn no_more_than_a_thousand_are_read() {
     let skills = Skills::new();
     for n in 0..1_001 {
