@@ -130,6 +130,8 @@ struct SandboxBody {
     /// Its version, once it was asked.
     #[schema(required)]
     version: Option<String>,
+    /// How many wait for a call, or are being started for one that may come.
+    ready: usize,
     /// `untested` as long as nothing is configured to run in it.
     self_test: SelfTestWord,
     /// How long the test took, from nothing to the end of a command, in milliseconds.
@@ -160,6 +162,7 @@ impl From<SandboxState> for SandboxBody {
         Self {
             runtime: state.runtime,
             version: state.version,
+            ready: state.ready,
             self_test,
             self_test_ms: took.map(millis),
             detail,

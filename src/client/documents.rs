@@ -141,6 +141,9 @@ pub struct SandboxHealth {
     pub runtime: String,
     /// Its version, once it was asked.
     pub version: Option<String>,
+    /// How many wait for a call.
+    #[serde(default)]
+    pub ready: usize,
     /// `untested`, `passed` or `failed`.
     pub self_test: String,
     /// How long the test took, in milliseconds.

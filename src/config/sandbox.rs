@@ -41,6 +41,9 @@ pub struct SandboxConfig {
     pub egress: EgressLists,
     /// What the names of `egress` may stand for, besides public addresses. Default nothing.
     pub private_networks: Vec<IpNet>,
+    /// How many sandboxes are kept that wait for a call, each like one that was used last; 0 starts each
+    /// for its call. Default 1.
+    pub ready: u32,
     /// Where bundles are made; `None` where there is no sandbox. Default none.
     pub dir: Option<PathBuf>,
     /// The program that is the first process inside: one whose `main` is
@@ -65,6 +68,7 @@ impl Default for SandboxConfig {
             workspaces: Vec::new(),
             egress: EgressLists::new(),
             private_networks: Vec::new(),
+            ready: 1,
             dir: None,
             init: PathBuf::new(),
         }
@@ -151,6 +155,7 @@ pub(super) struct SandboxFile {
     workspaces: Option<Vec<Absolute>>,
     egress: Option<EgressLists>,
     private_networks: Option<Vec<Network>>,
+    ready: Option<Bounded<0, 16>>,
 }
 
 impl SandboxFile {
@@ -181,6 +186,7 @@ impl SandboxFile {
                 .map_or(library.private_networks, |all| {
                     all.into_iter().map(|Network(network)| network).collect()
                 }),
+            ready: self.ready.map_or(library.ready, Bounded::number),
             dir: None,
             init: PathBuf::new(),
         })

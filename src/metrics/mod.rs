@@ -148,6 +148,7 @@ mod tests {
         let now = Now {
             running: 0,
             approvals_waiting: 0,
+            sandboxes_ready: 0,
             problems: &[],
             flow: FlowNow::default(),
         };

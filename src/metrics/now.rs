@@ -14,6 +14,8 @@ pub struct Now<'a> {
     pub running: usize,
     /// How many of them wait for an approval.
     pub approvals_waiting: usize,
+    /// How many sandboxes wait for a call.
+    pub sandboxes_ready: usize,
     /// What does not work as it should.
     pub problems: &'a [Degradation],
     /// Places, queues, refusals and circuits.
@@ -25,6 +27,7 @@ pub struct Now<'a> {
 pub(super) struct Standing {
     running: IntGauge,
     approvals_waiting: IntGauge,
+    sandboxes_ready: IntGauge,
     problems: IntGaugeVec,
     flow: Flow,
     /// Held while they are set and read, so that each who asks reads what was set for them.
@@ -54,6 +57,10 @@ impl Standing {
                 "shelly_approvals_waiting",
                 "Executions that wait for an approver to decide.",
             )?,
+            sandboxes_ready: group.gauge(
+                "shelly_sandboxes_ready",
+                "Sandboxes that wait for a call, or are being started for one that may come.",
+            )?,
             problems: group.gauges(
                 "shelly_problems",
                 "What does not work as it should, by the code that GET /health has for it; what works has no line.",
@@ -70,6 +77,7 @@ impl Standing {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.running.set(number(now.running));
         self.approvals_waiting.set(number(now.approvals_waiting));
+        self.sandboxes_ready.set(number(now.sandboxes_ready));
         self.problems.reset();
         for problem in now.problems {
             self.problems.with_label_values(&[problem.code]).inc();

@@ -37,6 +37,7 @@ impl Executor {
         let text = metrics.text(&Now {
             running: self.running(),
             approvals_waiting: self.inner.waiters.count(),
+            sandboxes_ready: self.sandbox().ready,
             problems,
             flow: flow_now(&flow),
         });

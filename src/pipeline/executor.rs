@@ -74,7 +74,7 @@ pub struct Executor {
 pub(super) struct Inner {
     config: RwLock<Arc<ExecutorConfig>>,
     policy: RwLock<Policy>,
-    pub(super) runner: Runner,
+    pub(super) runner: Arc<Runner>,
     pub(super) sandbox: Sandbox,
     registry: RwLock<Arc<Registry>>,
     /// What is wrong with skills that are therefore not there.
@@ -204,7 +204,7 @@ impl Executor {
             flow: Flow::new(&config.flow),
             config: RwLock::new(Arc::new(config)),
             policy: RwLock::new(Policy::default()),
-            runner,
+            runner: Arc::new(runner),
             sandbox: Sandbox::default(),
             registry: RwLock::new(Arc::new(Registry::built_in())),
             skill_problems: Mutex::default(),
@@ -581,6 +581,7 @@ impl Executor {
             let _ = running.wait_for(|running| *running == 0).await;
         }
         self.inner.runner.end_kept().await;
+        self.inner.sandbox.end_ready().await;
         self.tidy();
     }
 

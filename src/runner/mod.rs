@@ -24,6 +24,7 @@ pub use environment::INSTANCE_VARIABLE;
 pub(crate) use environment::{FIXED, last_of_each};
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
+pub(crate) use run::Born;
 pub use spool::{Kept, Spool, SpoolFile};
 
 use crate::config::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig};

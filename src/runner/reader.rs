@@ -33,6 +33,21 @@ const WIDE_BYTES: usize = 256 * 1024;
 /// somebody whom no signal reached go on writing.
 const LAST_BYTES: usize = BULK_BYTES;
 
+/// The reading end of a pipe that nobody reads yet.
+#[derive(Debug)]
+pub(super) struct Watched(AsyncFd<File>);
+
+impl Watched {
+    /// Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// As fcntl(2) and epoll_ctl(2).
+    pub(super) fn new(pipe: OwnedFd) -> io::Result<Self> {
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        watch(File::from(pipe), Interest::READABLE).map(Self)
+    }
+}
+
 /// One output stream being read.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -68,12 +83,10 @@ enum Progress {
 }
 
 impl Reader {
-    /// Takes the reading end of a pipe. Must be called inside a tokio runtime.
-    pub(super) fn new(pipe: OwnedFd, capture: Arc<Capture>) -> io::Result<Self> {
-        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        let pipe = watch(File::from(pipe), Interest::READABLE)?;
-        let state = State::Inline(pipe);
-        Ok(Self { capture, state })
+    /// Reads a pipe into a capture.
+    pub(super) fn new(pipe: Watched, capture: Arc<Capture>) -> Self {
+        let state = State::Inline(pipe.0);
+        Self { capture, state }
     }
 
     /// Whether the stream may still bring something.

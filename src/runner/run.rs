@@ -18,17 +18,16 @@ use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
 use super::Runner;
-use super::capture::Capture;
 use super::inherited::Corrections;
 use super::plan::{Live, Outcome, Plan, RunError};
-use super::reader::Reader;
+use super::reader::{Reader, Watched};
 use super::spawn::{self, BirthStep, Ended, Leader, Program};
 use super::spool::{self, SCRIPT};
 use super::tree::{self, Tree};
 use crate::config::Truncate;
 use crate::domain::{
-    Background, Ending, Exit, KillReason, KillReport, LeftBehind, Secrets, StopReason, StreamName,
-    summarize,
+    Background, Ending, ExecutionId, Exit, KillReason, KillReport, LeftBehind, Secrets, StopReason,
+    StreamName, summarize,
 };
 
 /// How long a process that has closed its standard output is given to end: programs do that last,
@@ -37,9 +36,30 @@ use crate::domain::{
 const PARTING: Duration = Duration::from_millis(50);
 
 /// Where a private script lies while its execution lasts.
+#[derive(Debug)]
 struct ScriptFile(PathBuf);
 
-/// A process that was born and is not over.
+/// A process that was started, for a run that may be yet to come. It is for [`Runner::attend`], which
+/// also ends it.
+#[derive(Debug)]
+pub(crate) struct Born {
+    id: ExecutionId,
+    tree: Tree,
+    leader: Leader,
+    stdout: Watched,
+    stderr: Watched,
+    script: Option<ScriptFile>,
+}
+
+impl Born {
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        // Who cannot be watched is found out when it is attended.
+        let _ = self.leader.pidfd.readable().await;
+    }
+}
+
+/// A process that is attended and not over.
 struct Run {
     plan: Plan,
     tree: Tree,
@@ -76,9 +96,32 @@ impl Runner {
     /// # Errors
     /// When no process ran: it could not be started, or could not execute its program.
     pub async fn run(&self, plan: Plan, live: &Arc<Live>) -> Result<Outcome, RunError> {
-        let mut run = self.start(plan, live)?;
-        live.set_membership(run.tree.membership(&run.leader, run.plan.id));
+        let born = self.start(&plan, None)?;
+        self.attend(born, plan, live).await
+    }
+
+    /// Runs what was started to its end, as [`Runner::run`] does: from now on by what `plan` says of
+    /// limits and endings.
+    ///
+    /// # Errors
+    /// When it could not execute its program.
+    pub(crate) async fn attend(
+        &self,
+        born: Born,
+        plan: Plan,
+        live: &Arc<Live>,
+    ) -> Result<Outcome, RunError> {
+        live.set_membership(born.tree.membership(&born.leader, born.id));
         live.mark_started();
+        let mut run = Run {
+            plan,
+            tree: born.tree,
+            leader: born.leader,
+            started: Instant::now(),
+            stdout: Reader::new(born.stdout, Arc::clone(&live.stdout)),
+            stderr: Reader::new(born.stderr, Arc::clone(&live.stderr)),
+            _script: born.script,
+        };
         let (waited, asking) = run.wait(self, live).await;
         if let Some(failure) = run.leader.birth_failure().filter(|_| waited.leader_ended) {
             let step = run.describe(failure.step);
@@ -102,12 +145,17 @@ impl Runner {
         (helper, asking.boxed())
     }
 
-    fn start(&self, plan: Plan, live: &Arc<Live>) -> Result<Run, RunError> {
-        let script = self.script_file(&plan)?;
+    /// Starts the process of `plan`, which reads `stdin` if that is given, and nothing more: it is for
+    /// [`Runner::attend`].
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(&self, plan: &Plan, stdin: Option<OwnedFd>) -> Result<Born, RunError> {
+        let script = self.script_file(plan)?;
         let program = CString::new(plan.program.as_os_str().as_bytes());
         let program =
             program.map_err(|error| RunError::new("the program's path holds NUL", error))?;
-        let args = arguments(&plan, script.as_ref())?;
+        let args = arguments(plan, script.as_ref())?;
         let env = self
             .environment
             .of(plan.id, &plan.program, &plan.env)
@@ -121,17 +169,16 @@ impl Runner {
             .map_err(|error| RunError::new("the working directory holds NUL", error))?;
         let text = plan.stdin.as_deref().map(file_in_memory).transpose();
         let text = text.map_err(|error| RunError::new("cannot prepare standard input", error))?;
-        let stdin = match &text {
-            Some(text) => text.as_fd(),
+        let stdin = match stdin.as_ref().or(text.as_ref()) {
+            Some(file) => file.as_fd(),
             None => self.null()?,
         };
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
-        let stdout = reader(stdout, &live.stdout)?;
-        let stderr = reader(stderr, &live.stderr)?;
+        let (stdout, stderr) = (watched(stdout)?, watched(stderr)?);
 
         let mut tree = self
-            .tree(plan.id, &plan)
+            .tree(plan.id, plan)
             .map_err(|error| RunError::new("cannot make a cgroup for the execution", error))?;
         let corrections = self
             .corrections
@@ -153,14 +200,13 @@ impl Runner {
         if let Some(cgroups) = &self.cgroups {
             cgroups.prepare_next();
         }
-        Ok(Run {
-            plan,
+        Ok(Born {
+            id: plan.id,
             tree,
             leader,
-            started: Instant::now(),
             stdout,
             stderr,
-            _script: script,
+            script,
         })
     }
 
@@ -421,9 +467,8 @@ fn cannot_wait(error: io::Error) -> RunError {
     RunError::new("cannot wait for the process (waitid)", error)
 }
 
-fn reader(pipe: OwnedFd, capture: &Arc<Capture>) -> Result<Reader, RunError> {
-    Reader::new(pipe, Arc::clone(capture))
-        .map_err(|error| RunError::new("cannot read from a pipe", error))
+fn watched(pipe: OwnedFd) -> Result<Watched, RunError> {
+    Watched::new(pipe).map_err(|error| RunError::new("cannot read from a pipe", error))
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {

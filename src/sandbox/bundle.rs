@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid, chown};
@@ -17,27 +17,20 @@ use oci_spec::runtime::{
     get_default_readonly_paths,
 };
 
+use super::basis::Basis;
 use super::init;
-use super::relay;
 use super::report::Report;
 use super::{Grants, is_directory};
-use crate::config::{ExecutorConfig, SandboxConfig};
-use crate::domain::{Connection, Door};
+use crate::config::SandboxConfig;
+use crate::domain::{Connection, Door, ExecutionId};
 use crate::egress::{Egress, Rules};
-use crate::runner::{LEAF_PREFIX, Plan, last_of_each};
+use crate::runner::LEAF_PREFIX;
 
-/// Where calls are made.
-const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
-
-/// What there is in the shared directory: what the first process says, the script if it is long,
-/// the socket for calls and that of the way out, if there are any.
+/// What there is in the shared directory, besides what an order puts there: what the first process
+/// says, the socket for calls and that of the way out, if there are any.
 const REPORT: &str = "report";
-const SCRIPT: &str = "script";
 const CALLS: &str = "sock";
 const PROXY: &str = "out";
-
-/// How long the text of one argument may be: as outside, where the kernel allows 128 KiB.
-const LONGEST_ARGUMENT: usize = 100 * 1024;
 
 /// The most files that may be open at once: what systemd gives services as their soft limit.
 const OPEN_FILES: u64 = 1024;
@@ -63,66 +56,28 @@ pub(super) struct Bundle {
     egress: Option<Egress>,
 }
 
-/// The directory that may be written to, its links followed. Who is inside of another sandbox cannot
-/// put a link in its place meanwhile, for no directory above it is theirs.
-///
-/// # Errors
-/// When there is none, or none that a call may have.
-fn workspace(path: &Path, sandbox: &SandboxConfig) -> io::Result<PathBuf> {
-    let refused = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why);
-    let real = fs::canonicalize(path)?;
-    let mut allowed = sandbox.workspaces.iter();
-    let is_below = |allowed: &PathBuf| {
-        fs::canonicalize(allowed).is_ok_and(|allowed| real.starts_with(allowed))
-    };
-    if !real.is_dir() || !allowed.any(is_below) {
-        return Err(refused(
-            "it is no directory at or below one of `workspaces` in [sandbox]",
-        ));
-    }
-    for above in real.ancestors().skip(1) {
-        let found = fs::metadata(above)?;
-        let user = &sandbox.user;
-        let is_of_group = found.gid() == user.gid && found.mode() & 0o020 != 0;
-        // What is in a sticky directory is replaced by its owner only (inode(7)).
-        let is_open = (found.mode() & 0o002 != 0 || is_of_group) && found.mode() & 0o1000 == 0;
-        if found.uid() == user.uid || is_open {
-            let (above, user) = (above.display(), &user.name);
-            return Err(refused(&format!(
-                "{above} above it can be written to by {user}, who could replace it"
-            )));
-        }
-    }
-    Ok(real)
-}
-
 impl Bundle {
-    /// Makes that of a plan.
+    /// Makes one that has `id` in its name.
     ///
     /// # Errors
     /// When the directory cannot be made or written to.
     pub(super) fn make(
-        plan: &Plan,
+        id: ExecutionId,
+        basis: &Basis,
         grants: &Grants,
-        config: &ExecutorConfig,
         held: Held,
     ) -> io::Result<Self> {
+        let config = &basis.config;
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no directory is set for bundles");
         let parent = config.sandbox.dir.as_deref().ok_or_else(missing)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(parent)?;
-        let workspace = grants.workspace.as_deref();
-        let workspace = workspace.map(|path| {
-            let refused =
-                |error| io::Error::other(format!("`workspace` {}: {error}", path.display()));
-            self::workspace(path, &config.sandbox).map_err(refused)
-        });
         let mut bundle = Self {
             // A socket in it has to be found by a path of no more than 107 bytes (unix(7)).
-            dir: parent.join(plan.id.to_string()),
-            workspace: workspace.transpose()?,
+            dir: parent.join(id.to_string()),
+            workspace: basis.workspace().map(Path::to_owned),
             inside: place_of_shared(parent),
             door: None,
             egress: None,
@@ -143,7 +98,7 @@ impl Bundle {
                 destinations: grants.destinations.clone(),
                 private_networks: config.sandbox.private_networks.clone(),
             };
-            bundle.egress = Some(Egress::open(&bundle.shared().join(PROXY), rules, plan.id)?);
+            bundle.egress = Some(Egress::open(&bundle.shared().join(PROXY), rules, id)?);
         }
         let user = &config.sandbox.user;
         chown(
@@ -153,9 +108,7 @@ impl Bundle {
         )?;
         let spec = Inside {
             bundle: &bundle,
-            plan,
-            grants,
-            config,
+            basis,
             held,
         };
         let spec = spec.spec().map_err(io::Error::other)?;
@@ -179,13 +132,38 @@ impl Bundle {
     }
 
     /// What is shared with the inside.
-    fn shared(&self) -> PathBuf {
+    pub(super) fn shared(&self) -> PathBuf {
         self.dir.join("in")
+    }
+
+    /// Where that is inside.
+    pub(super) fn inside(&self) -> &Path {
+        &self.inside
+    }
+
+    /// The directory that may be written to, if there is one.
+    pub(super) fn workspace(&self) -> Option<&Path> {
+        self.workspace.as_deref()
+    }
+
+    /// Where calls are made, inside.
+    pub(super) fn calls(&self) -> PathBuf {
+        self.inside.join(CALLS)
+    }
+
+    /// Whether there is somebody to take calls.
+    pub(super) fn has_calls(&self) -> bool {
+        self.door.is_some()
+    }
+
+    /// Whether there is a way out.
+    pub(super) fn has_egress(&self) -> bool {
+        self.egress.is_some()
     }
 
     /// Whether there is a socket to be reached from inside.
     pub(super) fn has_socket(&self) -> bool {
-        self.door.is_some() || self.egress.is_some()
+        self.has_calls() || self.has_egress()
     }
 
     /// Closes the way out, and says which connections were asked for.
@@ -230,18 +208,16 @@ fn may_be_hidden(dir: &Path) -> bool {
     dir != Path::new("/") && dir != Path::new("/tmp")
 }
 
-/// What a plan becomes inside.
+/// What there is inside.
 struct Inside<'a> {
     bundle: &'a Bundle,
-    plan: &'a Plan,
-    grants: &'a Grants,
-    config: &'a ExecutorConfig,
+    basis: &'a Basis,
     held: Held,
 }
 
 impl Inside<'_> {
     fn sandbox(&self) -> &SandboxConfig {
-        &self.config.sandbox
+        &self.basis.config.sandbox
     }
 
     fn spec(&self) -> Result<Spec, Box<dyn Error + Send + Sync>> {
@@ -291,7 +267,7 @@ impl Inside<'_> {
         resources.build()
     }
 
-    fn process(&self) -> Result<Process, Box<dyn Error + Send + Sync>> {
+    fn process(&self) -> Result<Process, OciSpecError> {
         let user = &self.sandbox().user;
         let user = UserBuilder::default()
             .uid(user.uid)
@@ -303,83 +279,31 @@ impl Inside<'_> {
             .inheritable([])
             .permitted([])
             .ambient([]);
-        Ok(ProcessBuilder::default()
+        ProcessBuilder::default()
             .terminal(false)
             .user(user.build()?)
-            .args(self.args()?)
-            .env(self.env())
+            .args(self.args())
+            .env(Vec::new())
             .cwd("/")
             .capabilities(none.build()?)
             .rlimits(self.rlimits()?)
             .no_new_privileges(true)
-            .build()?)
+            .build()
     }
 
-    /// The first process and its orders (see [`super::init`]), of which the last is the program.
-    fn args(&self) -> io::Result<Vec<String>> {
-        let plan = self.plan;
-        let inside = &self.bundle.inside;
-        let temporary = Path::new("/tmp");
-        let workspace = self.bundle.workspace.as_deref();
-        let dir = plan
-            .working_dir
-            .as_deref()
-            .or(workspace)
-            .unwrap_or(temporary);
-        let proxy = self.bundle.egress.is_some().then(|| inside.join(PROXY));
-        let mut args = vec![
+    /// The first process (see [`super::init`]), where it reports, and where its way out is.
+    fn args(&self) -> Vec<String> {
+        let inside = |name: &str| self.bundle.inside.join(name).display().to_string();
+        let proxy = match self.bundle.has_egress() {
+            true => inside(PROXY),
+            false => String::new(),
+        };
+        vec![
             self.sandbox().init.display().to_string(),
             init::VERSION.to_owned(),
-            inside.join(REPORT).display().to_string(),
-            plan.drain.as_millis().to_string(),
-            proxy.map_or_else(String::new, |path| path.display().to_string()),
-            dir.display().to_string(),
-            plan.program.display().to_string(),
-        ];
-        args.extend(plan.args.iter().cloned());
-        match &plan.script {
-            Some(script) if script.text.len() >= LONGEST_ARGUMENT => {
-                let path = self.bundle.shared().join(SCRIPT);
-                let mut file = File::create_new(&path)?;
-                file.write_all(script.text.as_bytes())?;
-                fs::set_permissions(&path, Permissions::from_mode(0o444))?;
-                args.push(inside.join(SCRIPT).display().to_string());
-            }
-            Some(script) => args.extend(script.arguments()),
-            None => {}
-        }
-        Ok(args)
-    }
-
-    /// As outside, but for who one is: nothing of the daemon's, nor of its configuration, which may
-    /// hold secrets.
-    fn env(&self) -> Vec<String> {
-        let id = self.plan.id.to_string();
-        let user = &self.sandbox().user.name;
-        let own = [
-            ("HOME", "/tmp"),
-            ("USER", user),
-            ("LOGNAME", user),
-            ("SHELL", &self.plan.program.display().to_string()),
+            inside(REPORT),
+            proxy,
         ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let fixed = crate::runner::FIXED.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let id = [(crate::runner::EXECUTION_VARIABLE.to_owned(), id)];
-        let socket = self.bundle.door.is_some().then(|| {
-            let path = self.bundle.inside.join(CALLS).display().to_string();
-            (SOCKET_VARIABLE.to_owned(), path)
-        });
-        let proxy = self.bundle.egress.is_some().then(relay::variables);
-        let (before, given) = (fixed.into_iter().chain(own), self.plan.env.iter().cloned());
-        let after = proxy.into_iter().flatten().chain(socket).chain(id);
-        let all: Vec<(String, String)> = before.chain(given).chain(after).collect();
-        let all = all
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        last_of_each(all.collect())
-            .into_iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect()
     }
 
     fn rlimits(&self) -> Result<Vec<PosixRlimit>, OciSpecError> {
@@ -437,7 +361,7 @@ impl Inside<'_> {
                 Ok(_) | Err(_) => {}
             }
         }
-        let socket = self.config.socket.as_deref().and_then(Path::parent);
+        let socket = self.basis.config.socket.as_deref().and_then(Path::parent);
         if let Some(dir) = socket.filter(|dir| may_be_hidden(dir)) {
             mounts.empty(dir)?;
         }
@@ -454,7 +378,7 @@ impl Inside<'_> {
         // To be written to, for the report is there. The rest belongs to root, who is nobody inside. One
         // mount and no more: each takes some milliseconds of a start.
         mounts.bind(&self.bundle.shared(), &self.bundle.inside, "rw")?;
-        for dir in self.grants.visible.iter().filter(|dir| is_directory(dir)) {
+        for dir in self.basis.visible() {
             mounts.bind(dir, dir, "ro")?;
         }
         if let Some(workspace) = &self.bundle.workspace {

@@ -1,7 +1,9 @@
 //! The first process inside: starts the program, reaps, passes SIGTERM on, and tells what became of
 //! it. A runtime's own exit code cannot tell 137 from SIGKILL, and says nothing of what is left.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,8 +13,9 @@ use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, dup2_stdin};
 
+use super::order::Order;
 use super::relay;
 use super::report::{Failed, Line, Reporter};
 use crate::domain::{self, Exit, LeftBehind, StreamName, summarize};
@@ -29,51 +32,40 @@ pub(super) const FAILED: u8 = 125;
 /// How often it is looked whether the output is still held.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What it is to do.
-struct Orders {
+/// What it is told as it starts: [`Bundle`](super::bundle) has written it.
+struct Place {
     report: PathBuf,
-    drain: Duration,
     /// The socket of the way out, if there is one.
     proxy: Option<PathBuf>,
-    working_dir: PathBuf,
-    program: OsString,
-    args: Vec<OsString>,
 }
 
-impl Orders {
-    /// As [`args`](super::bundle) has written them.
+impl Place {
     fn read() -> Option<Self> {
         let mut args = std::env::args_os().skip(1);
         if args.next()? != VERSION {
             return None;
         }
+        let (report, proxy) = (args.next()?.into(), PathBuf::from(args.next()?));
         Some(Self {
-            report: args.next()?.into(),
-            drain: Duration::from_millis(args.next()?.to_str()?.parse().ok()?),
-            proxy: args
-                .next()
-                .map(PathBuf::from)
-                .filter(|path| path != Path::new("")),
-            working_dir: args.next()?.into(),
-            program: args.next()?,
-            args: args.collect(),
+            report,
+            proxy: Some(proxy).filter(|path| path != Path::new("")),
         })
     }
 }
 
-/// Is the first process of a sandbox, by the orders in its arguments: all that a `main` of that has to
-/// do.
+/// Is the first process of a sandbox: all that a `main` of that has to do. Starts what it is told to on
+/// its standard input, as soon as it is told all of it; nothing, if that ends before.
 pub fn sandbox_init() -> ExitCode {
-    let Some(orders) = Orders::read() else {
+    let Some(place) = Place::read() else {
         eprintln!(
             "shelly-sandbox-init {VERSION} is started by shelly-executord {VERSION}, inside of a sandbox"
         );
         return ExitCode::from(USAGE);
     };
-    let Ok(reporter) = Reporter::open(&orders.report) else {
+    let Ok(reporter) = Reporter::open(&place.report) else {
         return ExitCode::from(FAILED);
     };
-    match orders.carry_out(&reporter) {
+    match carry_out(&place, &reporter) {
         Ok(code) => ExitCode::from(code),
         Err(failed) => {
             // Whom else could it tell?
@@ -83,27 +75,36 @@ pub fn sandbox_init() -> ExitCode {
     }
 }
 
-impl Orders {
-    fn carry_out(&self, reporter: &Reporter) -> Result<u8, Failed> {
-        let failed = |step: &str, errno| Failed {
-            step: step.to_owned(),
-            errno,
-        };
-        // Waited for below; the program begins without them blocked.
-        let signals = SigSet::all();
-        let blocked = signals.thread_block();
-        blocked.map_err(|errno| failed("cannot block signals", errno as i32))?;
-        let started = reporter.add(&Line::Started);
-        started.map_err(|error| failed("cannot report", error.raw_os_error().unwrap_or(0)))?;
-        if let Some(proxy) = &self.proxy {
-            let relayed = relay::begin(proxy.clone());
-            relayed.map_err(|error| {
-                failed(
-                    "cannot listen for the proxy",
-                    error.raw_os_error().unwrap_or(0),
-                )
-            })?;
-        }
+fn carry_out(place: &Place, reporter: &Reporter) -> Result<u8, Failed> {
+    let failed = |step: &str, error: &io::Error| Failed {
+        step: step.to_owned(),
+        errno: error.raw_os_error().unwrap_or(nix::libc::EIO),
+    };
+    // Waited for below; the program begins without them blocked.
+    let signals = SigSet::all();
+    let blocked = signals.thread_block();
+    blocked.map_err(|errno| failed("cannot block signals", &errno.into()))?;
+    let mut text = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut text);
+    read.map_err(|error| failed("cannot read what to start", &error))?;
+    if text.is_empty() {
+        // There was no call for it.
+        return Ok(0);
+    }
+    let order: Order = serde_json::from_slice(&text)
+        .map_err(|error| failed("cannot understand what to start", &error.into()))?;
+    drop(text);
+    let started = reporter.add(&Line::Started);
+    started.map_err(|error| failed("cannot report", &error))?;
+    if let Some(proxy) = &place.proxy {
+        let relayed = relay::begin(proxy.clone());
+        relayed.map_err(|error| failed("cannot listen for the proxy", &error))?;
+    }
+    order.carry_out(&signals, reporter)
+}
+
+impl Order {
+    fn carry_out(&self, signals: &SigSet, reporter: &Reporter) -> Result<u8, Failed> {
         let leader = self.start()?;
         let mut asked = false;
         let exit = loop {
@@ -137,6 +138,13 @@ impl Orders {
             step,
             errno: error.raw_os_error().unwrap_or(nix::libc::EIO),
         };
+        let opened = File::open(&self.stdin);
+        opened
+            .and_then(|file| Ok(dup2_stdin(file)?))
+            .map_err(|error| {
+                let file = self.stdin.display();
+                failed(format!("cannot open standard input `{file}`"), &error)
+            })?;
         let dir = self.working_dir.display();
         std::env::set_current_dir(&self.working_dir).map_err(|error| {
             failed(
@@ -145,28 +153,21 @@ impl Orders {
             )
         })?;
         self.spawn().map_err(|errno| {
-            let program = Path::new(&self.program).display();
+            let program = self.program.display();
             failed(format!("cannot execute `{program}`"), &errno.into())
         })
     }
 
     /// By posix_spawn, which copies no address space: in gVisor that is a third of starting a program.
     fn spawn(&self) -> nix::Result<Pid> {
-        let text = |text: &OsString| CString::new(text.as_bytes()).map_err(|_| Errno::EINVAL);
-        let program = text(&self.program)?;
-        let args: Vec<CString> = self.args.iter().map(text).collect::<Result<_, _>>()?;
-        let argv: Vec<&CStr> = [&program]
-            .into_iter()
-            .chain(&args)
-            .map(AsRef::as_ref)
-            .collect();
-        let environment = std::env::vars_os().map(|(name, value)| {
-            let mut variable = name;
-            variable.push("=");
-            variable.push(value);
-            text(&variable)
-        });
-        let environment: Vec<CString> = environment.collect::<Result<_, _>>()?;
+        let text = |text: &str| CString::new(text).map_err(|_| Errno::EINVAL);
+        let texts = |all: &[String]| all.iter().map(|one| text(one)).collect::<Result<_, _>>();
+        let program = CString::new(self.program.as_os_str().as_bytes());
+        let program = program.map_err(|_| Errno::EINVAL)?;
+        let (args, environment): (Vec<CString>, Vec<CString>) =
+            (texts(&self.args)?, texts(&self.env)?);
+        let argv = [&program].into_iter().chain(&args).map(AsRef::as_ref);
+        let argv: Vec<&CStr> = argv.collect();
         let mut attributes = PosixSpawnAttr::init()?;
         // A session of its own, as outside, which POSIX has no name for.
         let own_session = PosixSpawnFlags::from_bits_retain(nix::libc::POSIX_SPAWN_SETSID as _);
@@ -183,7 +184,7 @@ impl Orders {
 
     /// What outlives the program, when nobody holds its output any more or that has taken too long.
     fn left(&self) -> Vec<LeftBehind> {
-        let until = Instant::now() + self.drain;
+        let until = Instant::now() + Duration::from_millis(self.drain_ms);
         loop {
             let left: Vec<LeftBehind> = others().into_iter().map(left_behind).collect();
             // One that is just ending has closed everything and is about to be gone.

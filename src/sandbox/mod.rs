@@ -1,11 +1,15 @@
 //! A plan in, a plan that runs it inside an OCI runtime out, and what became of it translated back:
 //! inside of the sandbox a run is what it is outside.
 
+mod basis;
 mod bundle;
 mod init;
+mod order;
+mod ready;
 mod relay;
 mod report;
 mod runtime;
+mod started;
 
 use std::fs;
 use std::io;
@@ -13,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
 
 pub use init::sandbox_init;
 
@@ -22,9 +28,10 @@ use crate::domain::{
     Signal,
 };
 use crate::runner::{Live, Outcome, Plan, RunError, Runner};
-use bundle::{Bundle, Held};
-use report::Report;
+use basis::Basis;
+use ready::{Job, Ready};
 use runtime::Runtime;
+use started::{Ended, Started};
 
 /// How long a question to the runtime may take: it is a program that starts and ends.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,11 +55,12 @@ pub(crate) struct Grants {
 }
 
 /// Runs plans inside.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Sandbox {
     /// What the runtime at a path has said of its version.
     known: Mutex<Option<(PathBuf, Sandboxed)>>,
     tested: Mutex<SelfTest>,
+    ready: Ready,
 }
 
 /// What came of the last try.
@@ -76,6 +84,8 @@ pub struct SandboxState {
     pub version: Option<String>,
     /// What came of the last try.
     pub self_test: SelfTest,
+    /// How many sandboxes wait for a call, or are being started for one that may come.
+    pub ready: usize,
 }
 
 /// Why nothing was run, or not to an end that is known.
@@ -109,56 +119,44 @@ impl Sandbox {
         &self,
         plan: Plan,
         grants: &Grants,
-        config: &ExecutorConfig,
-        runner: &Runner,
+        config: &Arc<ExecutorConfig>,
+        runner: &Arc<Runner>,
         live: &Arc<Live>,
     ) -> Result<Outcome, SandboxError> {
         let runtime = Runtime::of(&config.sandbox)?;
         let sandboxed = self.known(&runtime, config, runner).await?;
-        let limits = limits(&plan, config, runner);
-        let made = {
-            let (plan, grants, config) = (plan.clone(), grants.clone(), config.clone());
-            let held = Held {
-                memory: limits.memory_max.is_some(),
-                pids: limits.pids_max.is_some(),
-                by_runtime: runtime.makes_cgroups(),
-            };
-            // A dozen small files, on a disk that may be slow.
-            let make = move || Bundle::make(&plan, &grants, &config, held);
-            tokio::task::spawn_blocking(make).await
+        let (given, with) = (grants.clone(), Arc::clone(config));
+        let basis = beside(move || Basis::of(&given, &with)).await;
+        let basis = basis.map_err(|error| SandboxError::broken("make its bundle", &error))?;
+        let running = self.ready.enter();
+        let (done, ended) = oneshot::channel();
+        let job = Job {
+            plan: Box::new(plan),
+            live: Arc::clone(live),
+            done,
         };
-        let bundle = made.map_err(|error| SandboxError::Unavailable(error.to_string()))?;
-        let mut bundle = bundle.map_err(|error| SandboxError::broken("make its bundle", &error))?;
-        let by_runtime = |args| helper(plan.id, &runtime.program, args, config);
-        let outer = Plan {
-            program: runtime.program.clone(),
-            args: runtime.run(&bundle),
-            script: None,
-            working_dir: Some(bundle.dir().to_owned()),
-            env: Vec::new(),
-            background: Background::Kill,
-            limits,
-            stop_by: Some(Box::new(by_runtime(runtime.kill(&bundle)))),
-            ..plan.clone()
+        let ended = match self.ready.give(&basis, job) {
+            Ok(()) => ended.await.unwrap_or_else(|_| {
+                let text = "whoever looked after it is gone";
+                Err(SandboxError::Unavailable(text.to_owned()))
+            })?,
+            Err(Job { plan, live, .. }) => {
+                let (basis, grants) = (basis.clone(), grants.clone());
+                let (id, runner) = (plan.id, Arc::clone(runner));
+                let new = Started::new(id, basis, grants, runtime.clone(), runner);
+                new.await?.carry_out(*plan, &live).await?
+            }
         };
-        let outcome = runner.run(outer, live).await;
-        let connections = bundle.close_egress();
-        let report = bundle.report();
-        let sandboxed = Sandboxed {
-            connections,
-            ..sandboxed
-        };
-        if runtime.makes_cgroups() && has_entries(&bundle.state()) {
-            // One that was killed has not cleaned up after itself.
-            let delete = by_runtime(runtime.delete(&bundle.state(), &bundle.id()));
-            let _ = runner.run(delete, &quiet(plan.id)).await;
-        }
-        let cleared = tokio::task::spawn_blocking(move || drop(bundle)).await;
-        if let Err(error) = cleared {
-            tracing::error!(%error, "cannot remove a sandbox's bundle");
-        }
-        let outcome = outcome.map_err(SandboxError::from_runtime)?;
-        translate(outcome, report, runner, sandboxed)
+        drop(running);
+        let outcome = translate(ended, runner, sandboxed)?;
+        self.ready
+            .prepare(basis, grants.clone(), runtime, Arc::clone(runner));
+        Ok(outcome)
+    }
+
+    /// Ends the sandboxes that wait for a call.
+    pub(crate) async fn end_ready(&self) {
+        self.ready.end().await;
     }
 
     /// What the runtime is, by its own account.
@@ -196,7 +194,11 @@ impl Sandbox {
     }
 
     /// Runs the shell on nothing inside, and remembers what came of it.
-    pub(crate) async fn test(&self, config: &ExecutorConfig, runner: &Runner) -> SelfTest {
+    pub(crate) async fn test(
+        &self,
+        config: &Arc<ExecutorConfig>,
+        runner: &Arc<Runner>,
+    ) -> SelfTest {
         let id = ExecutionId::new();
         let args = vec!["-c".to_owned(), "exit 42".to_owned()];
         let plan = helper(id, &config.shell, args, config);
@@ -225,6 +227,7 @@ impl Sandbox {
             runtime: config.runtime.display().to_string(),
             version: known.map(|(_, sandboxed)| sandboxed.version),
             self_test: lock(&self.tested).clone(),
+            ready: self.ready.count(),
         }
     }
 }
@@ -313,30 +316,17 @@ fn quiet(id: ExecutionId) -> Arc<Live> {
     Arc::new(Live::new(id, 4096, Truncate::Tail, None, &secrets))
 }
 
-/// What holds the whole of it from outside, as far as there are controllers.
-fn limits(plan: &Plan, config: &ExecutorConfig, runner: &Runner) -> Limits {
-    let least = |a: Option<u64>, b: u64| Some(a.map_or(b, |a| a.min(b)));
-    let sandbox = &config.sandbox;
-    let wanted = Limits {
-        memory_max: least(plan.limits.memory_max, sandbox.memory_max + RUNTIME_BYTES),
-        pids_max: least(plan.limits.pids_max, sandbox.pids_max + RUNTIME_PIDS),
-        cpu_weight: plan.limits.cpu_weight,
-    };
-    let lacks = runner.lacks(wanted);
-    Limits {
-        memory_max: wanted.memory_max.filter(|_| !lacks.contains(&"memory")),
-        pids_max: wanted.pids_max.filter(|_| !lacks.contains(&"pids")),
-        cpu_weight: wanted.cpu_weight,
-    }
-}
-
 /// What became of the plan, from what became of the runtime and what the first process inside says.
-fn translate(
-    outcome: Outcome,
-    report: Report,
-    runner: &Runner,
-    sandboxed: Sandboxed,
-) -> Result<Outcome, SandboxError> {
+fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outcome, SandboxError> {
+    let Ended {
+        outcome,
+        report,
+        connections,
+    } = ended;
+    let sandboxed = Sandboxed {
+        connections,
+        ..sandboxed
+    };
     let stopped = matches!(outcome.ending, Ending::Stopped { .. });
     // What ran may say that it did not; not so what has left something that is seen from outside.
     let is_seen = outcome.stdout.total > 0 || !sandboxed.connections.is_empty();
@@ -392,6 +382,15 @@ fn translate(
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does what waits for the disk beside the event loop.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
 }
 
 /// Whether a directory is there, not by a link.

@@ -141,7 +141,7 @@ pub(crate) struct Context<'a> {
     /// How far the call is trusted.
     pub risk: RiskLevel,
     /// Runs processes.
-    pub runner: &'a Runner,
+    pub runner: &'a Arc<Runner>,
     /// Runs those that are not trusted.
     pub sandbox: &'a Sandbox,
     /// Who called.

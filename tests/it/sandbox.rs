@@ -4,10 +4,13 @@
 mod egress;
 mod escapes;
 mod processes;
+mod ready;
 mod risk;
 mod runtime;
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -56,27 +59,66 @@ fn bundles(daemon: &Daemon) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
+/// That of those which wait for a call: their first process has not been told anything.
+fn waiting(daemon: &Daemon) -> HashSet<PathBuf> {
+    let is_told = |dir: &PathBuf| {
+        let report = fs::metadata(dir.join("in/report"));
+        report.is_ok_and(|report| report.len() > 0)
+    };
+    let bundles = bundles(daemon).into_iter();
+    bundles.filter(|dir| !is_told(dir)).collect()
+}
+
 /// The living processes that have to do with a daemon's sandboxes: the runtime's own say so in their
 /// arguments.
 fn runtimes(daemon: &Daemon) -> Vec<i32> {
-    let mark = daemon.dir().join("state/sandbox").display().to_string();
-    let mark = mark.into_bytes();
+    let mark = daemon.dir().join("state/sandbox");
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.windows(mark.len()).any(|part| part == mark)
-    })
-    .collect()
+    pids.filter(|pid| names(*pid, &mark)).collect()
 }
 
-/// Nothing is left: no process, bundle or mount.
+/// Whether a process has a path in its arguments.
+fn names(pid: i32, path: &Path) -> bool {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let path = path.as_os_str().as_bytes();
+    words.windows(path.len()).any(|part| part == path)
+}
+
+/// Whether a process is one of the runtime of a bundle.
+fn is_of(pid: i32, bundle: &Path) -> bool {
+    names(pid, bundle) || parent(pid).is_some_and(|parent| is_of(parent, bundle))
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.rsplit_once(") ")?.1;
+    let parent = after_name.split(' ').nth(1)?.parse().ok()?;
+    (parent > 1).then_some(parent)
+}
+
+/// Nothing is left, neither process nor bundle nor mount, but for sandboxes that wait for a call.
 #[track_caller]
 fn assert_clean(daemon: &Daemon, what: &str) {
     let mark = daemon.dir().join("state/sandbox").display().to_string();
-    assert_eq!(daemon.processes(), Vec::<i32>::new(), "{what}");
-    assert_eq!(runtimes(daemon), Vec::<i32>::new(), "{what}");
-    assert_eq!(bundles(daemon), Vec::<PathBuf>::new(), "{what}");
+    // One that is not wanted any more ends while calls go on.
+    wait_until("nobody else waits", || {
+        let health = daemon.get("/health").json();
+        health["sandbox"]["ready"] == waiting(daemon).len()
+    });
+    // Before and after, for one may come or go meanwhile.
+    let mut foreseen = waiting(daemon);
+    let mut alive = daemon.processes();
+    alive.extend(runtimes(daemon));
+    alive.sort_unstable();
+    alive.dedup();
+    foreseen.extend(waiting(daemon));
+    alive.retain(|pid| fs::exists(format!("/proc/{pid}")).is_ok_and(|is_there| is_there));
+    alive.retain(|pid| !foreseen.iter().any(|bundle| is_of(*pid, bundle)));
+    assert_eq!(alive, Vec::<i32>::new(), "{what}");
+    let mut left = bundles(daemon);
+    left.retain(|bundle| !foreseen.contains(bundle) && !waiting(daemon).contains(bundle));
+    assert_eq!(left, Vec::<PathBuf>::new(), "{what}");
     let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
     assert!(!mounts.contains(&mark), "{what}: {mounts}");
 }

@@ -73,8 +73,12 @@ fn sandbox_line(sandbox: &SandboxHealth) -> String {
         ("passed", Some(ms)) => format!("self-test passed in {ms} ms"),
         (other, _) => format!("self-test {other}"),
     };
+    let ready = match sandbox.ready {
+        0 => String::new(),
+        many => format!(", {many} ready"),
+    };
     format!(
-        "{}{}, {tested}",
+        "{}{}, {tested}{ready}",
         sandbox.runtime,
         version.unwrap_or_default()
     )

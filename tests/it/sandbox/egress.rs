@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::{assert_clean, is_there, modes, wait_for_test};
 use crate::support::grpc::{Grpc, json_of, request_of};
-use crate::support::{Daemon, Mode, bash_call, scratch, timed, wait_until};
+use crate::support::{Daemon, Mode, bash_call, scratch, timed};
 
 /// Where the listed name leads, and a neighbour of it.
 const HERE: &str = "11.22.33.44";
@@ -499,6 +499,5 @@ print(ask(b"GET http://api.test:8080/ HTTP/1.1\r\nHost: x\r\nConnection: close\r
         "{}",
         reply.content()
     );
-    wait_until("nothing is left", || daemon.processes().is_empty());
     assert_clean(&daemon, "after garbage");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{assert_clean, bundles, modes, runtimes, start, workspace};
+use super::{assert_clean, bundles, modes, runtimes, start, wait_for_test, waiting, workspace};
 use crate::support::{bash_call, timed, wait_until};
 
 /// What a start may take: 0.2 s on a machine that does nothing else.
@@ -181,7 +181,8 @@ fn a_command_that_minds_sigterm_has_its_last_words() {
 #[test]
 fn who_cancels_or_hangs_up_leaves_nothing() {
     for mode in modes() {
-        let toml = "kill_grace_ms = 200\n[sandbox]\nworkspaces = [\"/tmp\"]";
+        // None is there before its call, so that all moments of a start are seen.
+        let toml = "kill_grace_ms = 200\n[sandbox]\nworkspaces = [\"/tmp\"]\nready = 0";
         let daemon = start(mode, toml);
         let id = daemon.begin("echo up; sleep 60 & wait", &json!({}));
         wait_until("it runs", || daemon.output(&id, "stdout") == b"up\n");
@@ -352,11 +353,13 @@ fn a_daemon_that_is_killed_leaves_nothing_to_the_next() {
         for id in &ids {
             wait_until("it runs", || daemon.output(id, "stdout") == b"up\n");
         }
-        assert_eq!(bundles(&daemon).len(), 3, "or there is nothing to test");
+        let told = bundles(&daemon).len() - waiting(&daemon).len();
+        assert_eq!(told, 3, "or there is nothing to test");
         daemon.signal(Signal::SIGKILL);
         daemon.wait();
         assert!(!runtimes(&daemon).is_empty() || !bundles(&daemon).is_empty());
         let next = daemon.restart();
+        wait_for_test(&next, "passed");
         assert_clean(&next, "after a crash");
         for id in &ids {
             assert_eq!(

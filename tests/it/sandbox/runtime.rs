@@ -7,7 +7,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{assert_clean, is_there, start, wait_for_test, workspace};
+use super::{assert_clean, is_there, start, wait_for_test, waiting, workspace};
 use crate::support::{Daemon, Mode, scratch, skip, wait_until};
 
 #[test]
@@ -66,7 +66,7 @@ fn another_runtime_runs_it_as_well_and_leaves_as_little() {
         let mut daemon = start(mode, &toml);
         runs_as_any(&daemon);
         assert_clean(&daemon, "after runc");
-        assert_eq!(cgroups(), Vec::<PathBuf>::new());
+        assert_eq!(cgroups(&daemon), Vec::<PathBuf>::new());
         let call = json!({"name": "bash", "input": {"command": "sleep 600 & sleep 60100"}});
         let headers = [("Prefer", "respond-async")];
         let call = call.to_string();
@@ -74,13 +74,14 @@ fn another_runtime_runs_it_as_well_and_leaves_as_little() {
             .connect()
             .request("POST", "/execute", &headers, call.as_bytes());
         assert_eq!(begun.status, 202);
-        daemon.wait_until("it runs", || !cgroups().is_empty() && sleeps(60_100));
+        daemon.wait_until("it runs", || !cgroups(&daemon).is_empty() && sleeps(60_100));
         daemon.signal(Signal::SIGKILL);
         daemon.wait();
         daemon = daemon.restart();
         daemon.wait_until("it is dead", || !sleeps(60_100));
+        wait_for_test(&daemon, "passed");
         assert_clean(&daemon, "after the daemon was killed");
-        assert_eq!(cgroups(), Vec::<PathBuf>::new());
+        assert_eq!(cgroups(&daemon), Vec::<PathBuf>::new());
         fs::remove_dir_all(root).expect("ours");
     }
 }
@@ -144,18 +145,22 @@ fn sleeps(seconds: u32) -> bool {
     lines.any(|line| line.is_ok_and(|line| line == words))
 }
 
-/// The cgroups that runc has made for sandboxes.
-fn cgroups() -> Vec<PathBuf> {
+/// The cgroups that runc has made for sandboxes, but for those that wait for a call.
+fn cgroups(daemon: &Daemon) -> Vec<PathBuf> {
+    let ours = waiting(daemon);
+    let is_waiting = |cgroup: &str| {
+        let mut names = ours
+            .iter()
+            .filter_map(|bundle| bundle.file_name()?.to_str());
+        names.any(|name| cgroup.ends_with(name))
+    };
     let mut found = Vec::new();
     let mut dirs = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(dir) = dirs.pop() {
         let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
         for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            if entry
-                .file_name()
-                .to_string_lossy()
-                .contains("execution-shelly-")
-            {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.contains("execution-shelly-") && !is_waiting(&name) {
                 found.push(entry.path());
             }
             dirs.push(entry.path());
