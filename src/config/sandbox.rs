@@ -76,14 +76,13 @@ impl Default for SandboxConfig {
 }
 
 impl SandboxConfig {
-    /// Whether a call may have that directory to write to: it is one of `workspaces` or below one,
-    /// as written and with its links followed.
-    pub fn may_write_to(&self, dir: &Path) -> bool {
+    /// Whether a call may have that directory to write to, as written: it is one of `workspaces`, or what
+    /// the policy has `granted` it, or below one.
+    pub fn may_write_to(&self, dir: &Path, granted: Option<&Path>) -> bool {
         let is_plain = !dir.components().any(|part| part == Component::ParentDir);
         is_plain
-            && self
-                .workspaces
-                .iter()
+            && (self.workspaces.iter().map(PathBuf::as_path))
+                .chain(granted)
                 .any(|allowed| dir.starts_with(allowed))
     }
 }
@@ -300,7 +299,9 @@ mod tests {
             ("/srv", false),
             ("/srv/work/../x", false),
         ] {
-            assert_eq!(config.may_write_to(Path::new(dir)), may, "{dir}");
+            assert_eq!(config.may_write_to(Path::new(dir), None), may, "{dir}");
         }
+        let (dir, granted) = (Path::new("/srv/a/b"), Path::new("/srv/a"));
+        assert!(config.may_write_to(dir, Some(granted)) && !config.may_write_to(dir, None));
     }
 }

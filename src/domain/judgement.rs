@@ -76,6 +76,10 @@ pub struct Judgement {
     #[serde(default)]
     #[schema(required)]
     pub risk_rule: Option<String>,
+    /// The directory that the policy lets it write to in the sandbox; null when it grants none.
+    #[serde(default)]
+    #[schema(required, value_type = Option<String>)]
+    pub workspace: Option<PathBuf>,
     /// The rules that would let exactly this pass the next time, if they were remembered for the
     /// caller. Empty when there are none: nothing is asked about, what would run is on the hazard
     /// list, or not all of it can be read.

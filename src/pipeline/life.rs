@@ -386,6 +386,7 @@ impl Inner {
             parent: execution.family.lineage().map(|lineage| lineage.parent),
             config: Arc::clone(config),
             risk: RiskLevel::Trusted,
+            granted: None,
             runner: &self.runner,
             sandbox: &self.sandbox,
             caller: execution.caller.clone(),

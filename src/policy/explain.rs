@@ -33,6 +33,7 @@ pub(super) fn explain(
         suggest: rule.and_then(|rule| rule.suggest.clone()),
         risk_level: RiskLevel::Trusted,
         risk_rule: None,
+        workspace: None,
         remember_rules,
     }
 }

@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -45,10 +45,12 @@ pub(super) struct Parsed {
     /// The list `untrusted`: what matches runs in the sandbox. A script is read for them as for
     /// rules that ask, and so they are of that list.
     pub untrusted: Vec<Rule>,
+    /// The list `workspace`: what is covered as by `allow` may write to that directory in the sandbox.
+    pub workspaces: Vec<(Rule, PathBuf)>,
     pub examples: Vec<Example>,
 }
 
-const TOP: &str = "expected `default`, `deny`, `ask`, `untrusted` or `allow`";
+const TOP: &str = "expected `default`, `deny`, `ask`, `untrusted`, `workspace` or `allow`";
 const ITEM: &str =
     "expected `rule`, `reason`, `suggest`, `users`, `groups`, `called_by`, `match` or `not_match`";
 
@@ -67,6 +69,7 @@ pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), Policy
                 let untrusted = std::mem::replace(&mut parsed.rules, verdicts);
                 parsed.untrusted.extend(untrusted);
             }
+            "workspace" => file.workspaces(value, parsed)?,
             "allow" => file.list(Verdict::Allow, "allow", value, parsed)?,
             other => {
                 let detail = format!("is no key of a policy: {TOP}");
@@ -172,13 +175,45 @@ impl<'a> File<'a> {
                 let rule = self.rule(list, key, at, text)?;
                 parsed.rules.push(rule);
             } else if let Some(table) = item.get_ref().as_table() {
-                self.table(list, key, at, table, parsed)?;
+                let rule = self.table(list, key, at, table, &mut parsed.examples)?;
+                parsed.rules.push(rule);
             } else {
                 let kind = item.get_ref().type_str();
                 let detail =
                     format!("holds an item of type {kind}: expected a rule or a table with one");
                 return Err(self.error(at, Some(key), detail));
             }
+        }
+        Ok(())
+    }
+
+    /// Tables with a `dir` each, besides what a rule that allows has.
+    fn workspaces(&self, value: &Value<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
+        const KEY: &str = "workspace";
+        let expected = "expected { rule = \"...\", dir = \"/...\" }";
+        for item in self.items(KEY, value)? {
+            let at = item.span().start;
+            let Some(table) = item.get_ref().as_table() else {
+                let detail = format!("holds something that is no table: {expected}");
+                return Err(self.error(at, Some(KEY), detail));
+            };
+            let (dir, rest): (Vec<_>, Vec<_>) = table
+                .clone()
+                .into_iter()
+                .partition(|(key, _)| key.get_ref() == "dir");
+            let Some((_, dir)) = dir.first() else {
+                let detail = format!("an item without `dir`: {expected}");
+                return Err(self.error(at, Some(KEY), detail));
+            };
+            let path = PathBuf::from(self.text("dir", dir)?);
+            let goes_up = path.components().any(|part| part == Component::ParentDir);
+            if !path.is_absolute() || goes_up {
+                let detail = format!("{path:?} is no absolute path without `..`: {expected}");
+                return Err(self.error(dir.span().start, Some("dir"), detail));
+            }
+            let rest = rest.into_iter().collect();
+            let rule = self.table(Verdict::Allow, KEY, at, &rest, &mut parsed.examples)?;
+            parsed.workspaces.push((rule, path));
         }
         Ok(())
     }
@@ -193,8 +228,8 @@ impl<'a> File<'a> {
         key: &str,
         at: usize,
         table: &DeTable<'_>,
-        parsed: &mut Parsed,
-    ) -> Result<(), PolicyError> {
+        checked: &mut Vec<Example>,
+    ) -> Result<Rule, PolicyError> {
         let Some((_, value)) = table.iter().find(|(key, _)| key.get_ref() == "rule") else {
             let detail = format!("an item without `rule`: {ITEM}");
             return Err(self.error(at, Some(key), detail));
@@ -231,10 +266,9 @@ impl<'a> File<'a> {
                 let key = if matches { "match" } else { "not_match" };
                 self.error(at, Some(key), detail)
             })?;
-            parsed.examples.push(example);
+            checked.push(example);
         }
-        parsed.rules.push(rule);
-        Ok(())
+        Ok(rule)
     }
 
     fn tools(&self, key: &str, value: &Value<'_>) -> Result<Vec<Glob>, PolicyError> {

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::error::PolicyError;
@@ -32,6 +33,9 @@ struct Inner {
     /// Policies that say which calls are trusted: what one of them does not allow runs in the
     /// sandbox.
     trust: Vec<Arc<Inner>>,
+    /// Policies that say which calls may write to a directory in the sandbox: those that one of them
+    /// allows.
+    workspaces: Vec<(Arc<Inner>, PathBuf)>,
 }
 
 /// What was found and why, before it is put into words.
@@ -71,6 +75,7 @@ impl Inner {
             texts: Vec::new(),
             fence,
             trust: Vec::new(),
+            workspaces: Vec::new(),
         }
     }
 }
@@ -121,6 +126,11 @@ impl Policy {
             let rules = parsed.untrusted;
             trust.push(Arc::new(Inner::of(Verdict::Allow, rules, fence.clone())));
         }
+        let workspaces = parsed.workspaces.into_iter().map(|(rule, dir)| {
+            let inner = Inner::of(Verdict::Deny, vec![rule], fence.clone());
+            (Arc::new(inner), dir)
+        });
+        let workspaces = workspaces.collect();
         let default = match default {
             Unmatched::Verdict(verdict) => verdict,
             Unmatched::Untrusted => {
@@ -138,6 +148,7 @@ impl Policy {
                 .map(|source| source.text.to_owned())
                 .collect(),
             trust,
+            workspaces,
             ..Inner::of(default, parsed.rules, fence)
         }))
     }
@@ -166,16 +177,27 @@ impl Policy {
                 break;
             }
         }
+        let mut workspaces = self.inner.workspaces.iter();
+        let granted = workspaces.find(|(inner, _)| {
+            let decision = Self::alone(inner);
+            decision.decide(question).verdict == Verdict::Allow
+        });
+        judgement.workspace = granted.map(|(_, dir)| dir.clone());
         judgement
     }
 
     /// The policies that say which calls are trusted. An approval that is remembered is none of their
     /// business: somebody has said that a call may run, and not where.
     fn trust(&self) -> impl Iterator<Item = Self> {
-        self.inner.trust.iter().map(|inner| Self {
+        self.inner.trust.iter().map(Self::alone)
+    }
+
+    /// A policy in which nothing is remembered.
+    fn alone(inner: &Arc<Inner>) -> Self {
+        Self {
             inner: Arc::clone(inner),
             grants: Arc::default(),
-        })
+        }
     }
 
     /// Whether judging this call may take longer than a look at its text: there are rules that
@@ -243,7 +265,8 @@ impl Policy {
     pub fn rule_count(&self) -> usize {
         let untrusted = self.inner.trust.iter().flat_map(|trust| &trust.rules);
         let untrusted = untrusted.filter(|rule| rule.list == Verdict::Ask).count();
-        self.inner.rules.len() + untrusted + self.grants.len()
+        let workspaces = self.inner.workspaces.len();
+        self.inner.rules.len() + untrusted + workspaces + self.grants.len()
     }
 
     /// Refuses rules on parameters that their tool does not have: they would never match.
@@ -257,7 +280,12 @@ impl Policy {
     ) -> Result<(), PolicyError> {
         let remembered = self.grants.iter().map(|grant| &grant.rule);
         let untrusted = self.inner.trust.iter().flat_map(|trust| &trust.rules);
-        let rules = self.inner.rules.iter().chain(untrusted);
+        let workspaces = self
+            .inner
+            .workspaces
+            .iter()
+            .flat_map(|(inner, _)| &inner.rules);
+        let rules = self.inner.rules.iter().chain(untrusted).chain(workspaces);
         for rule in rules.chain(remembered) {
             let Some((tool, parameter)) = rule.tool_name().zip(rule.parameter()) else {
                 continue;

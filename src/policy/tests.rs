@@ -277,6 +277,65 @@ fn rules_raise_the_risk_and_change_no_verdict() {
 }
 
 #[test]
+fn a_workspace_is_granted_to_what_a_rule_covers_whole() {
+    let policy = policy(
+        "workspace = [{ rule = \"bash(command:make *)\", dir = \"/srv/build\", match = [\"make all\"], not_match = [\"make; ls\"] },\n\
+         { rule = \"fetch\", dir = \"/srv/mail\", users = [\"0\"] }, { rule = \"f*\", dir = \"/srv/other\" }]\n",
+    );
+    for (command, dir) in [
+        ("make", Some("/srv/build")),
+        ("make all && make install", Some("/srv/build")),
+        ("make; ls", None),
+        ("make $(ls)", None),
+        ("make > x", None),
+        ("X=1 make", None),
+        ("ls", None),
+    ] {
+        let judgement = judge(&policy, "bash", &json!({"command": command}));
+        assert_eq!(judgement.verdict, Verdict::Allow, "{command}");
+        assert_eq!(judgement.risk_level, RiskLevel::Trusted, "{command}");
+        let granted = judgement.workspace.as_deref();
+        assert_eq!(granted, dir.map(Path::new), "{command}");
+    }
+    // The first that covers it.
+    for (uid, dir) in [(0, "/srv/mail"), (1, "/srv/other")] {
+        let judgement = judge_as(&policy, uid, "fetch", &json!({}));
+        assert_eq!(judgement.workspace.as_deref(), Some(Path::new(dir)));
+    }
+    assert_eq!(policy.rule_count(), 3);
+    for (text, parts) in [
+        (
+            "workspace = [\"bash\"]",
+            &["`workspace`", "no table", "dir"][..],
+        ),
+        ("workspace = [{ rule = \"bash\" }]", &["without `dir`"]),
+        ("workspace = [{ dir = \"/srv\" }]", &["without `rule`"]),
+        (
+            "workspace = [{ rule = \"bash\", dir = \"srv\" }]",
+            &["`dir`", "\"srv\"", "absolute"],
+        ),
+        (
+            "workspace = [{ rule = \"bash\", dir = \"/srv/../etc\" }]",
+            &["\"/srv/../etc\"", "`..`"],
+        ),
+        (
+            "workspace = [{ rule = \"bash(command:sh *)\", dir = \"/srv\" }]",
+            &["never allow anything"],
+        ),
+        (
+            "workspace = [{ rule = \"bash(command:make*)\", dir = \"/srv\", match = [\"ls\"] }]",
+            &["`match`", "ls"],
+        ),
+        ("allow = [{ rule = \"bash\", dir = \"/srv\" }]", &["`dir`"]),
+    ] {
+        let refused = refusal(text);
+        for part in parts {
+            assert!(refused.contains(part), "{refused:?} lacks {part:?}");
+        }
+    }
+}
+
+#[test]
 fn parameters_and_paths() {
     let policy = policy(
         "default = \"ask\"\ndeny = [\"read_file(file_path:/etc/**)\", \"fetch(url:http://*)\", \"danger*\"]\n\

@@ -47,7 +47,7 @@ impl Basis {
     pub(super) fn of(grants: &Grants, config: &Arc<ExecutorConfig>) -> io::Result<Self> {
         let sandbox = &config.sandbox;
         let workspace = grants.workspace.as_deref().map(|path| {
-            let real = writable(path, sandbox).and_then(|real| Directory::at(&real));
+            let real = writable(path, grants, sandbox).and_then(|real| Directory::at(&real));
             real.map_err(|error| {
                 io::Error::other(format!("`workspace` {}: {error}", path.display()))
             })
@@ -98,16 +98,16 @@ impl Basis {
 ///
 /// # Errors
 /// When there is none, or none that a call may have.
-fn writable(path: &Path, sandbox: &SandboxConfig) -> io::Result<PathBuf> {
+fn writable(path: &Path, grants: &Grants, sandbox: &SandboxConfig) -> io::Result<PathBuf> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why);
     let real = fs::canonicalize(path)?;
-    let mut allowed = sandbox.workspaces.iter();
+    let mut allowed = sandbox.workspaces.iter().chain(&grants.by_policy);
     let is_below = |allowed: &PathBuf| {
         fs::canonicalize(allowed).is_ok_and(|allowed| real.starts_with(allowed))
     };
     if !real.is_dir() || !allowed.any(is_below) {
         return Err(refused(
-            "it is no directory at or below one of `workspaces` in [sandbox]",
+            "it is no directory at or below one of `workspaces` in [sandbox] or one that the policy grants",
         ));
     }
     for above in real.ancestors().skip(1) {

@@ -44,8 +44,10 @@ const RUNTIME_BYTES: u64 = 128 << 20;
 /// What a run may have inside, besides what the configuration gives everybody.
 #[derive(Clone, Default)]
 pub(crate) struct Grants {
-    /// A directory that it may write to.
+    /// A directory that it may write to, if that is at or below one that the configuration names.
     pub(crate) workspace: Option<PathBuf>,
+    /// Or at or below this.
+    pub(crate) by_policy: Option<PathBuf>,
     /// Directories that it sees although they are hidden otherwise.
     pub(crate) visible: Vec<PathBuf>,
     /// The calls that it may make, by a socket of its own.

@@ -16,6 +16,7 @@ pub(crate) mod skills;
 mod work;
 
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -140,6 +141,8 @@ pub(crate) struct Context<'a> {
     pub config: Arc<ExecutorConfig>,
     /// How far the call is trusted.
     pub risk: RiskLevel,
+    /// The directory that the policy lets it write to in the sandbox.
+    pub granted: Option<PathBuf>,
     /// Runs processes.
     pub runner: &'a Arc<Runner>,
     /// Runs those that are not trusted.

@@ -115,7 +115,8 @@ impl Context<'_> {
                 if given.working_dir.is_none() && !plan.working_dir.as_ref().is_some_and(is_seen) {
                     plan.working_dir = None;
                 }
-                grants.workspace = given.workspace.clone();
+                grants.workspace = given.workspace.clone().or(self.granted.clone());
+                grants.by_policy = self.granted.clone();
                 let destinations = self.config.sandbox.egress.get(&call.tool);
                 grants.destinations = destinations.cloned().unwrap_or_default();
                 // What the configuration sets may be secret.

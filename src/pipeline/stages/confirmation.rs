@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -19,6 +20,8 @@ pub(super) struct Confirmed {
     pub(super) tool: Arc<Tool>,
     pub(super) resolved: Vec<Resolved>,
     pub(super) risk: RiskLevel,
+    /// What the policy lets it write to in the sandbox.
+    pub(super) workspace: Option<PathBuf>,
     /// What an approval was given for, if it took one.
     intent: Option<Intent>,
 }
@@ -52,6 +55,7 @@ pub(super) async fn confirm(
             tool,
             resolved,
             risk,
+            workspace: judgement.workspace,
             intent: None,
         });
     }
@@ -99,6 +103,7 @@ pub(super) async fn confirm(
         tool,
         resolved,
         risk,
+        workspace: now.workspace,
         intent: Some(intent),
     })
 }

@@ -131,6 +131,7 @@ async fn carry_out(
         let confirmed = confirmation::still_holds(confirmed, execution, &context).await?;
         let context = Context {
             risk: confirmed.risk,
+            granted: confirmed.workspace.clone(),
             ..context
         };
         watch = held.watch;

@@ -76,7 +76,7 @@ pub(super) fn settle_risk(
         .max(call.options.risk_level)
         .max(judgement.risk_level);
     execution.learn_risk(risk);
-    match cannot_be_confined(call, tool, risk, config) {
+    match cannot_be_confined(call, tool, risk, judgement, config) {
         None => Ok(risk),
         Some(detail) => Err(ExecutorError::SandboxUnavailable {
             tool_name: call.tool.clone(),
@@ -91,6 +91,7 @@ fn cannot_be_confined(
     call: &Call,
     tool: &Tool,
     risk: RiskLevel,
+    judgement: &Judgement,
     config: &ExecutorConfig,
 ) -> Option<String> {
     if risk == RiskLevel::Trusted {
@@ -107,10 +108,10 @@ fn cannot_be_confined(
             Some("nothing outlives it, and the call asks for `background` \"keep\"".to_owned())
         }
         Confinement::Process => workspace
-            .filter(|dir| !config.sandbox.may_write_to(dir))
+            .filter(|dir| !config.sandbox.may_write_to(dir, judgement.workspace.as_deref()))
             .map(|dir| {
                 format!(
-                    "the `workspace` {} is not at or below one of `workspaces` in [sandbox]",
+                    "the `workspace` {} is not at or below one of `workspaces` in [sandbox], nor below one that the policy grants the call",
                     dir.display()
                 )
             }),
@@ -155,6 +156,7 @@ impl Subject {
             would_change: "this is a defect of the daemon: report it".to_owned(),
             risk_level: RiskLevel::Trusted,
             risk_rule: None,
+            workspace: None,
             remember_rules: Vec::new(),
         })
     }

@@ -245,6 +245,7 @@ fn denied(call: &Call, context: &Context<'_>, error: &FileError) -> ExecutorErro
             would_change: "[files] of executor.toml says what the file tools may touch".to_owned(),
             risk_level: RiskLevel::Trusted,
             risk_rule: None,
+            workspace: None,
             remember_rules: Vec::new(),
         }),
     }

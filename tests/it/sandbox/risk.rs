@@ -88,6 +88,58 @@ fn a_call_raises_its_risk_and_never_lowers_it() {
 }
 
 #[test]
+fn the_policy_grants_a_directory_to_write_to() {
+    if !is_there() {
+        return;
+    }
+    let dir = crate::support::scratch();
+    super::give_to_nobody(&dir);
+    std::fs::create_dir(dir.join("sub")).expect("made");
+    super::give_to_nobody(&dir.join("sub"));
+    let policy = format!(
+        "default = \"untrusted\"\nworkspace = [{{ rule = \"bash(command:touch *)\", dir = {dir:?} }}]\n"
+    );
+    let daemon = Daemon::start_under(&policy, "");
+    let reply = daemon.bash("touch a");
+    assert_eq!(reply.json()["exit_code"], 0, "{}", reply.content());
+    assert!(dir.join("a").exists(), "it begins there");
+    // A call may name a part of it, and nothing else.
+    let below = json!({"workspace": dir.join("sub")});
+    let reply = daemon.bash_with("touch b", &below);
+    assert_eq!(reply.json()["exit_code"], 0, "{}", reply.content());
+    assert!(dir.join("sub/b").exists());
+    let reply = daemon.bash_with("touch b", &json!({"workspace": "/tmp"}));
+    assert_eq!(
+        reply.json()["code"],
+        "sandbox_unavailable",
+        "{}",
+        reply.json()
+    );
+    // What the rule does not cover is granted nothing.
+    let reply = daemon.bash(&format!("touch {0}/c; echo > {0}/d", dir.display()));
+    assert_eq!(
+        reply.json()["sandbox"]["runtime"],
+        "runsc",
+        "{}",
+        reply.json()
+    );
+    let reply = daemon.bash_with("ls; touch b", &below);
+    assert_eq!(
+        reply.json()["code"],
+        "sandbox_unavailable",
+        "{}",
+        reply.json()
+    );
+    assert!(!dir.join("c").exists() && !dir.join("d").exists());
+    let call = json!({"name": "bash", "input": {"command": "touch a"}}).to_string();
+    let explained = daemon
+        .connect()
+        .request("POST", "/permissions/explain", &[], call.as_bytes());
+    assert_eq!(explained.json()["workspace"], json!(dir));
+    std::fs::remove_dir_all(dir).expect("ours");
+}
+
+#[test]
 fn an_untrusted_skill_and_what_it_leads_to_run_in_the_sandbox() {
     if !is_there() {
         return;
