@@ -360,11 +360,13 @@ impl Executor {
             spool.set_bounds(bounds.max_bytes, bounds.total_bytes);
         }
         self.inner.flow.configure(&config.flow);
+        let config = Arc::new(config);
         *self
             .inner
             .config
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
+        self.inner.sandbox.reconfigure(config);
     }
 
     /// The policy in force. Until one is set, everything is allowed (seed 000).

@@ -156,7 +156,12 @@ impl Sandbox {
         Ok(outcome)
     }
 
-    /// Ends the sandboxes that wait for a call.
+    /// Ends the sandboxes that wait for a call, for from now on another configuration is in force.
+    pub(crate) fn reconfigure(&self, config: Arc<ExecutorConfig>) {
+        self.ready.reconfigure(config);
+    }
+
+    /// Ends the sandboxes that wait for a call, and waits for their end.
     pub(crate) async fn end_ready(&self) {
         self.ready.end().await;
     }

@@ -12,6 +12,7 @@ use super::basis::Basis;
 use super::runtime::Runtime;
 use super::started::{Ended, Started};
 use super::{Grants, SandboxError};
+use crate::config::ExecutorConfig;
 use crate::domain::ExecutionId;
 use crate::runner::{Live, Plan, Runner};
 
@@ -28,6 +29,8 @@ pub(super) struct Ready {
 
 #[derive(Default)]
 struct Slots {
+    /// The configuration in force, once it was changed.
+    config: Option<Arc<ExecutorConfig>>,
     /// The oldest first.
     waiting: Vec<Waiting>,
     tasks: Vec<JoinHandle<()>>,
@@ -94,13 +97,13 @@ impl Ready {
         runner: Arc<Runner>,
     ) {
         let most = basis.config.sandbox.ready as usize;
-        let is_usable =
-            |one: &Waiting| Arc::ptr_eq(&one.basis.config, &basis.config) && !one.job.is_closed();
         let mut slots = self.lock();
         slots.tasks.retain(|task| !task.is_finished());
-        slots.waiting.retain(is_usable);
+        slots.waiting.retain(|one| !one.job.is_closed());
+        let current = slots.config.as_ref();
+        let is_current = current.is_none_or(|config| Arc::ptr_eq(config, &basis.config));
         let alike = slots.waiting.iter().filter(|one| one.basis.serves(&basis));
-        let wanted = alike.count() < most && basis.may_be_foreseen();
+        let wanted = is_current && basis.may_be_foreseen() && alike.count() < most;
         if !wanted || self.running.load(Ordering::Relaxed) > 0 {
             return;
         }
@@ -125,11 +128,21 @@ impl Ready {
         }));
     }
 
+    /// Ends all that wait, for from now on another configuration is in force.
+    pub(super) fn reconfigure(&self, config: Arc<ExecutorConfig>) {
+        let mut slots = self.lock();
+        slots.waiting.clear();
+        slots.config = Some(config);
+    }
+
     /// Ends all that wait, and waits for their end.
     pub(super) async fn end(&self) {
-        let slots = std::mem::take(&mut *self.lock());
-        drop(slots.waiting);
-        for task in slots.tasks {
+        let tasks = {
+            let mut slots = self.lock();
+            slots.waiting.clear();
+            std::mem::take(&mut slots.tasks)
+        };
+        for task in tasks {
             let _ = task.await;
         }
     }

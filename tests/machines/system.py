@@ -264,7 +264,8 @@ def what_is_untrusted_runs_in_the_sandbox():
         expect("the kill", (answer["kill"]["by"], answer["kill"]["survivors"]), ("cgroup", 0))
         wait_for("the self-test", lambda: health()["sandbox"]["self_test"] == "passed")
         expect_true("shellyctl status tells", "self-test passed" in shell("shellyctl status"))
-    expect("bundles", os.listdir("/var/lib/shelly-executor/sandbox"), [])
+    # One that waits for the next call is not kept under another configuration.
+    wait_for("no bundle is left", lambda: os.listdir("/var/lib/shelly-executor/sandbox") == [])
 
 
 def what_is_untrusted_runs_in_another_runtime():
@@ -289,7 +290,8 @@ def what_is_untrusted_runs_in_another_runtime():
             expect_true(f"{line} in {answer['content']}", line in answer["content"])
         expect("what was left", [left["command"] for left in answer["background"]], ["sleep 60"])
         expect("the kill", (answer["kill"]["by"], answer["kill"]["survivors"]), ("cgroup", 0))
-    expect("bundles", os.listdir("/var/lib/shelly-executor/sandbox"), [])
+    # One that waits for the next call is not kept under another configuration.
+    wait_for("no bundle is left", lambda: os.listdir("/var/lib/shelly-executor/sandbox") == [])
     shutil.rmtree(root)
 
 

@@ -146,7 +146,6 @@ fn another_configuration_is_in_force_at_once() {
         assert!(!before.exists());
         reconfigure(&daemon, "file_size_max = 16384", "ready = 0");
         wait_until("none waits any more", || {
-            daemon.bash("true");
             let sandbox = &daemon.get("/health").json()["sandbox"];
             sandbox["ready"] == 0 && bundles(&daemon).is_empty()
         });
