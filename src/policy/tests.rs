@@ -77,7 +77,7 @@ fn the_shipped_policies_are_valid() {
     let uncommented = uncommented
         .replacen("# ", "", 1)
         .replace("[\"shelly\"]", "[\"root\"]");
-    assert_eq!(policy(&uncommented).rule_count(), 7, "{uncommented}");
+    assert_eq!(policy(&uncommented).rule_count(), 8, "{uncommented}");
     assert!(policy(OPEN_POLICY).examples().len() > 10);
     // A dry run changes nothing, and is no way around what is denied.
     for (path, dry_run, verdict) in [
@@ -279,16 +279,16 @@ fn rules_raise_the_risk_and_change_no_verdict() {
 #[test]
 fn a_workspace_is_granted_to_what_a_rule_covers_whole() {
     let policy = policy(
-        "workspace = [{ rule = \"bash(command:make *)\", dir = \"/srv/build\", match = [\"make all\"], not_match = [\"make; ls\"] },\n\
+        "workspace = [{ rule = \"bash(command:touch *)\", dir = \"/srv/build\", match = [\"touch all\"], not_match = [\"touch; ls\"] },\n\
          { rule = \"fetch\", dir = \"/srv/mail\", users = [\"0\"] }, { rule = \"f*\", dir = \"/srv/other\" }]\n",
     );
     for (command, dir) in [
-        ("make", Some("/srv/build")),
-        ("make all && make install", Some("/srv/build")),
-        ("make; ls", None),
-        ("make $(ls)", None),
-        ("make > x", None),
-        ("X=1 make", None),
+        ("touch", Some("/srv/build")),
+        ("touch a && touch b", Some("/srv/build")),
+        ("touch; ls", None),
+        ("touch $(ls)", None),
+        ("touch > x", None),
+        ("X=1 touch", None),
         ("ls", None),
     ] {
         let judgement = judge(&policy, "bash", &json!({"command": command}));
@@ -323,7 +323,7 @@ fn a_workspace_is_granted_to_what_a_rule_covers_whole() {
             &["never allow anything"],
         ),
         (
-            "workspace = [{ rule = \"bash(command:make*)\", dir = \"/srv\", match = [\"ls\"] }]",
+            "workspace = [{ rule = \"bash(command:touch*)\", dir = \"/srv\", match = [\"ls\"] }]",
             &["`match`", "ls"],
         ),
         ("allow = [{ rule = \"bash\", dir = \"/srv\" }]", &["`dir`"]),

@@ -82,6 +82,8 @@ fn another_runtime_runs_it_as_well_and_leaves_as_little() {
         wait_for_test(&daemon, "passed");
         assert_clean(&daemon, "after the daemon was killed");
         assert_eq!(cgroups(&daemon), Vec::<PathBuf>::new());
+        // The runtime of one that waits makes directories in it.
+        drop(daemon);
         fs::remove_dir_all(root).expect("ours");
     }
 }
@@ -197,6 +199,8 @@ fn a_root_of_its_own_is_all_there_is() {
     assert_eq!(fs::read_to_string(dir.join("x")).expect("there"), "kept\n");
     assert!(!root.join("etc/y").exists());
     assert_clean(&daemon, "after a root of its own");
+    // The runtime of one that waits makes directories in it.
+    drop(daemon);
     fs::remove_dir_all(root).expect("ours");
 }
 
