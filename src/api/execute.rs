@@ -12,7 +12,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::wire::CallBody;
 use super::{Api, body, capability, request, sse};
-use crate::domain::{Call, Digest, StopReason, TraceId};
+use crate::domain::{Call, Digest, StopReason, TraceParent};
 use crate::pipeline::{Begun, Execution, Idempotency, Record, Terms};
 
 /// The longest `Idempotency-Key`, in characters: a UUID and some more.
@@ -253,21 +253,22 @@ fn accepted(execution: &Record) -> Response {
 fn trace(call: &mut Call, headers: &HeaderMap) -> Result<(), Refusal> {
     let header = headers.get("traceparent");
     let header = header.and_then(|value| value.to_str().ok());
-    let Some(named) = header.and_then(TraceId::from_traceparent) else {
+    let Some(named) = header.and_then(TraceParent::parse) else {
         return Ok(());
     };
     match &call.options.trace_id {
-        Some(own) if *own != named => {
+        Some(own) if *own != named.trace => {
             let detail = format!(
                 "`trace_id` is {:?}, and `traceparent` says `{}`: expected the same, or one of them",
                 own.as_str(),
-                named.as_str()
+                named.trace.as_str()
             );
             let refusal = Refusal::new(Code::MalformedRequest, detail);
             Err(refusal.of_call(call.tool_use_id.clone()))
         }
         Some(_) | None => {
-            call.options.trace_id = Some(named);
+            call.options.trace_id = Some(named.trace);
+            call.options.parent = Some(named.parent);
             Ok(())
         }
     }

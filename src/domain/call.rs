@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::correlation::short;
-use super::{Correlation, RiskLevel, ScopedValues, TraceId};
+use super::{Correlation, ParentSpan, RiskLevel, ScopedValues, TraceId};
 
 /// How deeply an input may nest before it is refused; deeper is an attack, not a tool call.
 /// `serde_json` itself stops at 128 levels, which bounds every reader behind it.
@@ -59,6 +59,8 @@ pub struct CallOptions {
     pub workspace: Option<PathBuf>,
     /// The trace the call belongs to.
     pub trace_id: Option<TraceId>,
+    /// The span of that trace that the call is made in.
+    pub parent: Option<ParentSpan>,
     /// The session the call belongs to, a name of the caller's.
     pub session_id: Option<String>,
     /// On whose behalf the caller calls, a name of the caller's.
@@ -80,6 +82,7 @@ impl fmt::Debug for CallOptions {
             .field("risk_level", &self.risk_level)
             .field("workspace", &self.workspace)
             .field("trace_id", &self.trace_id)
+            .field("parent", &self.parent)
             .field("session_id", &self.session_id)
             .field("tenant_id", &self.tenant_id)
             .field("values", &self.values.keys().collect::<Vec<_>>())
@@ -160,6 +163,7 @@ impl CallOptions {
             trace_id: self.trace_id.clone(),
             tenant_id: self.tenant_id.clone(),
             session_id: self.session_id.clone(),
+            parent: self.parent,
         }
     }
 

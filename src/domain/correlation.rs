@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ExecutionId, InvalidCall};
+use super::{Digest, ExecutionId, InvalidCall, ParentSpan, SpanId};
 
 /// The longest name that a caller may give to something of its own, in bytes.
 const LONGEST: usize = 256;
@@ -19,6 +19,9 @@ pub struct Correlation {
     /// The session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// The span it is made in, where its trace has one.
+    #[serde(skip)]
+    pub parent: Option<ParentSpan>,
 }
 
 impl Correlation {
@@ -41,11 +44,10 @@ impl Correlation {
     /// W3C trace.
     pub fn traceparent(&self, execution: ExecutionId) -> Option<String> {
         let trace = self.trace_id.as_ref()?.w3c()?;
-        // Its random half, which is not zero: the variant of a UUID has a bit of it.
-        let parent = &execution.as_bytes()[8..];
-        let parent: String = parent.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Sampled: whoever gives a call a trace wants to see what becomes of it.
-        Some(format!("00-{trace}-{parent}-01"))
+        // Whoever gives a call a trace wants to see what becomes of it, unless it says otherwise.
+        let is_sampled = self.parent.is_none_or(|parent| parent.is_sampled);
+        let (parent, flags) = (SpanId::of(execution), u8::from(is_sampled));
+        Some(format!("00-{trace}-{parent}-{flags:02x}"))
     }
 }
 
@@ -56,25 +58,6 @@ impl Correlation {
 pub struct TraceId(String);
 
 impl TraceId {
-    /// Takes the trace id out of a `traceparent` header (W3C Trace Context, section 3.2).
-    ///
-    /// Unknown versions are read by the version-00 prefix, as the standard asks; `None` when the
-    /// header is not well-formed, in which case the standard says to ignore it.
-    pub fn from_traceparent(header: &str) -> Option<Self> {
-        let mut parts = header.trim().split('-');
-        let (version, trace, parent, flags) =
-            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let sized = version.len() == 2 && parent.len() == 16 && flags.len() == 2;
-        let usable = is_lower_hex(version)
-            && version != "ff"
-            && (version != "00" || parts.next().is_none())
-            && is_w3c(trace)
-            && is_lower_hex(parent)
-            && parent.bytes().any(|b| b != b'0')
-            && is_lower_hex(flags);
-        (sized && usable).then(|| Self(trace.to_owned()))
-    }
-
     /// The digits of a W3C trace id; `None` when it is another name.
     pub fn w3c(&self) -> Option<&str> {
         is_w3c(&self.0).then_some(self.0.as_str())
@@ -83,6 +66,49 @@ impl TraceId {
     /// What it is, whichever.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// As sixteen bytes: the digits of a W3C trace id, the first half of the SHA-256 of another name.
+    pub fn to_bytes(&self) -> [u8; 16] {
+        let number = self.w3c().map(|digits| u128::from_str_radix(digits, 16));
+        if let Some(Ok(number)) = number {
+            return number.to_be_bytes();
+        }
+        let Digest(digest) = Digest::of(self.0.as_bytes());
+        std::array::from_fn(|at| digest[at])
+    }
+}
+
+/// What a `traceparent` header says (W3C Trace Context, section 3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    /// The trace.
+    pub trace: TraceId,
+    /// The caller's span in it.
+    pub parent: ParentSpan,
+}
+
+impl TraceParent {
+    /// Unknown versions are read by the version-00 prefix, as the standard asks; `None` when the
+    /// header is not well-formed, in which case the standard says to ignore it.
+    pub fn parse(header: &str) -> Option<Self> {
+        let mut parts = header.trim().split('-');
+        let (version, trace, parent, flags) =
+            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let is_byte = |text: &str| text.len() == 2 && is_lower_hex(text);
+        let usable = is_byte(version)
+            && version != "ff"
+            && (version != "00" || parts.next().is_none())
+            && is_w3c(trace)
+            && is_byte(flags);
+        let flags = u8::from_str_radix(flags, 16).ok().filter(|_| usable)?;
+        Some(Self {
+            trace: TraceId(trace.to_owned()),
+            parent: ParentSpan {
+                id: parent.parse().ok()?,
+                is_sampled: flags & 1 == 1,
+            },
+        })
     }
 }
 
@@ -137,9 +163,11 @@ mod tests {
     const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
     #[test]
-    fn a_traceparent_gives_its_trace_id() {
+    fn a_traceparent_gives_its_trace_and_its_span() {
         for (header, expected) in [
             (format!("00-{ID}-00f067aa0ba902b7-01"), Some(ID)),
+            (format!("00-{ID}-00f067aa0ba902b7-00"), Some(ID)),
+            (format!("00-{ID}-00f067aa0ba902b7-+1"), None),
             (format!("cc-{ID}-00f067aa0ba902b7-01-later"), Some(ID)),
             (format!("00-{ID}-00f067aa0ba902b7-01-later"), None),
             (format!("ff-{ID}-00f067aa0ba902b7-01"), None),
@@ -151,8 +179,13 @@ mod tests {
             ),
             ("rubbish".to_owned(), None),
         ] {
-            let found = TraceId::from_traceparent(&header);
-            assert_eq!(found.as_ref().map(TraceId::as_str), expected, "{header}");
+            let found = TraceParent::parse(&header);
+            let trace = found.as_ref().map(|found| found.trace.as_str());
+            assert_eq!(trace, expected, "{header}");
+            if let Some(TraceParent { parent, .. }) = found {
+                assert_eq!(parent.id.to_string(), "00f067aa0ba902b7");
+                assert_eq!(parent.is_sampled, !header.ends_with("-00"), "{header}");
+            }
         }
     }
 
@@ -182,8 +215,18 @@ mod tests {
             ..Correlation::default()
         };
         let header = of(ID).traceparent(id).expect("a W3C trace");
-        let back = TraceId::from_traceparent(&header).expect("well-formed");
-        assert_eq!(back.as_str(), ID);
+        let back = TraceParent::parse(&header).expect("well-formed");
+        assert_eq!((back.trace.as_str(), back.parent.id), (ID, SpanId::of(id)));
+        assert!(back.parent.is_sampled);
+        let unrecorded = Correlation {
+            parent: Some(ParentSpan {
+                is_sampled: false,
+                ..back.parent
+            }),
+            ..of(ID)
+        };
+        let header = unrecorded.traceparent(id).expect("a W3C trace");
+        assert!(header.ends_with("-00"), "{header}");
         assert!(id.to_string().replace('-', "").ends_with(&header[36..52]));
         assert_eq!(of("order 4711").traceparent(id), None);
         assert_eq!(of("x").variables(), [("SHELLY_TRACE_ID", "x")]);

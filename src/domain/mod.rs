@@ -18,6 +18,7 @@ mod millis;
 mod output;
 mod scope;
 mod secrets;
+mod span;
 mod stage;
 mod summary;
 mod tool;
@@ -28,7 +29,7 @@ pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall};
 pub use caller::{Caller, Principal};
 pub use calls::Doorkeeper;
 pub(crate) use calls::{Admission, Called, Calls, Door, Process};
-pub use correlation::{Correlation, TraceId};
+pub use correlation::{Correlation, TraceId, TraceParent};
 pub use digest::{Digest, Hasher};
 pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
@@ -47,6 +48,7 @@ pub use output::{
 };
 pub use scope::{Scope, ScopedValues};
 pub use secrets::{CONTEXT, Secrets};
+pub use span::{InvalidSpanId, ParentSpan, SpanContext, SpanId};
 pub use stage::{Point, Stage, StageTimes, When};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use tool::{RiskLevel, ToolDefinition, ToolDetails};

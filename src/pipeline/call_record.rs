@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::{
-    Background, Call, CallOptions, Caller, RiskLevel, ScopedValues, Secrets, TraceId, mask_secrets,
+    Background, Call, CallOptions, Caller, ParentSpan, RiskLevel, ScopedValues, Secrets, TraceId,
+    mask_secrets,
 };
 
 /// A call as it is shown and kept: secrets masked.
@@ -31,6 +32,9 @@ pub struct CallRecord {
     /// Its standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// The span it is made in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentSpan>,
     /// The session it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
@@ -100,6 +104,7 @@ impl CallRecord {
             working_dir,
             env,
             stdin,
+            parent: options.parent,
             session_id,
             tenant_id,
             values,
@@ -140,6 +145,7 @@ impl CallRecord {
                 risk_level: self.risk_level,
                 workspace: self.workspace.clone(),
                 trace_id: None::<TraceId>,
+                parent: None,
                 session_id: self.session_id.clone(),
                 tenant_id: self.tenant_id.clone(),
                 values: self.values.clone(),

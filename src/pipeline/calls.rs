@@ -119,8 +119,11 @@ impl Inner {
         let caller = parent.caller.clone();
         let mut call = call;
         let correlation = parent.correlation.clone();
-        if call.options.trace_id.is_none() {
+        let named = call.options.trace_id.as_ref();
+        if named.is_none_or(|named| Some(named) == correlation.trace_id.as_ref()) {
             call.options.trace_id = correlation.trace_id;
+            // Whatever it says itself: what comes of an execution stands below it.
+            call.options.parent = Some(parent.span_context().as_parent());
         }
         // Nobody calls on another's behalf by way of a tool, or in another session.
         call.options.tenant_id = correlation.tenant_id;

@@ -12,8 +12,8 @@ use super::event::Event;
 use super::family::Family;
 use super::{CallRecord, CannotKeep, Finished, Record};
 use crate::domain::{
-    Call, Caller, Correlation, ExecutionId, Judgement, RiskLevel, Ruling, Scope, Secrets, Stage,
-    StageTimes, Status, StopReason, StreamName,
+    Call, Caller, Correlation, ExecutionId, Judgement, RiskLevel, Ruling, Scope, Secrets,
+    SpanContext, Stage, StageTimes, Status, StopReason, StreamName,
 };
 use crate::ledger::Idempotency;
 use crate::metrics::Metrics;
@@ -216,6 +216,11 @@ impl Execution {
             trace_id: self.correlation.trace_id.clone(),
             finished,
         }
+    }
+
+    /// Where it stands among the traces.
+    pub(super) fn span_context(&self) -> SpanContext {
+        SpanContext::of(self.id, &self.correlation, self.family.caller())
     }
 
     /// Its input has got its defaults.

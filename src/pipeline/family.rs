@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::Execution;
 use super::values::SharedValues;
 use crate::config::SkillsConfig;
-use crate::domain::{Digest, ExecutorError, Lineage, RiskLevel, StopReason};
+use crate::domain::{Digest, ExecutorError, Lineage, RiskLevel, SpanContext, StopReason};
 use crate::tools::{Registry, Tool};
 
 /// What an execution is among those that led to it and those that come of it.
 #[derive(Debug)]
 pub(super) struct Family {
     lineage: Option<Lineage>,
+    /// The span of the execution that made the call.
+    caller: Option<SpanContext>,
     /// The tools that led to it, the outermost first.
     chain: Vec<Arc<Tool>>,
     by_hook: ByHook,
@@ -58,6 +60,7 @@ impl Family {
     pub(super) fn founded(values: SharedValues, registry: Arc<Registry>) -> Self {
         Self {
             lineage: None,
+            caller: None,
             chain: Vec::new(),
             by_hook: ByHook::No,
             risk: RiskLevel::Trusted,
@@ -91,6 +94,7 @@ impl Family {
                 parent: parent.id,
                 depth: u32::try_from(chain.len()).unwrap_or(u32::MAX),
             }),
+            caller: Some(parent.span_context()),
             chain,
             by_hook: match family.by_hook {
                 ByHook::No => ByHook::No,
@@ -125,6 +129,11 @@ impl Family {
     /// Whose call it is, when a tool made it.
     pub(super) fn lineage(&self) -> Option<&Lineage> {
         self.lineage.as_ref()
+    }
+
+    /// The span of the execution whose call it is.
+    pub(super) fn caller(&self) -> Option<&SpanContext> {
+        self.caller.as_ref()
     }
 
     /// The tools that led to it, the outermost first.

@@ -30,12 +30,14 @@ pub(super) fn correlation(call: &Call, secrets: &Secrets) -> Correlation {
         trace_id,
         tenant_id,
         session_id,
+        parent,
     } = call.options.correlation();
     let masked = |text: String| secrets.mask_text(&text);
     Correlation {
         trace_id: trace_id.and_then(|trace| masked(trace.as_str().to_owned()).parse().ok()),
         tenant_id: tenant_id.map(masked),
         session_id: session_id.map(masked),
+        parent,
     }
 }
 
