@@ -11,6 +11,7 @@ mod flow;
 pub mod grpc;
 pub mod ledger;
 pub mod metrics;
+mod otlp;
 pub mod pipeline;
 pub mod policy;
 pub mod runner;

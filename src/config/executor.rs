@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 
-use super::{FilesConfig, FlowConfig, Hook, SandboxConfig};
+use super::{FilesConfig, FlowConfig, Hook, SandboxConfig, TracingConfig};
 
 /// How an [`Executor`](crate::Executor) runs things. The defaults are the library's; the daemon's
 /// come from `config/executor.toml`.
@@ -55,6 +55,8 @@ pub struct ExecutorConfig {
     /// Whether executions are counted and their stages timed (seed 004's `enableMetrics`). Default
     /// yes.
     pub metrics: bool,
+    /// Where the spans of executions are sent. Default nowhere.
+    pub tracing: TracingConfig,
     /// Where executions are recorded for good; `None` remembers them in memory. Default none.
     pub ledger: Option<LedgerConfig>,
     /// Whether what cannot be recorded may run. Default yes.
@@ -105,6 +107,7 @@ impl Default for ExecutorConfig {
                 .into(),
             untrusted_tools: BTreeSet::new(),
             metrics: true,
+            tracing: TracingConfig::default(),
             ledger: None,
             audit: Audit::BestEffort,
             confirmation: ConfirmationConfig {

@@ -11,6 +11,7 @@ use super::files::FilesFile;
 use super::flow::FlowFile;
 use super::hooks::Hooks;
 use super::sandbox::SandboxFile;
+use super::tracing::TracingFile;
 use super::values::Bounded;
 use super::{Audit, Durability, LogFormat, Truncate};
 use crate::domain::CallOptions;
@@ -44,6 +45,7 @@ pub(super) struct File {
     pub(super) secrets: SecretsFile,
     pub(super) tools: ToolsFile,
     pub(super) metrics: MetricsFile,
+    pub(super) tracing: TracingFile,
     pub(super) ledger: LedgerFile,
     pub(super) confirmation: ConfirmationFile,
     pub(super) hooks: Hooks,

@@ -16,6 +16,7 @@ mod remembered;
 mod sandbox;
 mod settings;
 mod tools_file;
+mod tracing;
 mod values;
 mod watch;
 
@@ -37,4 +38,5 @@ pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};
 pub use sandbox::{SandboxConfig, SandboxUser};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use tools_file::{DEFAULT_TOOLS_TOML, ToolDescriptions};
+pub use tracing::{OtlpEndpoint, TracingConfig};
 pub use watch::{watch_files, watch_tree};

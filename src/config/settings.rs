@@ -210,6 +210,7 @@ impl File {
             disabled_tools: self.tools.disabled,
             untrusted_tools: self.tools.untrusted,
             metrics: set(self.metrics.enabled, "enabled")?,
+            tracing: self.tracing.config(),
             ledger: None,
             audit: set(self.ledger.audit, "audit")?,
             confirmation: ConfirmationConfig {
@@ -324,6 +325,7 @@ mod tests {
         assert_eq!(settings.executor.kill_grace, library.kill_grace);
         assert_eq!(settings.executor.kill_wait, library.kill_wait);
         assert_eq!(settings.executor.drain, library.drain);
+        assert_eq!(settings.executor.tracing, library.tracing);
     }
 
     #[test]
@@ -404,6 +406,23 @@ mod tests {
             (
                 "[secrets]\npatterns = [\"(\"]\n",
                 &["e.toml:2: ", "patterns", "unclosed"],
+            ),
+            (
+                "[tracing]\notlp_endpoint = \"https://h:4318\"\n",
+                &[
+                    "e.toml:2: ",
+                    "`otlp_endpoint`",
+                    "https://h:4318",
+                    "on this host",
+                ],
+            ),
+            (
+                "[tracing]\nheaders = { Host = \"x\" }\n",
+                &["e.toml:2: ", "`headers`", "\"host\""],
+            ),
+            (
+                "[tracing]\nservice_name = \"\"\n",
+                &["e.toml:2: ", "`service_name`", "expected 1 to"],
             ),
             (
                 "truncate = \"head\"\n",

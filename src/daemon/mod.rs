@@ -263,7 +263,9 @@ impl Daemon {
         }
         api.health.set_ended();
         let _ = close.send(());
-        if tokio::time::timeout(CLOSE_GRACE, serving).await.is_err() {
+        let closed = tokio::time::timeout(CLOSE_GRACE, serving);
+        let (closed, ()) = tokio::join!(closed, api.executor.end_spans());
+        if closed.is_err() {
             tracing::warn!("closed connections whose clients did not read their answers");
         }
         for task in background {

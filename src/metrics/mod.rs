@@ -7,6 +7,7 @@ mod executions;
 mod flow;
 mod ledger;
 mod now;
+mod otlp;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use prometheus::{
 pub use executions::Counted;
 pub use flow::{FlowNow, ToolNow};
 pub use now::Now;
+pub use otlp::SpansNow;
 
 use crate::domain::{Stage, Verdict};
 use executions::Executions;
@@ -151,6 +153,7 @@ mod tests {
             sandboxes_ready: 0,
             problems: &[],
             flow: FlowNow::default(),
+            spans: SpansNow::default(),
         };
         metrics.text(&now).expect("text")
     }
@@ -166,6 +169,7 @@ mod tests {
             "shelly_egress_connections_total{result=\"refused\"} 0",
             "shelly_ledger_commit_duration_seconds_count 0",
             "shelly_stage_duration_seconds_count{stage=\"discovery\"} 0",
+            "shelly_otlp_spans_total{result=\"dropped\"} 0",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}: {text}");
         }

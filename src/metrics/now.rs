@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prometheus::{IntGauge, IntGaugeVec};
 
 use super::flow::{Flow, FlowNow};
+use super::otlp::{Spans, SpansNow};
 use super::{Group, MetricsError};
 use crate::domain::Degradation;
 
@@ -20,6 +21,8 @@ pub struct Now<'a> {
     pub problems: &'a [Degradation],
     /// Places, queues, refusals and circuits.
     pub flow: FlowNow<'a>,
+    /// What has become of spans.
+    pub spans: SpansNow,
 }
 
 /// What is not counted but looked at when somebody asks.
@@ -30,6 +33,7 @@ pub(super) struct Standing {
     sandboxes_ready: IntGauge,
     problems: IntGaugeVec,
     flow: Flow,
+    spans: Spans,
     /// Held while they are set and read, so that each who asks reads what was set for them.
     asking: Mutex<()>,
 }
@@ -67,6 +71,7 @@ impl Standing {
                 &["code"],
             )?,
             flow: Flow::new(group)?,
+            spans: Spans::new(group)?,
             asking: Mutex::new(()),
         })
     }
@@ -83,6 +88,7 @@ impl Standing {
             self.problems.with_label_values(&[problem.code]).inc();
         }
         self.flow.set(&now.flow);
+        self.spans.set(now.spans);
         read()
     }
 }

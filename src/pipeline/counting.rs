@@ -6,7 +6,8 @@ use super::finished::status;
 use super::{Execution, Executor, Finished};
 use crate::domain::{Degradation, ExecutorError, Failure, RunReport, Status, ToolOutput};
 use crate::flow::{CircuitState, FlowSnapshot};
-use crate::metrics::{Counted, FlowNow, Metrics, MetricsError, Now, ToolNow};
+use crate::metrics::{Counted, FlowNow, Metrics, MetricsError, Now, SpansNow, ToolNow};
+use crate::otlp::SpanCounts;
 
 /// Why there are no metrics to be read.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,7 @@ impl Executor {
             sandboxes_ready: self.sandbox().ready,
             problems,
             flow: flow_now(&flow),
+            spans: spans_now(self.inner.spans.counts()),
         });
         Ok(text?)
     }
@@ -65,6 +67,20 @@ fn flow_now(flow: &FlowSnapshot) -> FlowNow<'_> {
             ("circuit_open", refused.circuit_open),
         ],
         server_up: flow.server_up,
+    }
+}
+
+/// What is told of spans.
+fn spans_now(counts: SpanCounts) -> SpansNow {
+    let SpanCounts {
+        sent,
+        dropped,
+        refused,
+    } = counts;
+    SpansNow {
+        sent,
+        dropped,
+        refused,
     }
 }
 

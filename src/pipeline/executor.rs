@@ -12,7 +12,7 @@ use super::family::Capabilities;
 use super::life::Origin;
 use super::records::Records;
 use super::values::Sessions;
-use super::{Begun, counting, hooks, log, masking, stages};
+use super::{Begun, counting, hooks, log, masking, spans, stages};
 use super::{CircuitState, ToolFlowSnapshot};
 use crate::config::{Asked, ConfigError, ExecutorConfig, Hook, ToolDescriptions};
 use crate::domain::{
@@ -22,6 +22,7 @@ use crate::domain::{
 use crate::flow::Flow;
 use crate::ledger::{Ledger, LedgerError, Opened, Recovered, Waiting};
 use crate::metrics::Metrics;
+use crate::otlp::Exporter;
 use crate::policy::Policy;
 use crate::runner::{Runner, Spool};
 use crate::sandbox::{self, Sandbox, SandboxState, SelfTest};
@@ -102,6 +103,8 @@ pub(super) struct Inner {
     pub(super) running: watch::Sender<usize>,
     /// What is counted; `None` where nothing can be.
     pub(super) metrics: Option<Arc<Metrics>>,
+    /// Where the spans of executions go.
+    pub(super) spans: Exporter,
 }
 
 /// An executor made ready for a process of its own, and what it found to clean up.
@@ -202,6 +205,7 @@ impl Executor {
         let inner = Inner {
             records: Records::new(config.history.max_count),
             flow: Flow::new(&config.flow),
+            spans: Exporter::new(&config.tracing, config.instance.as_deref()),
             config: RwLock::new(Arc::new(config)),
             policy: RwLock::new(Policy::default()),
             runner: Arc::new(runner),
@@ -291,6 +295,7 @@ impl Executor {
         let task = tokio::spawn(async move {
             let result = this.inner.perform(&execution, call, config).await;
             counting::result(&execution, &result);
+            spans::result(&this.inner.spans, &execution, &result);
             log::result(&execution, &result);
             result
         });
@@ -360,6 +365,8 @@ impl Executor {
             spool.set_bounds(bounds.max_bytes, bounds.total_bytes);
         }
         self.inner.flow.configure(&config.flow);
+        let instance = config.instance.as_deref();
+        self.inner.spans.configure(&config.tracing, instance);
         let config = Arc::new(config);
         *self
             .inner

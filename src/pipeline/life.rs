@@ -14,7 +14,7 @@ use super::execution::{Birth, Execution, Terms};
 use super::executor::Inner;
 use super::family::Family;
 use super::values::SharedValues;
-use super::{CallRecord, CannotKeep, Finished, Record, counting, log, masking, stages};
+use super::{CallRecord, CannotKeep, Finished, Record, counting, log, masking, spans, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
     Call, Caller, Degradation, Digest, ExecutionId, ExecutorError, RiskLevel, Secrets, ToolOutput,
@@ -213,6 +213,7 @@ impl Inner {
         let is_whole = call.is_some();
         let mut call = call.unwrap_or_else(|| Call::new(tool, kept.input.clone()));
         call.options.trace_id = trace_id;
+        call.options.parent = kept.parent;
         let caller = Caller {
             uid: caller_uid,
             gid: caller_gid,
@@ -470,6 +471,7 @@ impl Inner {
         tokio::task::yield_now().await;
         execution.live().release(finished.verbatim());
         log::ending(execution, &finished);
+        spans::ending(&self.spans, execution, &finished);
         Some(Filing {
             filed,
             finished,
@@ -511,6 +513,7 @@ impl Inner {
         // text from under them.
         tokio::task::yield_now().await;
         log::ending(execution, &finished);
+        spans::ending(&self.spans, execution, &finished);
         execution.live().keep(finished.verbatim()).await;
         execution.live().release(finished.verbatim());
         let text_bytes = match self.keep_text(execution.id, &finished).await {

@@ -21,6 +21,7 @@ mod masking;
 mod record;
 mod records;
 mod retry;
+mod spans;
 mod stages;
 mod values;
 

@@ -1,0 +1,93 @@
+//! What of executions goes to whoever follows traces.
+
+use std::time::SystemTime;
+
+use super::finished::status;
+use super::{Execution, Executor, Finished};
+use crate::domain::{ExecutorError, Failure, RunReport, Status, ToolOutput};
+use crate::otlp::{ExecutionSpan, Exporter};
+
+/// How an execution has ended.
+struct End<'a> {
+    at: SystemTime,
+    status: Status,
+    failure: Option<&'a Failure>,
+    run: Option<&'a RunReport>,
+}
+
+impl Executor {
+    /// Sends the spans that wait to be sent, for a few seconds at the most. For the end, when nothing
+    /// runs any more.
+    pub async fn end_spans(&self) {
+        self.inner.spans.end().await;
+    }
+}
+
+/// Tells of an execution that is kept nowhere else.
+pub(super) fn result(
+    spans: &Exporter,
+    execution: &Execution,
+    result: &Result<ToolOutput, ExecutorError>,
+) {
+    let failure = result.as_ref().err();
+    let failure = failure.map(|error| Failure::of(error, execution.failed_in()));
+    let run = match result {
+        Ok(output) => Some(&output.run),
+        Err(error) => error.partial().map(|partial| &partial.run),
+    };
+    let end = End {
+        at: SystemTime::now(),
+        status: status(failure.as_ref(), result.as_ref().ok()),
+        failure: failure.as_ref(),
+        run,
+    };
+    tell(spans, execution, &end);
+}
+
+/// Tells of an execution that has ended.
+pub(super) fn ending(spans: &Exporter, execution: &Execution, finished: &Finished) {
+    let end = End {
+        at: finished.ended_at,
+        status: finished.status,
+        failure: finished.failure.as_ref(),
+        run: finished.run(),
+    };
+    tell(spans, execution, &end);
+}
+
+fn tell(spans: &Exporter, execution: &Execution, end: &End<'_>) {
+    let context = execution.span_context();
+    if !spans.is_on() || !context.is_sampled {
+        return;
+    }
+    let (known, run) = (execution.known(), end.run);
+    let tool = execution.tool_found();
+    let judged = known.ruling.as_ref();
+    let stages = execution.stages();
+    spans.tell(ExecutionSpan {
+        id: execution.id,
+        context,
+        lineage: execution.family.lineage().cloned(),
+        caller: execution.family.caller().copied(),
+        belongs: execution.correlation.clone(),
+        tool: execution.tool.clone(),
+        version: tool.map(|tool| tool.implementation.version().to_owned()),
+        tool_use_id: execution.tool_use_id.clone(),
+        caller_uid: execution.caller.uid,
+        verdict: judged.map(|ruling| ruling.verdict),
+        approver_uid: known.approved.map(|(_, uid)| uid),
+        risk: run.map(|run| run.risk_level).or(known.risk),
+        sandbox: run.and_then(|run| Some(run.sandbox.as_ref()?.runtime.clone())),
+        started_at: execution.created_at,
+        ended_at: end.at,
+        stages: if execution.timed { stages } else { Vec::new() },
+        status: end.status,
+        failure: end.failure.map(|failure| (failure.kind, failure.stage)),
+        // What was stopped did not end by itself, whatever it made of the signal.
+        exit: run
+            .filter(|_| end.failure.is_none())
+            .and_then(|run| run.exit),
+        oom_killed: run.is_some_and(|run| run.oom_killed),
+        kill: run.and_then(|run| Some(run.kill.as_ref()?.reason)),
+    });
+}
