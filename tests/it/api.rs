@@ -35,6 +35,7 @@ mod skills_calls;
 mod skills_hooks;
 mod skills_samples;
 mod stages;
+mod tracing;
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! Starts the real daemon and talks to it.
 
 mod clock;
+pub mod collector;
 mod daemon;
 mod events;
 mod fifo;
