@@ -114,12 +114,12 @@ impl Sender {
                     self.shared.is_full.store(false, Ordering::Relaxed);
                     return match refused {
                         0 => self.works(&collector),
-                        _ => self.fails(&collector, &format!("it does not take all: {why}")),
+                        _ => self.is_refused(&collector, &format!("it does not take all: {why}")),
                     };
                 }
                 Answer::Refused(why) => {
                     counts.refused(count);
-                    return self.fails(&collector, &why);
+                    return self.is_refused(&collector, &why);
                 }
                 Answer::Later { why, after } => {
                     self.fails(&collector, &why);
@@ -146,10 +146,14 @@ impl Sender {
 
     fn fails(&self, collector: &Collector, why: &str) {
         if self.tell(Told::Fails(why.to_owned())) {
-            tracing::warn!(
-                "spans cannot be sent to {}: {why}; up to {MOST} of them wait",
-                collector.uri()
-            );
+            let uri = collector.uri();
+            tracing::warn!("spans cannot be sent to {uri}: {why}; up to {MOST} of them wait");
+        }
+    }
+
+    fn is_refused(&self, collector: &Collector, why: &str) {
+        if self.tell(Told::Fails(why.to_owned())) {
+            tracing::warn!("spans are refused by {}: {why}", collector.uri());
         }
     }
 

@@ -56,8 +56,11 @@ pub(super) fn ending(spans: &Exporter, execution: &Execution, finished: &Finishe
 }
 
 fn tell(spans: &Exporter, execution: &Execution, end: &End<'_>) {
+    if !spans.is_on() {
+        return;
+    }
     let context = execution.span_context();
-    if !spans.is_on() || !context.is_sampled {
+    if !context.is_sampled {
         return;
     }
     let (known, run) = (execution.known(), end.run);

@@ -1,5 +1,6 @@
 //! What a collector of OpenTelemetry hears of executions.
 
+mod python;
 mod sending;
 mod spans;
 

@@ -1,31 +1,18 @@
 //! A client that nobody here wrote: Python's grpcio, which makes its code of the contract by itself.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::contract::EXCHANGE;
-use crate::support::{Daemon, skip, wait_to_equal};
+use crate::support::{Daemon, python_with, skip, wait_to_equal};
 
-/// A Python that has it: that of `tests/run`, else the machine's own.
-fn python() -> Option<PathBuf> {
-    let installed = std::env::var_os("SHELLY_GRPC_PYTHON").map(PathBuf::from);
-    let mut candidates = installed.into_iter().chain([PathBuf::from("python3")]);
-    let has_it = |python: &PathBuf| {
-        let mut command = Command::new(python);
-        let modules = "import grpc, grpc_tools, grpc_health.v1, grpc_reflection, grpc_status";
-        command
-            .args(["-c", modules])
-            .stderr(std::process::Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    candidates.find(has_it)
-}
+/// What the client imports.
+const MODULES: &str = "grpc, grpc_tools, grpc_health.v1, grpc_reflection, grpc_status";
 
 #[test]
 fn grpcio_says_and_hears_what_the_contract_has() {
-    let Some(python) = python() else {
+    let Some(python) = python_with(MODULES) else {
         skip(
             "gRPC with a client from elsewhere, for Python has no grpcio (tests/run installs it where it can)",
         );
