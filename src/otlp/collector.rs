@@ -1,4 +1,4 @@
-//! One request to a collector, and what its answer comes to (OTLP 1.9, "OTLP/HTTP Response").
+//! One request to a collector, and what its answer comes to (the specification of OTLP, "OTLP/HTTP Response").
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};

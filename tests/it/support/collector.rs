@@ -226,7 +226,11 @@ pub fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
         Value::StringValue(text) => Some(text),
         Value::IntValue(number) => Some(number.to_string()),
         Value::BoolValue(flag) => Some(flag.to_string()),
-        other => panic!("{name} is {other:?}"),
+        other @ (Value::DoubleValue(_)
+        | Value::BytesValue(_)
+        | Value::ArrayValue(_)
+        | Value::KvlistValue(_)
+        | Value::StringValueStrindex(_)) => panic!("{name} is {other:?}"),
     }
 }
 
