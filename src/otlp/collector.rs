@@ -5,26 +5,24 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::client::conn::http1;
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
 use hyper::{Method, Request, StatusCode, Uri};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
+use tokio::net::TcpStream;
 
 use super::{ExecutionSpan, message};
 use crate::config::TracingConfig;
 
 /// How long one request may take, its answer included (`OTEL_EXPORTER_OTLP_TIMEOUT`).
 const ATTEMPT: Duration = Duration::from_secs(10);
-
-/// How long a connection is kept that nothing is sent over: for the next batch of those that come every
-/// few seconds, and no longer.
-const IDLE: Duration = Duration::from_secs(30);
 
 /// How much of an answer is read, in bytes: a sentence is what it says, if anything.
 const ANSWER_BYTES: usize = 64 * 1024;
@@ -36,13 +34,16 @@ const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf")
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("shelly-executord/", env!("CARGO_PKG_VERSION")));
 
-/// A collector and what is said to it each time.
+/// The port of a URL that names none.
+const PORT: u16 = 80;
+
+/// A collector and what is said to it each time, over a connection of its own: one in five seconds costs
+/// less than to keep one.
 #[derive(Debug)]
 pub(super) struct Collector {
     uri: Uri,
     headers: HeaderMap,
     resource: Resource,
-    client: Client<HttpConnector, Full<Bytes>>,
 }
 
 /// What came of a request.
@@ -78,18 +79,16 @@ impl Collector {
             value.set_sensitive(true);
             headers.insert(HeaderName::try_from(name)?, value);
         }
+        let uri: Uri = endpoint.traces().parse()?;
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        headers.insert(HOST, HeaderValue::from_str(authority)?);
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
         headers.insert(CONTENT_TYPE, PROTOBUF);
         headers.insert(USER_AGENT, AGENT);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(1)
-            .build_http();
         Ok(Some(Self {
-            uri: endpoint.traces().parse()?,
+            uri,
             headers,
             resource: message::resource(&config.service_name, instance),
-            client,
         }))
     }
 
@@ -109,25 +108,36 @@ impl Collector {
     /// Sends it.
     pub(super) async fn post(&self, body: Bytes) -> Answer {
         match tokio::time::timeout(ATTEMPT, self.exchange(body)).await {
-            Ok(answer) => answer,
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => later(chain(&*error)),
             Err(_) => later(format!("no answer within {} s", ATTEMPT.as_secs())),
         }
     }
 
-    async fn exchange(&self, body: Bytes) -> Answer {
+    async fn exchange(&self, body: Bytes) -> Result<Answer, Box<dyn Error + Send + Sync>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = self.uri.path().parse()?;
         *request.headers_mut() = self.headers.clone();
-        let response = match self.client.request(request).await {
-            Ok(response) => response,
-            Err(error) => return later(chain(&error)),
+        let host = self.uri.host().unwrap_or_default();
+        // An IPv6 address stands in brackets there and nowhere else.
+        let host = host.trim_matches(['[', ']']);
+        let port = self.uri.port_u16().unwrap_or(PORT);
+        let stream = TcpStream::connect((host, port)).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let exchange = async {
+            let (head, body) = sender.send_request(request).await?.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES).collect().await;
+            // What it answers is in the status; the rest only says more.
+            let body = body.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
+            Ok(read(head.status, &head.headers, body))
         };
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES).collect().await;
-        // What it answers is in the status; the rest only says more.
-        let body = body.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
-        read(head.status, &head.headers, body)
+        let mut exchange = std::pin::pin!(exchange);
+        tokio::select! {
+            answer = &mut exchange => answer,
+            // It has ended, which whoever waits for an answer is told as well.
+            _ = connection => exchange.await,
+        }
     }
 }
 
