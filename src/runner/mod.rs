@@ -162,7 +162,7 @@ impl Runner {
                 let text = "[limits] are set, which only cgroups can hold";
                 Err(io::Error::new(io::ErrorKind::Unsupported, text))
             }
-            None => Ok(Tree::Group(self.leaders.tree(id))),
+            None => Ok(Tree::Group(self.leaders.tree(id, plan.is_recognisable))),
         }
     }
 }

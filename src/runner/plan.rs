@@ -45,6 +45,9 @@ pub struct Plan {
     pub background: Background,
     /// The execution that called for this one, which nothing of it outlives.
     pub parent: Option<ExecutionId>,
+    /// None of its processes can give up session and environment, by which they are known: commands in a
+    /// sandbox are none of this system's.
+    pub is_recognisable: bool,
     /// Limits of the execution's cgroup.
     pub limits: Limits,
     /// What is run to ask for the end, where SIGTERM to the group would not be understood.

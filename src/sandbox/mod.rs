@@ -312,6 +312,7 @@ fn helper(id: ExecutionId, program: &Path, args: Vec<String>, config: &ExecutorC
         drain: config.drain,
         background: Background::Kill,
         parent: None,
+        is_recognisable: true,
         limits: Limits::default(),
         stop_by: None,
     }

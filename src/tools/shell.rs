@@ -90,6 +90,7 @@ impl Context<'_> {
             drain: config.drain,
             background: options.background,
             parent: self.parent,
+            is_recognisable: false,
             limits: config.limits,
             stop_by: None,
         }

@@ -222,6 +222,7 @@ impl Hooks<'_> {
             drain: config.drain,
             background: Background::Kill,
             parent: None,
+            is_recognisable: false,
             limits: config.limits,
             stop_by: None,
         }

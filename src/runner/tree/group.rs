@@ -32,6 +32,8 @@ pub(in crate::runner) struct Leaders {
 #[derive(Debug, Default)]
 struct Known {
     leaders: HashMap<Pid, ExecutionId>,
+    /// Those of them whose processes always say whose they are.
+    recognisable: HashSet<Pid>,
     /// Orphans that were told apart once. They are told once only: however many executions there
     /// are, each looks at the environment of its own orphans and nobody else's. Nobody but this
     /// process reaps them, so their pids are their own while they are in here.
@@ -50,6 +52,7 @@ struct Known {
 #[derive(Debug)]
 pub(in crate::runner) struct GroupTree {
     id: ExecutionId,
+    is_recognisable: bool,
     leader: Option<Pid>,
     leaders: Arc<Leaders>,
 }
@@ -77,9 +80,16 @@ impl Leaders {
         }
     }
 
-    pub(in crate::runner) fn tree(self: &Arc<Self>, id: ExecutionId) -> GroupTree {
+    /// A tree of that id; `is_recognisable` if none of its processes can give up session and
+    /// environment.
+    pub(in crate::runner) fn tree(
+        self: &Arc<Self>,
+        id: ExecutionId,
+        is_recognisable: bool,
+    ) -> GroupTree {
         GroupTree {
             id,
+            is_recognisable,
             leader: None,
             leaders: Arc::clone(self),
         }
@@ -160,12 +170,20 @@ impl Leaders {
 }
 
 impl Known {
+    /// The leaders whose processes may be anybody's, by the look of them.
+    fn suspects(&self) -> impl Iterator<Item = Pid> {
+        let all = self.leaders.keys().copied();
+        all.filter(|leader| !self.recognisable.contains(leader))
+    }
+
     /// Which of `orphans` can belong to none of the executions that are here.
     fn abandoned(&mut self, orphans: &[Pid]) -> Vec<Pid> {
+        let suspects: HashSet<Pid> = self.suspects().collect();
         let Self {
             leaders,
             orphans: told,
             strays,
+            ..
         } = self;
         let told_apart = |pid: &Pid| {
             told.get(pid)
@@ -176,7 +194,7 @@ impl Known {
             let candidates = strays.entry(*pid);
             let candidates = candidates.or_insert_with(|| {
                 tracing::debug!(%pid, "it cannot be told whose it is");
-                leaders.keys().copied().collect()
+                suspects.clone()
             });
             candidates.retain(|leader| leaders.contains_key(leader));
         }
@@ -197,6 +215,9 @@ impl GroupTree {
         let mut known = self.leaders.lock();
         let leader = start()?;
         known.leaders.insert(leader.pid, self.id);
+        if self.is_recognisable {
+            known.recognisable.insert(leader.pid);
+        }
         self.leader = Some(leader.pid);
         Ok(leader)
     }
@@ -311,8 +332,10 @@ impl GroupTree {
         if let Some(id) = known.leaders.get(&stat.session) {
             return Ok(*id);
         }
-        let leaders = &known.leaders;
-        let only_one = leaders.len() == 1 && self.leader.is_some_and(|l| leaders.contains_key(&l));
+        let only_one = {
+            let mut suspects = known.suspects();
+            suspects.next() == self.leader && suspects.next().is_none()
+        };
         drop(known);
         let variable = procfs::variable(pid, EXECUTION_VARIABLE);
         if let Variable::Value(id) = &variable
@@ -324,6 +347,7 @@ impl GroupTree {
             // It gave up session and environment, or changed it. With no other execution about it
             // can be but ours.
             _ if only_one && self.leaders.subreaper => Ok(self.id),
+            Variable::Value(_) | Variable::Unset if self.is_recognisable => Err(Owner::Another),
             Variable::Unreadable => Err(Owner::Undecided),
             Variable::Value(_) | Variable::Unset => Err(Owner::Unknown),
         }
@@ -333,7 +357,9 @@ impl GroupTree {
 impl Drop for GroupTree {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            self.leaders.lock().leaders.remove(&leader);
+            let mut known = self.leaders.lock();
+            known.leaders.remove(&leader);
+            known.recognisable.remove(&leader);
         }
     }
 }

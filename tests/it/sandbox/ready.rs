@@ -199,6 +199,25 @@ fn none_outlives_the_daemon() {
     }
 }
 
+/// Without cgroups who gives up session and environment is known by there being nobody else.
+#[test]
+fn one_that_waits_is_nobody_to_hide_behind() {
+    for mode in modes() {
+        let daemon = start(mode, "");
+        the_one(&daemon);
+        let command =
+            "(env -i setsid sh -c 'sleep 60300 & sleep 60301 &' &) ; sleep 0.2; echo done";
+        let body = daemon
+            .post(&json!({"name": "execute_command", "input": {"command": command}}))
+            .json();
+        assert_eq!(body["risk_level"], "trusted", "{body}");
+        let left = body["background"].as_array().expect("a list").len();
+        assert_eq!(left, 2, "{mode:?}: {body}");
+        assert_eq!(body["kill"]["survivors"], 0, "{mode:?}: {body}");
+        assert_clean(&daemon, "after somebody who hid");
+    }
+}
+
 #[test]
 fn one_with_sockets_is_made_for_its_call() {
     for mode in modes() {
