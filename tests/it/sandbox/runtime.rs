@@ -59,6 +59,10 @@ fn another_runtime_runs_it_as_well_and_leaves_as_little() {
         skip("another runtime than gVisor, for there is no runc, or you are not root");
         return;
     }
+    let mut earlier = cgroups();
+    // Of a test that was killed.
+    earlier.retain(|cgroup| fs::remove_dir(cgroup).is_err());
+    assert_eq!(earlier, Vec::<PathBuf>::new());
     for mode in Mode::all() {
         let root = root_with(&["/bin/bash", "/bin/cat", "/bin/sleep", "/bin/ls"]);
         let toml =
@@ -66,7 +70,7 @@ fn another_runtime_runs_it_as_well_and_leaves_as_little() {
         let mut daemon = start(mode, &toml);
         runs_as_any(&daemon);
         assert_clean(&daemon, "after runc");
-        assert_eq!(cgroups(&daemon), Vec::<PathBuf>::new());
+        assert_eq!(cgroups_in_use(&daemon), Vec::<PathBuf>::new());
         let call = json!({"name": "bash", "input": {"command": "sleep 600 & sleep 60100"}});
         let headers = [("Prefer", "respond-async")];
         let call = call.to_string();
@@ -74,16 +78,20 @@ fn another_runtime_runs_it_as_well_and_leaves_as_little() {
             .connect()
             .request("POST", "/execute", &headers, call.as_bytes());
         assert_eq!(begun.status, 202);
-        daemon.wait_until("it runs", || !cgroups(&daemon).is_empty() && sleeps(60_100));
+        daemon.wait_until("it runs", || {
+            !cgroups_in_use(&daemon).is_empty() && sleeps(60_100)
+        });
         daemon.signal(Signal::SIGKILL);
         daemon.wait();
         daemon = daemon.restart();
         daemon.wait_until("it is dead", || !sleeps(60_100));
         wait_for_test(&daemon, "passed");
         assert_clean(&daemon, "after the daemon was killed");
-        assert_eq!(cgroups(&daemon), Vec::<PathBuf>::new());
-        // The runtime of one that waits makes directories in it.
-        drop(daemon);
+        assert_eq!(cgroups_in_use(&daemon), Vec::<PathBuf>::new());
+        // What waits has made directories there, and cgroups.
+        daemon.signal(Signal::SIGTERM);
+        daemon.wait();
+        assert_eq!(cgroups(), Vec::<PathBuf>::new());
         fs::remove_dir_all(root).expect("ours");
     }
 }
@@ -148,21 +156,27 @@ fn sleeps(seconds: u32) -> bool {
 }
 
 /// The cgroups that runc has made for sandboxes, but for those that wait for a call.
-fn cgroups(daemon: &Daemon) -> Vec<PathBuf> {
+fn cgroups_in_use(daemon: &Daemon) -> Vec<PathBuf> {
     let ours = waiting(daemon);
-    let is_waiting = |cgroup: &str| {
-        let mut names = ours
-            .iter()
-            .filter_map(|bundle| bundle.file_name()?.to_str());
+    let is_waiting = |cgroup: &PathBuf| {
+        let cgroup = cgroup.to_str().unwrap_or_default();
+        let mut names = ours.iter().filter_map(|one| one.file_name()?.to_str());
         names.any(|name| cgroup.ends_with(name))
     };
+    let mut found = cgroups();
+    found.retain(|cgroup| !is_waiting(cgroup));
+    found
+}
+
+/// All of them.
+fn cgroups() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(dir) = dirs.pop() {
         let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
         for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.contains("execution-shelly-") && !is_waiting(&name) {
+            let name = entry.file_name();
+            if name.to_string_lossy().contains("execution-shelly-") {
                 found.push(entry.path());
             }
             dirs.push(entry.path());
@@ -179,7 +193,7 @@ fn a_root_of_its_own_is_all_there_is() {
     let root = root_with(&["/bin/bash", "/bin/cat"]);
     fs::write(root.join("etc/motd"), "inside").expect("written");
     let toml = format!("[sandbox]\nrootfs = {root:?}\nworkspaces = [\"/tmp\"]");
-    let daemon = start(Mode::Group, &toml);
+    let mut daemon = start(Mode::Group, &toml);
     let files = "cat /etc/motd; echo /*; cat /etc/passwd";
     let body = daemon.bash(files).json();
     let content = body["content"].as_str().expect("text");
@@ -200,7 +214,8 @@ fn a_root_of_its_own_is_all_there_is() {
     assert!(!root.join("etc/y").exists());
     assert_clean(&daemon, "after a root of its own");
     // The runtime of one that waits makes directories in it.
-    drop(daemon);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
     fs::remove_dir_all(root).expect("ours");
 }
 
