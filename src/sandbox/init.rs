@@ -225,7 +225,9 @@ fn others() -> Vec<u32> {
 
 /// Whether a process is there and has not ended, reaped or not (proc_pid_stat(5)).
 fn lives(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // It is called what it likes, UTF-8 or not.
+    let stat = String::from_utf8_lossy(&stat);
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
     state.is_some_and(|state| !matches!(state.first(), None | Some(b'Z' | b'X')))
 }

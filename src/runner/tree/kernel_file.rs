@@ -14,7 +14,8 @@ impl KernelFile {
         File::open(path).map(Self)
     }
 
-    /// What it says now. From the beginning, which has the kernel write it anew.
+    /// What it says now. From the beginning, which has the kernel write it anew. What is no UTF-8 is
+    /// replaced: processes are called what they like.
     pub(super) fn read(&self) -> io::Result<String> {
         /// As much as the kernel writes at once (`PAGE_SIZE`, fs/seq_file.c).
         const CHUNK: usize = 4096;
@@ -27,7 +28,9 @@ impl KernelFile {
             bytes.reserve_exact(CHUNK);
             let read = rustix::io::pread(&self.0, spare_capacity(&mut bytes), before as u64)?;
             if read < CHUNK - LONGEST_ENTRY {
-                return String::from_utf8(bytes).map_err(io::Error::other);
+                return Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
+                    String::from_utf8_lossy(error.as_bytes()).into_owned()
+                }));
             }
         }
     }
@@ -44,6 +47,8 @@ mod tests {
         let file = KernelFile::open(&path).expect("readable");
         assert_eq!(file.read().expect("readable"), "one");
         let long = "two ".repeat(3000);
+        std::fs::write(&path, b"(\xff) S").expect("writable");
+        assert_eq!(file.read().expect("readable"), "(\u{fffd}) S");
         std::fs::write(&path, &long).expect("writable");
         assert_eq!(file.read().expect("readable"), long);
         std::fs::remove_file(path).expect("removable");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+use super::kernel_file::KernelFile;
 use crate::domain::StreamName;
 
 /// What proc_pid_stat(5) says of a process, as far as it matters here.
@@ -24,7 +25,8 @@ pub(super) struct Stat {
 }
 
 pub(super) fn stat(pid: Pid) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    let file = KernelFile::open(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&file.read().ok()?)
 }
 
 /// The name, in parentheses, may itself hold blanks and parentheses: fields count from the last.
@@ -163,8 +165,8 @@ pub(in crate::runner) fn command_line(pid: Pid) -> String {
     if !text.is_empty() {
         return text;
     }
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!("[{}]", name.trim())
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("[{}]", String::from_utf8_lossy(&name).trim())
 }
 
 /// Which of the given pipes (by inode) a process has open.

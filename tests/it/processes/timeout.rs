@@ -172,6 +172,31 @@ fn what_hides_alone_is_found() {
     }
 }
 
+/// A process is called what it likes (`PR_SET_NAME` of prctl(2)), and /proc/PID/stat has it as it is.
+#[test]
+fn a_name_that_is_no_text_hides_nobody() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 100");
+        let file = daemon.dir().join("pid");
+        let command = format!(
+            "setsid bash -c 'printf \"\\377) S\" >/proc/$$/comm; echo $$ >{0}.new; mv {0}.new {0}; while :; do sleep 600; done' >/dev/null 2>&1 & \
+             while ! [ -e {0} ]; do sleep 0.01; done; cat {0}",
+            file.display()
+        );
+        let reply = daemon.bash(&command);
+        let pid: i32 = reply.stdout().parse().expect("a pid");
+        let body = reply.json();
+        assert!(!crate::support::Process::lives(pid), "{mode:?}: {body}");
+        let left = body["background"].as_array().expect("a list");
+        assert!(
+            left.iter().any(|left| left["pid"] == pid),
+            "{mode:?}: {body}"
+        );
+        assert_eq!(body["kill"]["survivors"], 0, "{mode:?}: {body}");
+        assert_eq!(daemon.processes(), Vec::<i32>::new(), "{mode:?}");
+    }
+}
+
 /// A command that goes to another cgroup, as `systemd-run --scope` would have it go, is killed all
 /// the same; and whatever it does, the daemon answers.
 #[test]

@@ -19,7 +19,8 @@ pub struct Baseline(Vec<String>);
 impl Process {
     /// The process of that id; `None` when there is none.
     pub fn find(pid: i32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
         // The name, in parentheses, may itself hold blanks and parentheses.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         Some(Self {
