@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -395,12 +397,19 @@ impl Inside<'_> {
 fn listening_sockets() -> io::Result<BTreeSet<PathBuf>> {
     /// `__SO_ACCEPTCON` of linux/net.h.
     const LISTENING: &str = "00010000";
-    let text = fs::read_to_string("/proc/net/unix")?;
-    let sockets = text.lines().skip(1).filter_map(|line| {
-        let is_listening = line.split_ascii_whitespace().nth(3)? == LISTENING;
-        let path = &line[line.find(" /")? + 1..];
-        is_listening.then(|| PathBuf::from(path))
-    });
+    // Paths are bytes, and anybody may make one.
+    let text = fs::read("/proc/net/unix")?;
+    let sockets = text
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .filter_map(|line| {
+            let mut fields = line
+                .split(|byte| *byte == b' ')
+                .filter(|field| !field.is_empty());
+            let is_listening = fields.nth(3)? == LISTENING.as_bytes();
+            let path = &line[line.windows(2).position(|two| two == b" /")? + 1..];
+            is_listening.then(|| PathBuf::from(OsStr::from_bytes(path)))
+        });
     Ok(sockets.collect())
 }
 
@@ -457,5 +466,27 @@ impl Mounts<'_> {
             .iter()
             .filter(is_empty)
             .any(|mount| path.starts_with(mount.destination()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn sockets_are_found_whatever_their_names() {
+        let dir = std::env::temp_dir().join(format!("sockets-{}", ExecutionId::new()));
+        fs::create_dir(&dir).expect("made");
+        let paths =
+            [&b"plain"[..], b"\xff", b"with a blank"].map(|name| dir.join(OsStr::from_bytes(name)));
+        let listeners = paths.each_ref().map(UnixListener::bind);
+        assert!(listeners.iter().all(Result::is_ok));
+        let found = listening_sockets().expect("readable");
+        for path in &paths {
+            assert!(found.contains(path), "{path:?}");
+        }
+        fs::remove_dir_all(dir).expect("ours");
     }
 }
