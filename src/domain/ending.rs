@@ -94,6 +94,19 @@ pub enum KillReason {
     Background,
 }
 
+impl KillReason {
+    /// As records have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Disconnect => "disconnect",
+            Self::Shutdown => "shutdown",
+            Self::Background => "background",
+        }
+    }
+}
+
 impl From<StopReason> for KillReason {
     fn from(reason: StopReason) -> Self {
         match reason {

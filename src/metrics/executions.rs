@@ -142,7 +142,7 @@ impl Executions {
             KillReason::Shutdown,
             KillReason::Background,
         ] {
-            self.kills.with_label_values(&[word(reason)]);
+            self.kills.with_label_values(&[reason.as_str()]);
         }
         for stream in [StreamName::Stdout, StreamName::Stderr] {
             self.output.with_label_values(&[stream.as_str()]);
@@ -188,7 +188,7 @@ impl Executions {
             }
         }
         if let Some(kill) = &run.kill {
-            self.kills.with_label_values(&[word(kill.reason)]).inc();
+            self.kills.with_label_values(&[kill.reason.as_str()]).inc();
             self.survivors
                 .inc_by(u64::from(kill.survivors.unwrap_or(0)));
         }
@@ -218,15 +218,5 @@ impl Executions {
         let rule = rule.map(|rule| self.rules.label(rule));
         let labels = [verdict.as_str(), rule.as_deref().unwrap_or(NO_RULE)];
         self.verdicts.with_label_values(&labels).inc();
-    }
-}
-
-fn word(reason: KillReason) -> &'static str {
-    match reason {
-        KillReason::Timeout => "timeout",
-        KillReason::Cancelled => "cancelled",
-        KillReason::Disconnect => "disconnect",
-        KillReason::Shutdown => "shutdown",
-        KillReason::Background => "background",
     }
 }

@@ -167,7 +167,7 @@ fn attributes(told: &ExecutionSpan) -> Attributes {
     if told.oom_killed {
         attributes.flag("shelly.oom_killed");
     }
-    attributes.maybe("shelly.kill.reason", told.kill.map(reason));
+    attributes.maybe("shelly.kill.reason", told.kill.map(KillReason::as_str));
     attributes.maybe("error.type", error(told));
     attributes
 }
@@ -266,16 +266,6 @@ fn word(kind: FailureKind) -> &'static str {
         FailureKind::OutputInvalid => "output_invalid",
         FailureKind::Lost => "lost",
         FailureKind::Internal => "internal",
-    }
-}
-
-fn reason(reason: KillReason) -> &'static str {
-    match reason {
-        KillReason::Timeout => "timeout",
-        KillReason::Cancelled => "cancelled",
-        KillReason::Disconnect => "disconnect",
-        KillReason::Shutdown => "shutdown",
-        KillReason::Background => "background",
     }
 }
 

@@ -153,8 +153,7 @@ impl Ready {
 }
 
 /// Does the job that is given to a sandbox; ends it if none is.
-async fn wait(started: Started, given: oneshot::Receiver<Job>) {
-    let mut given = given;
+async fn wait(started: Started, mut given: oneshot::Receiver<Job>) {
     let job = tokio::select! {
         job = &mut given => job.ok(),
         () = started.ended() => None,

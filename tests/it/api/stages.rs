@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::call;
 use crate::support::{Daemon, Mode};
 
-const ALL: [&str; 6] = [
+pub(super) const ALL: [&str; 6] = [
     "discovery",
     "validation",
     "permission",

@@ -9,21 +9,13 @@ use tonic::Request;
 use super::{end, id_of};
 use crate::api::approvals::pending;
 use crate::api::skills::Room;
+use crate::api::stages::ALL as STAGES;
 use crate::support::collector::{Collector, attribute, hex, text};
 use crate::support::grpc::{Grpc, request_of};
 use crate::support::{Daemon, Mode, bash_call, scratch};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-const STAGES: [&str; 6] = [
-    "discovery",
-    "validation",
-    "permission",
-    "confirmation",
-    "execution",
-    "formatting",
-];
-
 fn post(daemon: &Daemon, body: &Value, traceparent: &str) -> Value {
     let headers = [("traceparent", traceparent)];
     let body = body.to_string();
