@@ -70,6 +70,37 @@ pub struct Outcome {
     pub kill: Option<Kill>,
     /// What it used.
     pub usage: Option<Usage>,
+    /// How far it was trusted: `trusted` or `untrusted`.
+    pub risk_level: Option<String>,
+    /// The sandbox it ran in, if it did.
+    pub sandbox: Option<Sandboxed>,
+}
+
+/// Where an untrusted call ran.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Sandboxed {
+    /// The OCI runtime.
+    pub runtime: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+    /// What it wanted to connect to.
+    #[serde(default)]
+    pub connections: Vec<Connection>,
+}
+
+/// Connections that a sandboxed process wanted, of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Connection {
+    /// Where to, as `host:port`.
+    pub to: String,
+    /// What became of it: `connected`, `refused`, `failed`.
+    pub result: String,
+    /// How many there were.
+    #[serde(default)]
+    pub count: u64,
 }
 
 /// A signal, by number and name.

@@ -41,6 +41,19 @@ pub struct Call {
     /// an object of values by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Value>,
+    /// How far it is trusted: `untrusted` has it run in the sandbox. As the tool and the policy have it when
+    /// absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub risk_level: Option<String>,
+    /// The directory that it may write to in the sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The trace that it is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The tenant that it is made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
     /// Sent as the `Idempotency-Key` header: the same key never runs a call twice.
     #[serde(skip)]
     pub idempotency_key: Option<String>,
@@ -64,6 +77,10 @@ impl Call {
             tool_version: None,
             session_id: None,
             context: None,
+            risk_level: None,
+            workspace: None,
+            trace_id: None,
+            tenant_id: None,
             idempotency_key: None,
             traceparent: None,
         }

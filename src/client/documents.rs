@@ -99,6 +99,12 @@ pub struct Judgement {
     /// What would make the verdict another one.
     #[serde(default)]
     pub would_change: String,
+    /// How far the call is trusted: `untrusted` has it run in the sandbox.
+    pub risk_level: Option<String>,
+    /// The rule that raised that, if one did.
+    pub risk_rule: Option<String>,
+    /// The directory that the policy lets it write to in the sandbox.
+    pub workspace: Option<String>,
     /// The rules for `allow` that would let exactly this pass.
     #[serde(default)]
     pub remember_rules: Vec<String>,

@@ -26,7 +26,9 @@ use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use answer::{Answer, Kill, LeftBehind, Outcome, Problem, SchemaError, Signal, Usage};
+pub use answer::{
+    Answer, Connection, Kill, LeftBehind, Outcome, Problem, Sandboxed, SchemaError, Signal, Usage,
+};
 pub use approvals::{Approval, Approvals, Decision, Remember, Resolution};
 pub use audit::{AuditHead, AuditReport};
 pub use call::{Background, Call};

@@ -18,6 +18,9 @@ pub(super) async fn keep(api: Api) {
     let (mut last, mut seen, mut told) = (String::new(), None, 0);
     let mut known = Vec::new();
     let mut running = api.executor.watch_running();
+    // The start took memory, too.
+    running.mark_changed();
+    let mut holds = false;
     let mut tested = None;
     loop {
         ticks.tick().await;
@@ -27,8 +30,13 @@ pub(super) async fn keep(api: Api) {
             let executor = api.executor.clone();
             tokio::spawn(async move { executor.test_sandbox().await });
         }
-        if running.has_changed().unwrap_or(false) && *running.borrow_and_update() == 0 {
-            super::process::return_memory();
+        if running.has_changed().unwrap_or(false) {
+            running.mark_unchanged();
+            holds = true;
+        } else if holds && *running.borrow() == 0 {
+            // For a while nothing has begun or ended.
+            super::memory::give_back();
+            holds = false;
         }
         api.executor.tidy();
         known = tell_changes(known, api.executor.degradations());

@@ -3,6 +3,7 @@
 
 mod check;
 mod housekeeping;
+mod memory;
 mod policy;
 mod process;
 mod reload;

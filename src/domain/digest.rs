@@ -1,6 +1,7 @@
 use std::fmt;
 use std::io;
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 digest.
@@ -42,6 +43,31 @@ impl Hasher {
     /// The digest of all that was taken in.
     pub fn digest(&self) -> Digest {
         Digest(self.0.clone().finalize().into())
+    }
+}
+
+/// A digest of which the last part is still to be computed, where that keeps nobody waiting.
+#[derive(Clone, Debug)]
+pub struct PendingDigest {
+    hasher: Hasher,
+    rest: Bytes,
+}
+
+impl PendingDigest {
+    /// Of what `hasher` has taken in, and the `rest` that it has not.
+    pub fn new(hasher: Hasher, rest: Bytes) -> Self {
+        Self { hasher, rest }
+    }
+
+    /// How many bytes are still to be taken in.
+    pub fn rest(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Takes them in: about a millisecond for each 1 to 2 MB.
+    pub fn digest(mut self) -> Digest {
+        self.hasher.update(&self.rest);
+        self.hasher.digest()
     }
 }
 

@@ -30,7 +30,7 @@ pub use caller::{Caller, Principal};
 pub use calls::Doorkeeper;
 pub(crate) use calls::{Admission, Called, Calls, Door, Process};
 pub use correlation::{Correlation, TraceId, TraceParent};
-pub use digest::{Digest, Hasher};
+pub use digest::{Digest, Hasher, PendingDigest};
 pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
     Usage,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Digest, Exit, KillReport, LeftBehind, RiskLevel, StreamName, Usage};
+use super::{Digest, Exit, KillReport, LeftBehind, PendingDigest, RiskLevel, StreamName, Usage};
 
 /// What a tool answered.
 #[derive(Clone, Debug)]
@@ -27,12 +27,25 @@ pub struct ToolOutput {
 }
 
 /// The digests of the two streams, secrets masked; `None` of one that nobody has seen whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Digests {
     /// Of standard output.
-    pub(crate) stdout: Option<Digest>,
+    pub(crate) stdout: Option<PendingDigest>,
     /// Of standard error.
-    pub(crate) stderr: Option<Digest>,
+    pub(crate) stderr: Option<PendingDigest>,
+}
+
+impl Digests {
+    /// How many bytes are still to be taken in.
+    pub(crate) fn rest(&self) -> usize {
+        let both = [&self.stdout, &self.stderr];
+        both.into_iter().flatten().map(PendingDigest::rest).sum()
+    }
+
+    /// Those of standard output and of standard error.
+    pub(crate) fn compute(self) -> [Option<Digest>; 2] {
+        [self.stdout, self.stderr].map(|pending| pending.map(PendingDigest::digest))
+    }
 }
 
 /// Where in an answer's text a stream stands whole and byte for byte as it was written: at which

@@ -111,6 +111,13 @@ impl SpanContext {
         }
     }
 
+    /// The value of `TRACEPARENT` that names it as the parent (W3C Trace Context, section 3.2).
+    pub fn traceparent(&self) -> String {
+        let trace = u128::from_be_bytes(self.trace_id);
+        let flags = u8::from(self.is_sampled);
+        format!("00-{trace:032x}-{}-{flags:02x}", self.span_id)
+    }
+
     /// It as the parent of what is called in it.
     pub fn as_parent(&self) -> ParentSpan {
         ParentSpan {

@@ -149,9 +149,18 @@ impl Breakers {
     }
 
     /// Where each circuit stands that is not as it began, and how many failures in a row led there.
-    pub(super) fn states(&self) -> impl Iterator<Item = (&str, CircuitState, u32)> {
+    pub(super) fn states(&self, now: Duration) -> impl Iterator<Item = (&str, CircuitState, u32)> {
         let circuits = self.circuits.iter();
-        circuits.map(|(tool, circuit)| (tool.as_str(), circuit.state(), circuit.failures()))
+        circuits.map(move |(tool, circuit)| {
+            let state = match circuit {
+                // The next call is the trial, whenever it comes.
+                Circuit::Open { until, .. } if *until <= now => CircuitState::HalfOpen,
+                Circuit::Closed { .. } | Circuit::Open { .. } | Circuit::HalfOpen { .. } => {
+                    circuit.state()
+                }
+            };
+            (tool.as_str(), state, circuit.failures())
+        })
     }
 }
 

@@ -95,7 +95,7 @@ impl FlowSnapshot {
         }
         let running = queues.places.running();
         drop(queues);
-        for (name, circuit, failures) in lock(&shared.breakers).states() {
+        for (name, circuit, failures) in lock(&shared.breakers).states(shared.now()) {
             let tool = tools.entry(name.to_owned()).or_default();
             (tool.circuit, tool.failures) = (Some(circuit), failures);
         }

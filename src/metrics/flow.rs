@@ -25,8 +25,8 @@ pub struct ToolNow<'a> {
     pub running: u32,
     /// How many wait for one.
     pub queued: u32,
-    /// Whether its circuit lets calls through; `None` where it has no breaker, or nothing has failed.
-    pub is_closed: Option<bool>,
+    /// Whether it is left alone; `None` where it has no breaker, or nothing has failed.
+    pub refuses: Option<bool>,
 }
 
 /// Places, queues, refusals and circuits.
@@ -61,7 +61,7 @@ impl Flow {
             )?,
             circuits: group.gauges(
                 "shelly_flow_circuit_open",
-                "1 for a tool whose circuit is open or being tried, 0 once it has closed again.",
+                "1 for a tool that is left alone because it has failed, 0 once a call of it may come again.",
                 &["tool"],
             )?,
             refused: group.counters(
@@ -96,8 +96,8 @@ impl Flow {
             };
             add(&self.tool_running, i64::from(tool.running));
             add(&self.queued, i64::from(tool.queued));
-            if let Some(is_closed) = tool.is_closed {
-                add(&self.circuits, i64::from(!is_closed));
+            if let Some(refuses) = tool.refuses {
+                add(&self.circuits, i64::from(refuses));
             }
         }
         for (reason, count) in &now.refused {

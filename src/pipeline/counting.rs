@@ -53,7 +53,7 @@ fn flow_now(flow: &FlowSnapshot) -> FlowNow<'_> {
         tool,
         running: now.running,
         queued: now.queued,
-        is_closed: now.circuit.map(|state| state == CircuitState::Closed),
+        refuses: now.circuit.map(|state| state == CircuitState::Open),
     });
     let refused = &flow.refused;
     FlowNow {

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use super::event::Event;
 use super::{CallRecord, Execution, Finished};
-use crate::domain::{ApprovalId, Correlation, Digests, ExecutionId, Ruling, Status, StreamName};
+use crate::domain::{ApprovalId, Correlation, Digest, ExecutionId, Ruling, Status, StreamName};
 use crate::ledger::{
     self, AuditEntry, Change, CloseRecord, Ended, Events, Idempotency, Json, Ledger, OpenRecord,
     Output, Place, Receipt,
@@ -175,7 +175,7 @@ impl Outputs {
         execution: &Execution,
         finished: &Finished,
         content: Output,
-        digests: Digests,
+        [stdout, stderr]: [Option<Digest>; 2],
     ) -> Self {
         let stream = |name, digest| {
             let report = finished.run();
@@ -200,8 +200,8 @@ impl Outputs {
         };
         Self {
             content,
-            stdout: stream(StreamName::Stdout, digests.stdout),
-            stderr: stream(StreamName::Stderr, digests.stderr),
+            stdout: stream(StreamName::Stdout, stdout),
+            stderr: stream(StreamName::Stderr, stderr),
         }
     }
 }

@@ -247,7 +247,7 @@ impl Executor {
         let is_default = |tool: &&Arc<Tool>| registry.is_default(tool);
         let tools = enabled.filter(is_default);
         tools
-            .map(|tool| described_by(&described, tool.implementation.details(&config)))
+            .map(|tool| details(tool, &described, &config))
             .collect()
     }
 
@@ -261,10 +261,7 @@ impl Executor {
         let config = self.config();
         let tool = stages::find(call, &self.inner.registry(), &config)?;
         let described = self.descriptions().unwrap_or_default();
-        Ok(described_by(
-            &described,
-            tool.implementation.details(&config),
-        ))
+        Ok(details(&tool, &described, &config))
     }
 
     /// The versions of a tool, the default first; none of one that is not there.
@@ -420,6 +417,11 @@ impl Executor {
             (stage, error)
         })?;
         let mut judgement = subject.judged(&call, &resolved, &self.policy()).await;
+        let version = call.options.tool_version.as_deref();
+        let tool = self.inner.registry().find(&call.tool, version);
+        let of_tool = tool.map_or_else(RiskLevel::default, |tool| tool.risk_level(&config));
+        let raised = of_tool.max(call.options.risk_level);
+        judgement.risk_level = judgement.risk_level.max(raised);
         judgement.mask(|text| secrets.mask_text(text));
         Ok(judgement)
     }
@@ -486,7 +488,9 @@ impl Executor {
     pub fn needs_sandbox(&self) -> bool {
         let config = self.config();
         let is_untrusted = |tool: &Arc<Tool>| tool.risk_level(&config) == RiskLevel::Untrusted;
-        self.policy().has_untrusted() || self.inner.registry().iter().any(is_untrusted)
+        self.inner.sandbox.is_wanted()
+            || self.policy().has_untrusted()
+            || self.inner.registry().iter().any(is_untrusted)
     }
 
     /// Runs something harmless in the sandbox, and remembers what came of it.
@@ -525,15 +529,15 @@ impl Executor {
     fn circuit_problems(&self) -> Vec<Degradation> {
         let tools = self.flow().tools.into_iter();
         let problem = |(name, tool): (String, ToolFlowSnapshot)| {
-            let what = match tool.circuit? {
-                CircuitState::Closed => return None,
-                CircuitState::Open => "calls of it are refused for a while",
-                CircuitState::HalfOpen => "the next call of it is a trial",
-            };
+            match tool.circuit? {
+                CircuitState::Open => {}
+                // Calls come again: who waits for this to be well before the next one waits for nothing.
+                CircuitState::HalfOpen | CircuitState::Closed => return None,
+            }
             Some(Degradation {
                 code: "circuit_open",
                 detail: format!(
-                    "`{name}` has failed {} times in a row, and {what}; its executions say why it fails",
+                    "`{name}` has failed {} times in a row, and calls of it are refused for a while; its executions say why it fails",
                     tool.failures
                 ),
                 source: format!("[flow.tools.{name}]"),
@@ -609,9 +613,10 @@ impl Executor {
     }
 }
 
-/// A tool in the words of the operator, where there are some.
-fn described_by(described: &ToolDescriptions, details: ToolDetails) -> ToolDetails {
-    let mut details = details;
+/// A tool in the words of the operator, where there are some, and as far as the operator trusts it.
+fn details(tool: &Tool, described: &ToolDescriptions, config: &Arc<ExecutorConfig>) -> ToolDetails {
+    let mut details = tool.implementation.details(config);
+    details.risk_level = tool.risk_level(config);
     if let Some(text) = described.of(&details.definition.name) {
         details.definition.description = text.to_owned();
     }

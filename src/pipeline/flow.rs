@@ -26,6 +26,10 @@ pub(super) struct Held {
 pub(super) struct Watch {
     passage: Option<Passage>,
     exit_codes: bool,
+    /// Whether the call has said where it is to run.
+    has_place: bool,
+    /// Whether it has said that it is to take less time than others may.
+    is_hurried: bool,
 }
 
 impl Executor {
@@ -79,11 +83,14 @@ impl Inner {
             execution.note(Event::CircuitHalfOpened);
         }
         let config = self.flow.config().tool(tool);
+        let usual = self.config().default_timeout;
         Ok(Held {
             place: Some(place),
             watch: Watch {
                 passage,
                 exit_codes: config.breaker.is_some_and(|breaker| breaker.exit_codes),
+                has_place: call.options.working_dir.is_some(),
+                is_hurried: call.options.timeout.is_some_and(|limit| limit < usual),
             },
             retries: config.retries,
         })
@@ -177,8 +184,9 @@ impl Execution {
 impl Watch {
     /// Tells the circuit what came of the call that it let through.
     pub(super) fn settle(self, execution: &Execution, result: Result<&ToolOutput, &ExecutorError>) {
+        let verdict = self.verdict(result);
         let Some(passage) = self.passage else { return };
-        match passage.record(verdict(result, self.exit_codes)) {
+        match passage.record(verdict) {
             Some(CircuitState::Open) => {
                 tracing::warn!(
                     TOOL_NAME = execution.tool,
@@ -198,20 +206,23 @@ impl Watch {
             Some(CircuitState::HalfOpen) | None => {}
         }
     }
-}
 
-/// What a result says of its tool.
-fn verdict(result: Result<&ToolOutput, &ExecutorError>, exit_codes: bool) -> Verdict {
-    match result {
-        Ok(output) if output.is_error && exit_codes => Verdict::Failure,
-        Ok(_) => Verdict::Success,
-        Err(error) => {
-            let kind = FailureKind::of(error);
-            match kind == FailureKind::Timeout || kind.is_of_the_tool() {
-                true => Verdict::Failure,
-                // Somebody stopped it, or it was refused, which says nothing of the tool.
-                false => Verdict::Nothing,
-            }
+    /// What a result says of its tool. Callers' own mistakes say nothing: nobody may have a tool left
+    /// alone for all others.
+    fn verdict(&self, result: Result<&ToolOutput, &ExecutorError>) -> Verdict {
+        let kind = match result {
+            Ok(output) if output.is_error && self.exit_codes => return Verdict::Failure,
+            Ok(_) => return Verdict::Success,
+            Err(error) => FailureKind::of(error),
+        };
+        let is_mistaken = (self.is_hurried && kind == FailureKind::Timeout)
+            || (self.has_place && kind == FailureKind::SpawnFailed);
+        // A sandbox that cannot be had is not the tool's fault: trusted calls of it need none.
+        let is_of_another = is_mistaken || kind == FailureKind::SandboxUnavailable;
+        match kind == FailureKind::Timeout || kind.is_of_the_tool() {
+            true if !is_of_another => Verdict::Failure,
+            // Or somebody stopped it, or it was refused.
+            true | false => Verdict::Nothing,
         }
     }
 }

@@ -17,7 +17,8 @@ use super::values::SharedValues;
 use super::{CallRecord, CannotKeep, Finished, Record, counting, log, masking, spans, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
-    Call, Caller, Degradation, Digest, ExecutionId, ExecutorError, RiskLevel, Secrets, ToolOutput,
+    Call, Caller, Degradation, Digest, Digests, ExecutionId, ExecutorError, RiskLevel, Secrets,
+    ToolOutput,
 };
 use crate::ledger::{
     ApprovalStatus, Claim, Ended, Idempotency, LedgerError, OpenRecord, Output, Place, Receipt,
@@ -392,6 +393,7 @@ impl Inner {
             sandbox: &self.sandbox,
             caller: execution.caller.clone(),
             live: execution.live(),
+            span: self.spans.is_on().then(|| execution.span_context()),
             summary: execution.known().call.summary.clone(),
             resolved: Vec::new(),
             workers: Arc::clone(&self.workers),
@@ -455,8 +457,12 @@ impl Inner {
             self.close_in_memory(execution, finished).await;
             return None;
         };
-        let (content, text) = self.keep_text(execution.id, &finished).await;
-        execution.live().keep(finished.verbatim()).await;
+        let live = execution.live();
+        let ((content, text), digests, ()) = tokio::join!(
+            self.keep_text(execution.id, &finished),
+            compute(digests),
+            live.keep(finished.verbatim()),
+        );
         let outputs = Outputs::new(execution, &finished, content, digests);
         let begun = Instant::now();
         let filed = match entry.close(execution, &finished, outputs) {
@@ -550,6 +556,18 @@ impl Inner {
         let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
         (output(inline.map_or(Place::Nowhere, Place::Inline)), None)
     }
+}
+
+/// Computes the digests of both streams, of long ones where that keeps nobody waiting.
+async fn compute(digests: Digests) -> [Option<Digest>; 2] {
+    /// What is computed at once: in less time than it takes to wake a thread.
+    const SHORT_BYTES: usize = 16 * 1024;
+    if digests.rest() <= SHORT_BYTES {
+        return digests.compute();
+    }
+    let computed = tokio::task::spawn_blocking(move || digests.compute()).await;
+    // Only a panic makes this fail.
+    computed.unwrap_or_default()
 }
 
 fn unrecorded(error: &crate::ledger::LedgerError) -> Degradation {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::spool::{Kept, Spool, SpoolFile, fits_memory};
 use crate::config::Truncate;
-use crate::domain::{CONTEXT, Digest, ExecutionId, Hasher, Secrets, StreamName};
+use crate::domain::{CONTEXT, ExecutionId, Hasher, PendingDigest, Secrets, StreamName};
 
 /// How much of a stream is read on the event loop and held in memory whatever the cap, before a
 /// thread of its own takes over and the spool goes to disk. It is what an answer holds by default
@@ -21,6 +21,10 @@ const INLINE_BYTES: usize = (1 << 20) + SMALL_BYTES;
 
 /// Room for what most commands say.
 pub(super) const SMALL_BYTES: usize = 4 * 1024;
+
+/// How much of a stream is hashed as it is read. What follows would keep its writer waiting: it is
+/// hashed by the thread that reads it, or after the end.
+const HASHED_BYTES: usize = SMALL_BYTES + PIPE_BYTES;
 
 /// What a pipe holds at first (pipe(7)). A stream beyond it is likely to become a long one.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -44,7 +48,8 @@ struct Inner {
     tail: VecDeque<u8>,
     tail_cap: usize,
     total: u64,
-    /// Of all so far; `None` once something went by unseen, or the stream is sealed.
+    /// Of all so far but what of a growing head is not hashed; `None` once something went by unseen,
+    /// or the stream is sealed.
     hasher: Option<Hasher>,
     file: Option<Arc<SpoolFile>>,
     error: Option<io::Error>,
@@ -81,11 +86,12 @@ enum Head {
 }
 
 /// What has been read, and how much of it nobody needs to hold back any more: what follows may be
-/// the beginning of a secret.
+/// the beginning of a secret. As much of that as is hashed comes first.
 #[derive(Debug, Default)]
 struct Growing {
     bytes: Vec<u8>,
     done: usize,
+    hashed: usize,
 }
 
 /// The beginning of something that may become a secret, for whoever reads on.
@@ -116,7 +122,7 @@ pub struct Captured {
     /// What was written in all.
     pub total: u64,
     /// Of all that was written; `None` when that was more than anybody kept.
-    pub digest: Option<Digest>,
+    pub digest: Option<PendingDigest>,
 }
 
 impl Capture {
@@ -167,7 +173,12 @@ impl Capture {
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
         let mut inner = self.lock();
         let Inner {
-            head: Head::Growing(Growing { bytes, done }),
+            head:
+                Head::Growing(Growing {
+                    bytes,
+                    done,
+                    hashed,
+                }),
             hasher,
             ..
         } = &mut *inner
@@ -184,8 +195,11 @@ impl Capture {
         let (result, done_before) = (read(bytes), *done);
         if bytes.len() > before {
             *done = self.secrets.mask(bytes, done_before, false);
-            if let Some(hasher) = hasher {
-                hasher.update(&bytes[done_before..*done]);
+            if let Some(hasher) = hasher
+                && *done <= HASHED_BYTES
+            {
+                hasher.update(&bytes[*hashed..*done]);
+                *hashed = *done;
             }
             let grown = (*done > done_before, bytes.len());
             inner.total = inner.total - before as u64 + grown.1 as u64;
@@ -207,6 +221,7 @@ impl Capture {
         let (so_far, held) = {
             let mut inner = self.lock();
             let held = inner.take_held();
+            inner.catch_up();
             (file.is_some().then(|| inner.head.share()), held)
         };
         if let (Some(file), Some(so_far)) = (&file, so_far) {
@@ -225,10 +240,15 @@ impl Capture {
         }
         let cap = inner.head_cap;
         let room = match &mut inner.head {
-            Head::Growing(Growing { bytes: head, done }) => {
+            Head::Growing(Growing {
+                bytes: head,
+                done,
+                hashed,
+            }) => {
                 let room = cap.saturating_sub(head.len()).min(bytes.len());
                 head.extend_from_slice(&bytes[..room]);
                 *done = head.len();
+                *hashed = *done;
                 room
             }
             Head::Sealed(_) => 0,
@@ -262,26 +282,31 @@ impl Capture {
     /// that reading met, if any. What is still written later only reaches the spool.
     pub(super) fn seal(&self) -> (Captured, Option<io::Error>) {
         let mut inner = self.lock();
-        let head = match std::mem::replace(&mut inner.head, Head::Sealed(Bytes::new())) {
-            Head::Growing(Growing { mut bytes, done }) => {
+        let (head, hashed) = match std::mem::replace(&mut inner.head, Head::Sealed(Bytes::new())) {
+            Head::Growing(Growing {
+                mut bytes,
+                done,
+                hashed,
+            }) => {
                 let before = bytes.len();
                 self.secrets.mask(&mut bytes, done, true);
                 inner.total -= (before - bytes.len()) as u64;
-                if let Some(hasher) = &mut inner.hasher {
-                    hasher.update(&bytes[done..]);
-                }
-                Bytes::from(bytes)
+                (Bytes::from(bytes), hashed)
             }
-            Head::Sealed(head) => head,
+            Head::Sealed(head) => {
+                let hashed = head.len();
+                (head, hashed)
+            }
         };
+        let hasher = inner.hasher.take();
         inner.head = Head::Sealed(head.clone());
         inner.tail_cap = 0;
         let tail = Vec::from(std::mem::take(&mut inner.tail)).into();
         let captured = Captured {
-            head,
+            head: head.clone(),
             tail,
             total: inner.total,
-            digest: inner.hasher.take().map(|hasher| hasher.digest()),
+            digest: hasher.map(|hasher| PendingDigest::new(hasher, head.slice(hashed..))),
         };
         let error = inner.error.take();
         drop(inner);
@@ -463,7 +488,7 @@ impl Inner {
     }
 
     fn take_held(&mut self) -> Held {
-        let Head::Growing(Growing { bytes, done }) = &mut self.head else {
+        let Head::Growing(Growing { bytes, done, .. }) = &mut self.head else {
             return Held::default();
         };
         let before = done.saturating_sub(CONTEXT);
@@ -474,6 +499,14 @@ impl Inner {
         self.total -= (bytes.len() - *done) as u64;
         bytes.truncate(*done);
         held
+    }
+
+    /// Hashes what of the head is not, for whoever goes on with what follows it.
+    fn catch_up(&mut self) {
+        if let (Head::Growing(head), Some(hasher)) = (&mut self.head, &mut self.hasher) {
+            hasher.update(&head.bytes[head.hashed..head.done]);
+            head.hashed = head.done;
+        }
     }
 
     fn push_tail(&mut self, bytes: &[u8]) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Grants, is_directory};
+use super::{Grants, SandboxError, is_directory};
 use crate::config::{ExecutorConfig, SandboxConfig};
 
 /// The configuration, and the directories that are found inside.
@@ -43,28 +43,41 @@ impl Basis {
     /// That of who is granted this.
     ///
     /// # Errors
-    /// When a directory is not there, or may not be had.
-    pub(super) fn of(grants: &Grants, config: &Arc<ExecutorConfig>) -> io::Result<Self> {
+    /// When a directory is not there, or may not be had; the inner one when it is the call that names it.
+    pub(super) fn of(
+        grants: &Grants,
+        config: &Arc<ExecutorConfig>,
+    ) -> io::Result<Result<Self, SandboxError>> {
         let sandbox = &config.sandbox;
-        let workspace = grants.workspace.as_deref().map(|path| {
-            let real = writable(path, grants, sandbox).and_then(|real| Directory::at(&real));
-            real.map_err(|error| {
-                io::Error::other(format!("`workspace` {}: {error}", path.display()))
-            })
-        });
+        let workspace = match grants.workspace.as_deref() {
+            None => None,
+            Some(path) => {
+                let real = writable(path, grants, sandbox).and_then(|real| Directory::at(&real));
+                match real {
+                    Ok(directory) => Some(directory),
+                    Err(error) => {
+                        let said = format!("`workspace` {}: {error}", path.display());
+                        return match &grants.by_policy {
+                            Some(granted) if granted == path => Err(io::Error::other(said)),
+                            Some(_) | None => Ok(Err(SandboxError::Refused(said))),
+                        };
+                    }
+                }
+            }
+        };
         let rootfs = Directory::at(&sandbox.rootfs).map_err(|error| {
             io::Error::other(format!("`rootfs` {}: {error}", sandbox.rootfs.display()))
         });
         let visible = grants.visible.iter().filter(|dir| is_directory(dir));
-        Ok(Self {
+        Ok(Ok(Self {
             config: Arc::clone(config),
             rootfs: rootfs?,
-            workspace: workspace.transpose()?,
+            workspace,
             is_single: grants.calls.is_some() || !grants.destinations.is_empty(),
             visible: visible
                 .map(|dir| Directory::at(dir))
                 .collect::<Result<_, _>>()?,
-        })
+        }))
     }
 
     /// The directory that may be written to, its links followed.

@@ -15,6 +15,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,15 +62,17 @@ pub(crate) struct Grants {
 pub(crate) struct Sandbox {
     /// What the runtime at a path has said of its version.
     known: Mutex<Option<(PathBuf, Sandboxed)>>,
-    tested: Mutex<SelfTest>,
+    /// The last try, and of what.
+    tested: Mutex<Option<(SandboxConfig, SelfTest)>>,
+    /// Whether a call has wanted it.
+    is_wanted: AtomicBool,
     ready: Ready,
 }
 
 /// What came of the last try.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelfTest {
     /// There was none: so far nothing needs it.
-    #[default]
     Untested,
     /// It works; how long it took.
     Passed(Duration),
@@ -96,6 +99,9 @@ pub(crate) enum SandboxError {
     /// The sandbox cannot be had; what is wrong and what to do.
     #[error("{0}")]
     Unavailable(String),
+    /// It cannot be had as the call wants it; what is wrong and what was expected.
+    #[error("{0}")]
+    Refused(String),
     /// As outside.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -125,11 +131,12 @@ impl Sandbox {
         runner: &Arc<Runner>,
         live: &Arc<Live>,
     ) -> Result<Outcome, SandboxError> {
+        self.is_wanted.store(true, Ordering::Relaxed);
         let runtime = Runtime::of(&config.sandbox)?;
         let sandboxed = self.known(&runtime, config, runner).await?;
         let (given, with) = (grants.clone(), Arc::clone(config));
         let basis = beside(move || Basis::of(&given, &with)).await;
-        let basis = basis.map_err(|error| SandboxError::broken("make its bundle", &error))?;
+        let basis = basis.map_err(|error| SandboxError::broken("make its bundle", &error))??;
         let running = self.ready.enter();
         let (done, ended) = oneshot::channel();
         let job = Job {
@@ -137,11 +144,19 @@ impl Sandbox {
             live: Arc::clone(live),
             done,
         };
+        let prepare = || {
+            let (runtime, runner) = (runtime.clone(), Arc::clone(runner));
+            self.ready
+                .prepare(basis.clone(), grants.clone(), runtime, runner);
+        };
         let ended = match self.ready.give(&basis, job) {
-            Ok(()) => ended.await.unwrap_or_else(|_| {
-                let text = "whoever looked after it is gone";
-                Err(SandboxError::Unavailable(text.to_owned()))
-            })?,
+            Ok(()) => {
+                prepare();
+                ended.await.unwrap_or_else(|_| {
+                    let text = "whoever looked after it is gone";
+                    Err(SandboxError::Unavailable(text.to_owned()))
+                })?
+            }
             Err(Job { plan, live, .. }) => {
                 let (basis, grants) = (basis.clone(), grants.clone());
                 let (id, runner) = (plan.id, Arc::clone(runner));
@@ -151,8 +166,7 @@ impl Sandbox {
         };
         drop(running);
         let outcome = translate(ended, runner, sandboxed)?;
-        self.ready
-            .prepare(basis, grants.clone(), runtime, Arc::clone(runner));
+        prepare();
         Ok(outcome)
     }
 
@@ -223,17 +237,26 @@ impl Sandbox {
             )),
             Err(error) => SelfTest::Failed(error.to_string()),
         };
-        *lock(&self.tested) = tested.clone();
+        *lock(&self.tested) = Some((config.sandbox.clone(), tested.clone()));
         tested
+    }
+
+    /// Whether a call has wanted it so far.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
     }
 
     /// What is known of it.
     pub(crate) fn state(&self, config: &SandboxConfig) -> SandboxState {
-        let known = lock(&self.known).clone();
+        let (known, tested) = (lock(&self.known).clone(), lock(&self.tested).clone());
+        // What was found out of another one is nothing to be told of this.
+        let program = Runtime::of(config).ok().map(|runtime| runtime.program);
+        let known = known.filter(|(path, _)| Some(path) == program.as_ref());
+        let tested = tested.filter(|(of, _)| of == config);
         SandboxState {
             runtime: config.runtime.display().to_string(),
             version: known.map(|(_, sandboxed)| sandboxed.version),
-            self_test: lock(&self.tested).clone(),
+            self_test: tested.map_or(SelfTest::Untested, |(_, tested)| tested),
             ready: self.ready.count(),
         }
     }

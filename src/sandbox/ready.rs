@@ -1,8 +1,10 @@
 //! Sandboxes that are there before their call: the runtime's start is most of what an untrusted call
 //! takes, and needs to know nothing of it.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -18,6 +20,10 @@ use crate::runner::{Live, Plan, Runner};
 
 /// How long one waits for a call: it takes some 40 MiB meanwhile, and does not see what is mounted.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How many processors this process may use at once.
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
 
 /// Those that wait, and those who look after them.
 #[derive(Default)]
@@ -88,7 +94,8 @@ impl Ready {
         }
     }
 
-    /// Starts one for the next that is granted the same, when nobody else is in a sandbox.
+    /// Starts one for the next that is granted the same, where those that are in sandboxes leave half
+    /// of the processors: a start takes one and a part of another.
     pub(super) fn prepare(
         &self,
         basis: Basis,
@@ -104,7 +111,7 @@ impl Ready {
         let is_current = current.is_none_or(|config| Arc::ptr_eq(config, &basis.config));
         let alike = slots.waiting.iter().filter(|one| one.basis.serves(&basis));
         let wanted = is_current && basis.may_be_foreseen() && alike.count() < most;
-        if !wanted || self.running.load(Ordering::Relaxed) > 0 {
+        if !wanted || self.running.load(Ordering::Relaxed) * 2 > *PROCESSORS {
             return;
         }
         // What was asked for the longest time ago goes.

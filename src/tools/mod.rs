@@ -34,7 +34,7 @@ pub(crate) use work::Stopped;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Call, Caller, Calls, ExecutionId, ExecutorError, RiskLevel, ToolDetails, Violation,
+    Call, Caller, Calls, ExecutionId, ExecutorError, RiskLevel, SpanContext, ToolDetails, Violation,
 };
 use crate::runner::{Live, Runner};
 use crate::sandbox::Sandbox;
@@ -151,6 +151,8 @@ pub(crate) struct Context<'a> {
     pub caller: Caller,
     /// Where their output goes, and who says when to stop.
     pub live: Arc<Live>,
+    /// Its span, where spans are told of.
+    pub span: Option<SpanContext>,
     /// The masked summary of the input, for errors.
     pub summary: String,
     /// Where the paths of the call led when it was judged.

@@ -135,6 +135,14 @@ impl Context<'_> {
                         input_summary: self.summary.clone(),
                         detail,
                     },
+                    SandboxError::Refused(detail) => ExecutorError::InvalidInput {
+                        tool_name: call.tool.clone(),
+                        input_summary: self.summary.clone(),
+                        violations: vec![Violation {
+                            pointer: String::new(),
+                            detail,
+                        }],
+                    },
                 })
             }
         }
@@ -150,7 +158,9 @@ impl Context<'_> {
             plan.env.push((name.to_owned(), value.to_owned()));
         }
         let has_parent = call.options.env.contains_key(TRACEPARENT);
-        if let Some(traceparent) = correlation.traceparent(self.id).filter(|_| !has_parent) {
+        let of_trace = correlation.traceparent(self.id);
+        let traceparent = of_trace.or_else(|| self.span.map(|span| span.traceparent()));
+        if let Some(traceparent) = traceparent.filter(|_| !has_parent) {
             plan.env.push((TRACEPARENT.to_owned(), traceparent));
         }
     }

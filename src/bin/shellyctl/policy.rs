@@ -67,6 +67,13 @@ fn render(judgement: &Judgement, page: Page) -> String {
     fields.add("Instead", judgement.suggest.as_ref());
     fields.add("To change", Some(&judgement.would_change));
     fields.all("To allow", &judgement.remember_rules);
+    if judgement.risk_level.as_deref() == Some("untrusted") {
+        let rule = judgement.risk_rule.as_deref();
+        let by = rule.map(|rule| format!(", by `untrusted` {rule}"));
+        let runs = format!("in the sandbox (untrusted{})", by.unwrap_or_default());
+        fields.add("Runs", Some(runs));
+        fields.add("Writes to", judgement.workspace.as_ref());
+    }
     text += &fields.render();
     text
 }

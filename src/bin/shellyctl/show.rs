@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use shelly_executor::client::{
-    Answer, Child, Client, Kill, Outcome, Record, RecordedJudgement, StageTimes,
+    Answer, Child, Client, Connection, Kill, Outcome, Record, RecordedJudgement, StageTimes,
 };
 
 use crate::failure::Failure;
@@ -167,10 +167,30 @@ fn outcome(outcome: &Outcome) -> Fields {
         let peak = usage.memory_peak_bytes;
         fields.add("Memory", peak.map(|bytes| format!("{bytes} bytes at most")));
     }
+    fields.add("Trusted", outcome.risk_level.as_deref().map(trusted));
+    if let Some(sandbox) = &outcome.sandbox {
+        let runtime = format!("{} {}", sandbox.runtime, sandbox.version);
+        fields.add("Sandbox", Some(runtime));
+        fields.all("Network", sandbox.connections.iter().map(connection));
+    }
     fields.add("Killed", outcome.kill.as_ref().map(kill));
     fields.all("Left", outcome.background.iter().map(ending::left_behind));
     fields.add("Caller's id", outcome.tool_use_id.as_ref());
     fields
+}
+
+fn trusted(risk_level: &str) -> &'static str {
+    match risk_level {
+        "trusted" => "yes",
+        _ => "no",
+    }
+}
+
+fn connection(connection: &Connection) -> String {
+    let Connection {
+        to, result, count, ..
+    } = connection;
+    format!("{to} {result}, {count} times")
 }
 
 fn kill(kill: &Kill) -> String {

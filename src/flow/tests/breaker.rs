@@ -98,10 +98,11 @@ proptest! {
                     prop_assert_eq!(changed, expected);
                 }
             }
-            let state = breakers.states().next().map_or(CircuitState::Closed, |(_, state, _)| state);
+            let state = breakers.states(now).next().map_or(CircuitState::Closed, |(_, state, _)| state);
             let expected = match (model.opened, model.is_half_open) {
                 (None, _) => CircuitState::Closed,
-                (Some(_), false) => CircuitState::Open,
+                (Some(opened), false) if now < opened + config.open => CircuitState::Open,
+                (Some(_), false) => CircuitState::HalfOpen,
                 (Some(_), true) => CircuitState::HalfOpen,
             };
             prop_assert_eq!(state, expected);

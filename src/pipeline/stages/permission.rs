@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::validation::Valid;
 use crate::config::ExecutorConfig;
-use crate::domain::{Background, Call, Caller, ExecutorError, Judgement, RiskLevel, Verdict};
+use crate::domain::{
+    Background, Call, Caller, ExecutorError, Judgement, RiskLevel, Verdict, Violation,
+};
 use crate::pipeline::Execution;
 use crate::policy::{NamedPath, Policy, Question};
 use crate::tools::{Confinement, Resolved, Tool};
@@ -78,10 +80,14 @@ pub(super) fn settle_risk(
     execution.learn_risk(risk);
     match cannot_be_confined(call, tool, risk, judgement, config) {
         None => Ok(risk),
-        Some(detail) => Err(ExecutorError::SandboxUnavailable {
+        // Asked again it would be no other, so that it is nothing to wait for.
+        Some(detail) => Err(ExecutorError::InvalidInput {
             tool_name: call.tool.clone(),
             input_summary: execution.known().call.summary.clone(),
-            detail,
+            violations: vec![Violation {
+                pointer: String::new(),
+                detail,
+            }],
         }),
     }
 }
@@ -101,11 +107,11 @@ fn cannot_be_confined(
     match tool.implementation.confinement() {
         Confinement::Needless => None,
         Confinement::Impossible => Some(format!(
-            "`{}` is done by the daemon itself and cannot be confined: have the policy trust this call, or use a command",
+            "`{}` is done by the daemon itself and cannot be confined in a sandbox: use a command, or have the policy trust this call",
             tool.name()
         )),
         Confinement::Process if call.options.background == Background::Keep => {
-            Some("nothing outlives it, and the call asks for `background` \"keep\"".to_owned())
+            Some("nothing outlives a sandbox, and the call asks for `background` \"keep\"".to_owned())
         }
         Confinement::Process => workspace
             .filter(|dir| !config.sandbox.may_write_to(dir, judgement.workspace.as_deref()))

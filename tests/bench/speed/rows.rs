@@ -479,7 +479,8 @@ fn cat(path: &Path) -> String {
     format!("cat '{}'", path.display())
 }
 
-/// Idle means that what a start or a load leaves to be done is done.
+/// Idle means that what a start or a load leaves to be done is done: the daemon looks once a second, and gives
+/// memory back after one in which nothing happened.
 fn settle() {
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_millis(2500));
 }

@@ -210,6 +210,22 @@ pub struct CallOptions {
     /// Set a variable in the command's environment; can be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
+
+    /// Run it in the sandbox, however far it is trusted otherwise
+    #[arg(long)]
+    pub untrusted: bool,
+
+    /// The directory that it may write to in the sandbox
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub workspace: Option<PathBuf>,
+
+    /// The trace that it is of: the 32 hexadecimal digits of a W3C trace id, or any other name
+    #[arg(long, value_name = "ID")]
+    pub trace: Option<String>,
+
+    /// The tenant that it is made for
+    #[arg(long, value_name = "ID")]
+    pub tenant: Option<String>,
 }
 
 /// What to run, and how.
