@@ -83,17 +83,25 @@ impl Inner {
             execution.note(Event::CircuitHalfOpened);
         }
         let config = self.flow.config().tool(tool);
-        let usual = self.config().default_timeout;
         Ok(Held {
             place: Some(place),
             watch: Watch {
                 passage,
                 exit_codes: config.breaker.is_some_and(|breaker| breaker.exit_codes),
                 has_place: call.options.working_dir.is_some(),
-                is_hurried: call.options.timeout.is_some_and(|limit| limit < usual),
+                is_hurried: self.is_hurried(call),
             },
             retries: config.retries,
         })
+    }
+
+    /// Whether a call is given less time than its tool usually gets.
+    fn is_hurried(&self, call: &Call) -> bool {
+        let version = call.options.tool_version.as_deref();
+        let tool = self.registry().find(&call.tool, version);
+        let usual = tool.map(|tool| tool.implementation.details(&self.config()).timeout);
+        let limit = call.options.timeout;
+        limit.is_some_and(|limit| usual.is_none_or(|usual| limit < usual))
     }
 
     async fn wait_for_place(

@@ -144,11 +144,7 @@ impl Sandbox {
             live: Arc::clone(live),
             done,
         };
-        let prepare = || {
-            let (runtime, runner) = (runtime.clone(), Arc::clone(runner));
-            self.ready
-                .prepare(basis.clone(), grants.clone(), runtime, runner);
-        };
+        let prepare = || self.ready.prepare(&basis, grants, &runtime, runner);
         let ended = match self.ready.give(&basis, job) {
             Ok(()) => {
                 prepare();

@@ -94,14 +94,14 @@ impl Ready {
         }
     }
 
-    /// Starts one for the next that is granted the same, where those that are in sandboxes leave half
-    /// of the processors: a start takes one and a part of another.
+    /// Starts what is missing for the next that are granted the same: all of it when nobody else is in a
+    /// sandbox, else one, where those that are leave half of the processors.
     pub(super) fn prepare(
         &self,
-        basis: Basis,
-        grants: Grants,
-        runtime: Runtime,
-        runner: Arc<Runner>,
+        basis: &Basis,
+        grants: &Grants,
+        runtime: &Runtime,
+        runner: &Arc<Runner>,
     ) {
         let most = basis.config.sandbox.ready as usize;
         let mut slots = self.lock();
@@ -109,30 +109,40 @@ impl Ready {
         slots.waiting.retain(|one| !one.job.is_closed());
         let current = slots.config.as_ref();
         let is_current = current.is_none_or(|config| Arc::ptr_eq(config, &basis.config));
-        let alike = slots.waiting.iter().filter(|one| one.basis.serves(&basis));
-        let wanted = is_current && basis.may_be_foreseen() && alike.count() < most;
-        if !wanted || self.running.load(Ordering::Relaxed) * 2 > *PROCESSORS {
+        let running = self.running.load(Ordering::Relaxed);
+        if !is_current || !basis.may_be_foreseen() || running * 2 > *PROCESSORS {
             return;
         }
-        // What was asked for the longest time ago goes.
-        while slots.waiting.len() >= most {
-            slots.waiting.remove(0);
-        }
-        let (job, given) = oneshot::channel();
-        slots.waiting.push(Waiting {
-            basis: basis.clone(),
-            job,
-        });
-        let starting = Started::new(ExecutionId::new(), basis, grants, runtime, runner);
-        slots.tasks.push(tokio::spawn(async move {
-            match starting.await {
-                Ok(started) => wait(started, given).await,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot start a sandbox beforehand");
-                    refuse(given, error);
-                }
+        let alike = slots.waiting.iter().filter(|one| one.basis.serves(basis));
+        let missing = most.saturating_sub(alike.count());
+        let at_once = if running == 0 {
+            missing
+        } else {
+            missing.min(1)
+        };
+        for _ in 0..at_once {
+            // What was asked for the longest time ago goes.
+            while slots.waiting.len() >= most {
+                slots.waiting.remove(0);
             }
-        }));
+            let (job, given) = oneshot::channel();
+            slots.waiting.push(Waiting {
+                basis: basis.clone(),
+                job,
+            });
+            let (basis, grants) = (basis.clone(), grants.clone());
+            let (runtime, runner) = (runtime.clone(), Arc::clone(runner));
+            let starting = Started::new(ExecutionId::new(), basis, grants, runtime, runner);
+            slots.tasks.push(tokio::spawn(async move {
+                match starting.await {
+                    Ok(started) => wait(started, given).await,
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot start a sandbox beforehand");
+                        refuse(given, error);
+                    }
+                }
+            }));
+        }
     }
 
     /// Ends all that wait, for from now on another configuration is in force.

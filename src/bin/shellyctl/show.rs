@@ -239,7 +239,9 @@ mod tests {
             "http_status": 504, "result": {"title": "t", "detail": "the time limit of 1s ended it", "code": "timeout",
                 "content": "[timeout]\n1s\u001b[2J", "duration_ms": 1003, "stdout_bytes": 0, "stderr_bytes": 2, "truncated": true,
                 "background": [{"pid": 9, "command": "x", "killed": true}], "usage": {"cpu_ms": 4, "memory_peak_bytes": 5},
-                "kill": {"by": "group", "reason": "timeout", "signalled": 2, "survivors": null}, "tool_use_id": "toolu_1"}}"#,
+                "kill": {"by": "group", "reason": "timeout", "signalled": 2, "survivors": null}, "tool_use_id": "toolu_1",
+                "risk_level": "untrusted", "sandbox": {"runtime": "runsc", "version": "1.0",
+                    "connections": [{"to": "a:443", "result": "connected", "count": 2}]}}}"#,
         );
         for part in [
             "  timeout, the time limit of 1s ended it (timeout)\n",
@@ -257,6 +259,9 @@ mod tests {
             "Memory: 5 bytes at most\n",
             "Killed: 2 processes by group, reason timeout, ? survivors\n",
             "Left: killed a process",
+            "Trusted: no\n",
+            "Sandbox: runsc 1.0\n",
+            "Network: a:443 connected, 2 times\n",
             "Caller's id: toolu_1\n",
             "\nResult\n[timeout]\n1s [2J\n",
         ] {

@@ -476,7 +476,7 @@ fn what_is_not_trusted_any_more_is_not_run_where_it_could_not_be_confined() {
     });
     let body = reply.json();
     let told = (reply.status, &body["code"]);
-    assert_eq!(told, (503, &json!("sandbox_unavailable")), "{body}");
+    assert_eq!(told, (422, &json!("invalid_input")), "{body}");
     assert!(!reply.content().contains("s3cret"));
 }
 

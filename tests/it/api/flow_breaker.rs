@@ -20,9 +20,12 @@ fn slow_tool(room: &Room) -> std::path::PathBuf {
     mark
 }
 
-/// Calls it with as little time as it needs to fail.
+/// As little time as every call gets. Less than that would be the caller's own affair.
+const LITTLE_TIME: &str = "default_timeout_secs = 1\n";
+
+/// Calls it with as much time as it gets.
 fn shaky(daemon: &Daemon) -> crate::support::Reply {
-    daemon.post(&json!({"name": "shaky", "input": {}, "timeout_secs": 0.1}))
+    daemon.post(&json!({"name": "shaky", "input": {}}))
 }
 
 fn problems(daemon: &Daemon) -> Value {
@@ -30,6 +33,14 @@ fn problems(daemon: &Daemon) -> Value {
     let all = health["problems"].as_array().expect("a list").clone();
     let codes = all.iter().map(|problem| problem["code"].clone());
     codes.collect()
+}
+
+/// What `/metrics` says of it.
+fn gauge(daemon: &Daemon) -> u64 {
+    let text = String::from_utf8(daemon.get("/metrics").body).expect("text");
+    let name = "shelly_flow_circuit_open{tool=\"shaky\"} ";
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    value.expect("a line").parse().expect("a number")
 }
 
 fn circuit_events(daemon: &Daemon) -> Vec<String> {
@@ -45,7 +56,8 @@ fn touch(path: &Path) {
 
 #[test]
 fn a_tool_that_fails_again_and_again_is_left_alone_and_tried_again() {
-    let room = Room::new("[flow.tools.shaky]\nbreaker = { failures = 2, open_secs = 1 }\n");
+    let breaker = "[flow.tools.shaky]\nbreaker = { failures = 2, open_secs = 1 }\n";
+    let room = Room::new(&format!("{LITTLE_TIME}{breaker}"));
     let mark = slow_tool(&room);
     let daemon = room.start();
     assert_eq!(call(&daemon, "shaky", json!({})).status, 200);
@@ -67,8 +79,14 @@ fn a_tool_that_fails_again_and_again_is_left_alone_and_tried_again() {
     // The trial fails.
     let unless_open =
         |reply: crate::support::Reply| Some(reply.status).filter(|status| *status != 503);
+    // Whoever waits for the daemon to be well before the next call does not wait for ever.
+    wait_for("it is well without a call", || {
+        (problems(&daemon) == json!([])).then_some(())
+    });
+    assert_eq!(gauge(&daemon), 0);
     let trial = || unless_open(shaky(&daemon));
     assert_eq!(wait_for("a trial", trial), 504);
+    assert_eq!(gauge(&daemon), 1);
     refused(&shaky(&daemon), 503, "circuit_open");
     // And goes well.
     fs::remove_file(&mark).expect("removed");
@@ -106,10 +124,30 @@ fn exit_codes_count_only_where_they_are_to() {
     }
 }
 
+/// Nobody can have a tool left alone for all others.
+#[test]
+fn what_a_caller_does_wrong_is_not_the_tools_failure() {
+    let flow = "[sandbox]\nruntime = \"/nowhere/runsc\"\n[flow.tools.bash]\nbreaker = { failures = 1, open_secs = 1000 }\n";
+    let daemon = Daemon::start_with(Mode::Group, flow);
+    for (own, status) in [
+        (json!({"working_dir": "/nowhere"}), 500),
+        (json!({"timeout_secs": 0.1}), 504),
+        (json!({"risk_level": "untrusted"}), 503),
+        (
+            json!({"risk_level": "untrusted", "workspace": "/nowhere"}),
+            422,
+        ),
+    ] {
+        assert_eq!(daemon.bash_with("sleep 60", &own).status, status, "{own}");
+        assert_eq!(daemon.bash("true").status, 200, "{own}");
+    }
+}
+
 /// Which says nothing of the tool.
 #[test]
 fn a_trial_that_is_cancelled_leaves_the_next_call_to_be_it() {
-    let room = Room::new("[flow.tools.shaky]\nbreaker = { failures = 1, open_secs = 1 }\n");
+    let breaker = "[flow.tools.shaky]\nbreaker = { failures = 1, open_secs = 1 }\n";
+    let room = Room::new(&format!("{LITTLE_TIME}{breaker}"));
     let mark = slow_tool(&room);
     let daemon = room.start();
     touch(&mark);

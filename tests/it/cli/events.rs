@@ -6,9 +6,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::Value;
+use shelly_executor::domain::Digest;
 
 use super::{code, json, run, shellyctl, text};
-use crate::support::{Daemon, wait_for};
+use crate::support::{Daemon, Mode, wait_for};
 
 /// shellyctl as it goes on printing lines.
 pub struct Telling {
@@ -138,6 +139,39 @@ fn followed_events_outlive_the_daemon() {
         .collect();
     let all: Vec<u64> = (1..).take(numbers.len()).collect();
     assert_eq!(numbers, all, "each is told, and once");
+}
+
+/// Also of an output that is long, or longer than the answer.
+#[test]
+fn the_audit_trail_has_the_digests_of_the_whole_outputs() {
+    let daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 100000\n");
+    for (command, expected) in [
+        ("printf abc", b"abc".to_vec()),
+        ("head -c 69632 /dev/zero | tr '\\0' a", vec![b'a'; 69_632]),
+        ("head -c 300001 /dev/zero | tr '\\0' b", vec![b'b'; 300_001]),
+        (
+            "head -c 3000000 /dev/zero | tr '\\0' c",
+            vec![b'c'; 3_000_000],
+        ),
+        (
+            "head -c 80000 /dev/zero | tr '\\0' d; sleep 0.2; echo e",
+            [vec![b'd'; 80_000], b"e\n".to_vec()].concat(),
+        ),
+    ] {
+        let id = daemon.bash(command).json()["execution_id"].clone();
+        let export = run(&daemon, &["audit", "export"]);
+        let mut lines = text(&export.stdout).lines();
+        let ending = lines.find_map(|line| {
+            let record: Value = serde_json::from_str(line).expect("JSON");
+            (record["execution_id"] == id && record["kind"] == "ending").then_some(record)
+        });
+        let ending = ending.expect("its ending");
+        let digest = Digest::of(&expected).to_string();
+        assert_eq!(
+            ending["body"]["stdout_sha256"], digest,
+            "{command}: {ending}"
+        );
+    }
 }
 
 #[test]

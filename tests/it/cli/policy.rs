@@ -49,6 +49,14 @@ fn explain_says_the_verdict_and_what_decided() {
     let input = r#"{"command": "git status"}"#;
     let by_tool = run(&daemon, &["policy", "explain", "--tool", "bash", input]);
     assert_eq!(code(&by_tool), 0, "{by_tool:?}");
+    let confined = ["policy", "explain", "--untrusted", "--", "git status"];
+    let confined = run(&daemon, &confined);
+    let said = text(&confined.stdout);
+    assert!(
+        said.contains("Runs: in the sandbox (untrusted)\n"),
+        "{said}"
+    );
+    assert!(!text(&allowed.stdout).contains("sandbox"), "{allowed:?}");
 }
 
 #[test]

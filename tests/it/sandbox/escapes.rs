@@ -219,7 +219,7 @@ fn a_workspace_is_that_directory_and_nothing_else() {
             let body = reply.json();
             assert_eq!(
                 (reply.status, &body["code"]),
-                (503, &json!("sandbox_unavailable")),
+                (422, &json!("invalid_input")),
                 "{body}"
             );
         }

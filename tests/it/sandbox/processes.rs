@@ -333,7 +333,7 @@ fn long_scripts_run_and_nothing_is_kept() {
         let body = reply.json();
         assert_eq!(
             (reply.status, &body["code"]),
-            (503, &json!("sandbox_unavailable")),
+            (422, &json!("invalid_input")),
             "{body}"
         );
         assert!(

@@ -47,6 +47,28 @@ fn what_no_rule_knows_runs_in_the_sandbox_and_is_recorded_so() {
 }
 
 #[test]
+fn what_is_said_beforehand_of_risk_is_what_becomes_of_it() {
+    let toml = "[tools]\nuntrusted = [\"execute_command\"]\n";
+    let daemon = Daemon::start_under("default = \"allow\"\n", toml);
+    let explain = |call: serde_json::Value| {
+        let body = call.to_string();
+        let path = "/permissions/explain";
+        let answer = daemon.connect().request("POST", path, &[], body.as_bytes());
+        answer.json()["risk_level"].clone()
+    };
+    let call = |name: &str| json!({"name": name, "input": {"command": "true"}});
+    assert_eq!(explain(call("bash")), "trusted");
+    assert_eq!(explain(call("execute_command")), "untrusted");
+    let mut raised = call("bash");
+    raised["risk_level"] = json!("untrusted");
+    assert_eq!(explain(raised), "untrusted");
+    for (tool, risk) in [("bash", "trusted"), ("execute_command", "untrusted")] {
+        let details = daemon.get(&format!("/tools/{tool}")).json();
+        assert_eq!(details["risk_level"], risk, "{details}");
+    }
+}
+
+#[test]
 fn a_call_raises_its_risk_and_never_lowers_it() {
     if !is_there() {
         return;
@@ -75,7 +97,7 @@ fn a_call_raises_its_risk_and_never_lowers_it() {
     let body = reply.json();
     assert_eq!(
         (reply.status, &body["code"]),
-        (503, &json!("sandbox_unavailable")),
+        (422, &json!("invalid_input")),
         "{body}"
     );
     let call = json!({"name": "check_condition", "risk_level": "untrusted", "input": {"condition": "1 == 1"}});
@@ -107,12 +129,7 @@ fn the_policy_grants_a_directory_to_write_to() {
     assert_eq!(reply.json()["exit_code"], 0, "{}", reply.content());
     assert!(dir.join("b").exists());
     let reply = daemon.bash_with("touch b", &json!({"workspace": "/tmp"}));
-    assert_eq!(
-        reply.json()["code"],
-        "sandbox_unavailable",
-        "{}",
-        reply.json()
-    );
+    assert_eq!(reply.json()["code"], "invalid_input", "{}", reply.json());
     // What the rule does not cover is granted nothing.
     let reply = daemon.bash(&format!("touch {0}/c; echo > {0}/d", dir.display()));
     assert_eq!(
@@ -122,12 +139,7 @@ fn the_policy_grants_a_directory_to_write_to() {
         reply.json()
     );
     let reply = daemon.bash_with("ls; touch b", &named);
-    assert_eq!(
-        reply.json()["code"],
-        "sandbox_unavailable",
-        "{}",
-        reply.json()
-    );
+    assert_eq!(reply.json()["code"], "invalid_input", "{}", reply.json());
     assert!(!dir.join("c").exists() && !dir.join("d").exists());
     let call = json!({"name": "bash", "input": {"command": "touch a"}}).to_string();
     let explained = daemon

@@ -248,6 +248,36 @@ fn without_a_runtime_nothing_untrusted_runs() {
     assert_eq!(body["output"]["stdout"], "hi\n", "{body}");
 }
 
+/// Nothing is configured to run in it: whoever calls decides.
+#[test]
+fn once_somebody_wants_it_it_is_tested() {
+    let mut daemon = Daemon::start_with(Mode::Group, "[sandbox]\nruntime = \"/nowhere/runsc\"\n");
+    let state = |daemon: &Daemon| daemon.get("/health").json()["sandbox"].clone();
+    assert_eq!(state(&daemon)["self_test"], "untested");
+    let untrusted = json!({"risk_level": "untrusted"});
+    assert_eq!(daemon.bash_with("true", &untrusted).status, 503);
+    wait_for_test(&daemon, "failed");
+    assert_eq!(daemon.get("/health").json()["status"], "degraded");
+    if !is_there() {
+        return;
+    }
+    // What was found out of one runtime is not told of another.
+    let file = daemon.dir().join("executor.toml");
+    let configure = |more: &str| {
+        let config = format!("{more}[cgroup]\nmode = \"group\"\n");
+        fs::write(&file, config).expect("written");
+    };
+    configure("");
+    wait_for_test(&daemon, "passed");
+    let version = state(&daemon)["version"].clone();
+    assert!(version.is_string(), "{version}");
+    configure("[sandbox]\nruntime = \"/bin/true\"\n");
+    wait_for_test(&daemon, "failed");
+    assert_eq!(state(&daemon)["version"], json!(null));
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+}
+
 #[test]
 fn a_runtime_that_does_not_work_is_told_of() {
     for (program, said) in [

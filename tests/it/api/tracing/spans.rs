@@ -127,7 +127,11 @@ fn a_call_is_a_span_below_its_callers_with_its_stages_below_it() {
 fn what_belongs_to_no_trace_is_one_by_itself_and_a_name_is_one_for_all() {
     let collector = Collector::start();
     let mut daemon = Daemon::start_with(Mode::Group, &collector.toml());
-    let alone = id_of(&daemon.bash("true").json());
+    // Its process finds the same span.
+    let reply = daemon.bash("echo $TRACEPARENT");
+    let alone = id_of(&reply.json());
+    let expected = format!("00-{}-{}-01", trace_id(&alone), span_id(&alone));
+    assert_eq!(reply.stdout(), expected);
     let named = json!({"trace_id": "order 4711"});
     let [one, other] = [(); 2].map(|()| id_of(&daemon.bash_with("true", &named).json()));
     end(&mut daemon);
