@@ -35,6 +35,7 @@ pub(super) async fn keep(api: Api) {
             holds = true;
         } else if holds && *running.borrow() == 0 {
             // For a while nothing has begun or ended.
+            api.executor.rest().await;
             super::memory::give_back();
             holds = false;
         }

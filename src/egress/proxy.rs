@@ -25,6 +25,11 @@ use crate::domain::{ConnectionResult, ExecutionId};
 /// How long a request's headers may take, and a connection be idle between two.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How much is read at once of what answers, in bytes, and how long its headers may be: who sends interim
+/// answers without end (RFC 9110, 15.2) is not to have the daemon look at hundreds of thousands of them
+/// in one turn.
+const BUFFER_BYTES: usize = 64 * 1024;
+
 /// Headers that are about one connection only (RFC 9110, 7.6.1), besides those that `Connection` names.
 const OF_A_CONNECTION: [HeaderName; 6] = [
     header::CONNECTION,
@@ -181,8 +186,10 @@ impl Proxy {
         let (to, outside) = self.dial(&wanted).await?;
         let garbled = |source| Refusal::Garbled { to, source };
         let passed = async {
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(outside)).await?;
+            let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+                .max_buf_size(BUFFER_BYTES)
+                .handshake(TokioIo::new(outside))
+                .await?;
             drive(drivers, connection);
             sender.send_request(request).await
         };

@@ -120,6 +120,13 @@ impl Ledger {
         self.inner.shared.problem()
     }
 
+    /// Lets go of the pages that it keeps in memory. For a while in which nothing happens.
+    pub fn shrink(&self) -> Receipt<()> {
+        self.write(Failing::Dropped, None, |store| {
+            Ok(store.connection.execute_batch("PRAGMA shrink_memory")?)
+        })
+    }
+
     /// The end of the audit trail as committed.
     pub fn head(&self) -> Head {
         self.inner.shared.head()

@@ -24,6 +24,10 @@ use crate::config::TracingConfig;
 /// How long one request may take, its answer included (`OTEL_EXPORTER_OTLP_TIMEOUT`).
 const ATTEMPT: Duration = Duration::from_secs(10);
 
+/// How much is read at once, in bytes: who sends interim answers without end (RFC 9110, 15.2) is not to
+/// have the daemon look at hundreds of thousands of them in one turn.
+const BUFFER_BYTES: usize = 16 * 1024;
+
 /// How much of an answer is read, in bytes: a sentence is what it says, if anything.
 const ANSWER_BYTES: usize = 64 * 1024;
 
@@ -124,7 +128,10 @@ impl Collector {
         let host = host.trim_matches(['[', ']']);
         let port = self.uri.port_u16().unwrap_or(PORT);
         let stream = TcpStream::connect((host, port)).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(BUFFER_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await?;
         let exchange = async {
             let (head, body) = sender.send_request(request).await?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES).collect().await;

@@ -578,6 +578,14 @@ impl Executor {
         self.inner.runner.tidy();
     }
 
+    /// Lets go of memory that only work needs. For a while in which nothing happens.
+    pub async fn rest(&self) {
+        if let Some(ledger) = &self.inner.ledger {
+            // Where that fails, it is kept.
+            let _ = ledger.shrink().await;
+        }
+    }
+
     /// Waits for `grace` that everything ends by itself, then ends it, kept background processes
     /// last. No call should be begun meanwhile.
     pub async fn shut_down(&self, grace: Duration) {

@@ -5,7 +5,7 @@ use super::Execution;
 use super::event::Event;
 use super::executor::Inner;
 use crate::config::RetryConfig;
-use crate::domain::{Call, ExecutorError, FailureKind, Status, ToolOutput};
+use crate::domain::{Call, ExecutorError, FailureKind, RiskLevel, Status, ToolOutput};
 use crate::flow::{
     Charge, CircuitState, Entry, FlowSnapshot, NoPlace, Open, Origin, Party, Passage, Place,
     Verdict,
@@ -26,8 +26,9 @@ pub(super) struct Held {
 pub(super) struct Watch {
     passage: Option<Passage>,
     exit_codes: bool,
-    /// Whether the call has said where it is to run.
-    has_place: bool,
+    /// Whether it may be the call's own doing that nothing starts: it has said where, or what is confined
+    /// and may say so has run.
+    misleads: bool,
     /// Whether it has said that it is to take less time than others may.
     is_hurried: bool,
 }
@@ -88,7 +89,8 @@ impl Inner {
             watch: Watch {
                 passage,
                 exit_codes: config.breaker.is_some_and(|breaker| breaker.exit_codes),
-                has_place: call.options.working_dir.is_some(),
+                misleads: call.options.working_dir.is_some()
+                    || execution.known().risk == Some(RiskLevel::Untrusted),
                 is_hurried: self.is_hurried(call),
             },
             retries: config.retries,
@@ -224,7 +226,7 @@ impl Watch {
             Err(error) => FailureKind::of(error),
         };
         let is_mistaken = (self.is_hurried && kind == FailureKind::Timeout)
-            || (self.has_place && kind == FailureKind::SpawnFailed);
+            || (self.misleads && kind == FailureKind::SpawnFailed);
         // A sandbox that cannot be had is not the tool's fault: trusted calls of it need none.
         let is_of_another = is_mistaken || kind == FailureKind::SandboxUnavailable;
         match kind == FailureKind::Timeout || kind.is_of_the_tool() {

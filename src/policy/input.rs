@@ -17,12 +17,13 @@ pub(super) fn is_shell_tool(tool: &str) -> bool {
     SHELL_TOOLS.contains(&tool)
 }
 
-/// The tools whose deed a tool does as well: editing is writing, and what answers a diff shows what
-/// there was to read.
+/// The tools whose deed a tool does as well: editing is writing, what answers a diff shows what
+/// there was to read, and a command is one by whatever name.
 pub(super) fn does_as_well(tool: &str) -> &'static [&'static str] {
     match tool {
         "edit_file" => &[WRITE_TOOL, "read_file"],
         WRITE_TOOL => &["read_file"],
+        "execute_command" => &["bash"],
         _ => &[],
     }
 }

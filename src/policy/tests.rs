@@ -239,6 +239,25 @@ fn what_is_not_known_to_be_harmless_runs_in_the_sandbox() {
     assert_eq!(judge(&policy, "other", &file).risk_level, untrusted);
 }
 
+/// What refuses, asks about or confines commands does so by whatever name they are called.
+#[test]
+fn a_command_is_one_by_whatever_name() {
+    let policy = policy(
+        "deny = [\"bash(command:rm *)\"]\nask = [\"bash(command:reboot*)\"]\nuntrusted = [\"bash(command:curl *)\"]\n",
+    );
+    let judged = |command: &str| judge(&policy, "execute_command", &json!({"command": command}));
+    assert_eq!(judged("true; rm -rf /").verdict, Verdict::Deny);
+    assert_eq!(judged("reboot").verdict, Verdict::Ask);
+    assert_eq!(judged("curl x").risk_level, RiskLevel::Untrusted);
+    assert_eq!(judged("ls").verdict, Verdict::Allow);
+    // To be allowed it has to be named.
+    let text = "default = \"deny\"\nallow = [\"bash(command:ls *)\"]\n";
+    let (policy, input) = (self::policy(text), json!({"command": "ls /"}));
+    assert_eq!(judge(&policy, "bash", &input).verdict, Verdict::Allow);
+    let judgement = judge(&policy, "execute_command", &input);
+    assert_eq!(judgement.verdict, Verdict::Deny);
+}
+
 #[test]
 fn rules_raise_the_risk_and_change_no_verdict() {
     let policy = policy(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Grants, SandboxError, is_directory};
 use crate::config::{ExecutorConfig, SandboxConfig};
+use crate::domain::Digest;
 
 /// The configuration, and the directories that are found inside.
 #[derive(Clone, Debug)]
@@ -16,6 +17,10 @@ pub(super) struct Basis {
     rootfs: Directory,
     workspace: Option<Directory>,
     visible: Vec<Directory>,
+    /// Which of those that are hidden are there, for there is nothing to be hidden of others.
+    hidden: Vec<bool>,
+    /// What is mounted, as the daemon sees it (proc_pid_mountinfo(5)).
+    mounted: Digest,
     /// It has sockets, which are those of one execution.
     is_single: bool,
 }
@@ -73,6 +78,8 @@ impl Basis {
             config: Arc::clone(config),
             rootfs: rootfs?,
             workspace,
+            hidden: sandbox.hidden.iter().map(|dir| dir.is_dir()).collect(),
+            mounted: Digest::of(&fs::read("/proc/self/mountinfo")?),
             is_single: grants.calls.is_some() || !grants.destinations.is_empty(),
             visible: visible
                 .map(|dir| Directory::at(dir))
@@ -98,6 +105,8 @@ impl Basis {
             && self.rootfs == other.rootfs
             && self.workspace == other.workspace
             && self.visible == other.visible
+            && self.hidden == other.hidden
+            && self.mounted == other.mounted
     }
 
     /// The directories that are seen although they are hidden otherwise.

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::{Gid, Uid, chown};
 use oci_spec::OciSpecError;
 use oci_spec::runtime::{
@@ -21,7 +22,7 @@ use oci_spec::runtime::{
 
 use super::basis::Basis;
 use super::init;
-use super::report::Report;
+use super::report::{Made, Report};
 use super::{Grants, is_directory};
 use crate::config::SandboxConfig;
 use crate::domain::{Connection, Door, ExecutionId};
@@ -33,6 +34,9 @@ use crate::runner::LEAF_PREFIX;
 const REPORT: &str = "report";
 const CALLS: &str = "sock";
 const PROXY: &str = "out";
+
+/// How much room there is for what a first process usually says, in bytes.
+const REPORT_BYTES: i64 = 16 * 1024;
 
 /// The most files that may be open at once: what systemd gives services as their soft limit.
 const OPEN_FILES: u64 = 1024;
@@ -52,6 +56,8 @@ pub(super) struct Held {
 pub(super) struct Bundle {
     dir: PathBuf,
     workspace: Option<PathBuf>,
+    /// The report as it was made.
+    made: Option<Made>,
     /// Where the shared directory is inside.
     inside: PathBuf,
     door: Option<Door>,
@@ -80,6 +86,7 @@ impl Bundle {
             // A socket in it has to be found by a path of no more than 107 bytes (unix(7)).
             dir: parent.join(id.to_string()),
             workspace: basis.workspace().map(Path::to_owned),
+            made: None,
             inside: place_of_shared(parent),
             door: None,
             egress: None,
@@ -91,7 +98,9 @@ impl Bundle {
         }
         fs::set_permissions(bundle.shared(), Permissions::from_mode(0o711))?;
         let report = bundle.shared().join(REPORT);
-        File::create_new(&report)?;
+        let file = File::create_new(&report)?;
+        // Its last line is told on a full disk, too, where the file system can promise that.
+        let _ = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, REPORT_BYTES);
         if let Some(calls) = &grants.calls {
             bundle.door = Some(calls.open_door(&bundle.shared().join(CALLS))?);
         }
@@ -108,6 +117,7 @@ impl Bundle {
             Some(Uid::from_raw(user.uid)),
             Some(Gid::from_raw(user.gid)),
         )?;
+        bundle.made = Some(Made::of(&report)?);
         let spec = Inside {
             bundle: &bundle,
             basis,
@@ -175,7 +185,10 @@ impl Bundle {
 
     /// What the first process has said.
     pub(super) fn report(&self) -> Report {
-        Report::read(&self.shared().join(REPORT))
+        let path = self.shared().join(REPORT);
+        self.made
+            .map(|made| Report::read(&path, made))
+            .unwrap_or_default()
     }
 }
 
@@ -312,10 +325,13 @@ impl Inside<'_> {
         let sandbox = self.sandbox();
         let mut limits = vec![
             (PosixRlimitType::RlimitFsize, sandbox.file_size_max),
-            (PosixRlimitType::RlimitNproc, sandbox.pids_max),
             (PosixRlimitType::RlimitNofile, OPEN_FILES),
             (PosixRlimitType::RlimitCore, 0),
         ];
+        if !(self.held.pids && self.held.by_runtime) {
+            // On the host's own kernel it counts all that the user runs, in other sandboxes as well.
+            limits.push((PosixRlimitType::RlimitNproc, sandbox.pids_max));
+        }
         if !self.held.memory {
             // No cgroup counts it: at least nobody takes more by himself.
             limits.push((PosixRlimitType::RlimitAs, sandbox.memory_max));
@@ -370,9 +386,10 @@ impl Inside<'_> {
         if self.bundle.has_socket() && is_host {
             // Who has a socket may connect to any of the host's that is inside and lets everybody, for
             // gVisor knows that as one permission.
-            for socket in listening_sockets()? {
-                match socket.parent() {
-                    Some(dir) if may_be_hidden(dir) => mounts.empty(dir)?,
+            for socket in bound_sockets()? {
+                let dir = socket.parent().and_then(|dir| fs::canonicalize(dir).ok());
+                match dir {
+                    Some(dir) if may_be_hidden(&dir) => mounts.empty(&dir)?,
                     Some(_) | None => {}
                 }
             }
@@ -385,6 +402,13 @@ impl Inside<'_> {
         }
         if let Some(workspace) = &self.bundle.workspace {
             mounts.bind(workspace, workspace, "rw")?;
+            // What was hidden there comes to light with it.
+            for dir in &sandbox.hidden {
+                let real = fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
+                if real != *workspace && real.starts_with(workspace) && is_directory(&real) {
+                    mounts.cover(&real)?;
+                }
+            }
         }
         if !is_host || mounts.hides(&sandbox.init) {
             mounts.bind(&sandbox.init, &sandbox.init, "ro")?;
@@ -393,25 +417,33 @@ impl Inside<'_> {
     }
 }
 
-/// The paths of Unix sockets that somebody listens on in the daemon's network namespace (proc_net(5)).
-fn listening_sockets() -> io::Result<BTreeSet<PathBuf>> {
-    /// `__SO_ACCEPTCON` of linux/net.h.
-    const LISTENING: &str = "00010000";
+/// The absolute paths of Unix sockets in the daemon's network namespace (proc_net(5)), of those that take
+/// datagrams as well.
+fn bound_sockets() -> io::Result<BTreeSet<PathBuf>> {
     // Paths are bytes, and anybody may make one.
     let text = fs::read("/proc/net/unix")?;
-    let sockets = text
-        .split(|byte| *byte == b'\n')
-        .skip(1)
-        .filter_map(|line| {
-            let mut fields = line
-                .split(|byte| *byte == b' ')
-                .filter(|field| !field.is_empty());
-            let is_listening = fields.nth(3)? == LISTENING.as_bytes();
-            let path = &line[line.windows(2).position(|two| two == b" /")? + 1..];
-            is_listening.then(|| PathBuf::from(OsStr::from_bytes(path)))
-        });
-    Ok(sockets.collect())
+    let lines = text.split(|byte| *byte == b'\n').skip(1);
+    let names = lines.filter_map(name_of_socket);
+    let paths = names.filter(|name| name.starts_with(b"/"));
+    Ok(paths
+        .map(|path| PathBuf::from(OsStr::from_bytes(path)))
+        .collect())
 }
+
+/// What stands behind the seven columns of numbers, after one blank: a path, or `@` and an abstract name
+/// that may look like one.
+fn name_of_socket(line: &[u8]) -> Option<&[u8]> {
+    let mut rest = line;
+    for _ in 0..7 {
+        let begin = rest.iter().position(|byte| *byte != b' ')?;
+        let end = rest[begin..].iter().position(|byte| *byte == b' ')?;
+        rest = &rest[begin + end..];
+    }
+    rest.get(1..)
+}
+
+/// The options of an empty directory.
+const EMPTY: [&str; 5] = ["nosuid", "nodev", "noexec", "mode=755", "size=64k"];
 
 /// Mounts in their order.
 struct Mounts<'a> {
@@ -430,11 +462,12 @@ impl Mounts<'_> {
 
     /// An empty directory in which only root could write, if anybody inside were root.
     fn empty(&mut self, dir: &Path) -> Result<(), OciSpecError> {
-        self.add(
-            "tmpfs",
-            dir,
-            &["nosuid", "nodev", "noexec", "mode=755", "size=64k"],
-        )
+        self.add("tmpfs", dir, &EMPTY)
+    }
+
+    /// The same over what comes before it.
+    fn cover(&mut self, dir: &Path) -> Result<(), OciSpecError> {
+        self.push("tmpfs", Path::new("tmpfs"), dir, &EMPTY)
     }
 
     /// What the host has there.
@@ -471,7 +504,8 @@ impl Mounts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
     use super::*;
 
@@ -483,10 +517,16 @@ mod tests {
             [&b"plain"[..], b"\xff", b"with a blank"].map(|name| dir.join(OsStr::from_bytes(name)));
         let listeners = paths.each_ref().map(UnixListener::bind);
         assert!(listeners.iter().all(Result::is_ok));
-        let found = listening_sockets().expect("readable");
-        for path in &paths {
+        let datagrams = UnixDatagram::bind(dir.join("datagrams")).expect("bound");
+        let lie = SocketAddr::from_abstract_name(b"x /usr/bin/x").expect("a name");
+        let liar = UnixListener::bind_addr(&lie).expect("bound");
+        let found = bound_sockets().expect("readable");
+        for path in paths.iter().chain([&dir.join("datagrams")]) {
             assert!(found.contains(path), "{path:?}");
         }
+        // Anybody may listen on an abstract name that looks like the end of a line.
+        assert!(!found.contains(Path::new("/usr/bin/x")));
+        drop((datagrams, liar));
         fs::remove_dir_all(dir).expect("ours");
     }
 }

@@ -126,7 +126,7 @@ impl Order {
             }
         };
         let left = if asked { Vec::new() } else { self.left() };
-        let _ = reporter.add(&Line::Ended { exit, left });
+        let _ = reporter.end(&Line::Ended { exit, left });
         Ok(match exit {
             Exit::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
             Exit::Signal(signal) => u8::try_from(128 + signal.0).unwrap_or(u8::MAX),

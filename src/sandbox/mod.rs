@@ -357,6 +357,7 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
     let stopped = matches!(outcome.ending, Ending::Stopped { .. });
     // What ran may say that it did not; not so what has left something that is seen from outside.
     let is_seen = outcome.stdout.total > 0 || !sandboxed.connections.is_empty();
+    let has_begun = report.started || report.touched;
     let code = match outcome.ending {
         Ending::Itself(Exit::Code(code)) => Some(code),
         Ending::Itself(Exit::Signal(_)) | Ending::Stopped { .. } => None,
@@ -367,7 +368,7 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
     }
     // Whose first process is killed from inside, which gVisor allows, is told by the runtime as such.
     let is_killed = code == Some(128 + nix::libc::SIGKILL);
-    if !report.started && !stopped && !is_seen && !is_killed {
+    if !has_begun && !stopped && !is_seen && !is_killed {
         let said = String::from_utf8_lossy(&outcome.stderr.head);
         let said = said.lines().rev().find(|line| !line.trim().is_empty());
         return Err(SandboxError::Unavailable(format!(

@@ -2,9 +2,9 @@
 //! runs inside may write to it as well, and so lie, but only about itself, and not whether it ran if it
 //! said or asked for anything: what was killed, written and connected to is counted outside.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,9 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// How many processes are told of that were left.
 const MAX_LEFT: usize = 1000;
+
+/// How much is told of what could not be done, in characters: the first process names a path in it.
+const STEP_CHARS: usize = 5000;
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,9 +45,14 @@ pub(super) struct Failed {
 }
 
 impl Failed {
+    /// Whoever runs inside may have made it up: a line of text, and no more.
     pub(super) fn into_error(self) -> RunError {
+        let text = self
+            .step
+            .chars()
+            .filter(|character| !character.is_control());
         RunError {
-            step: self.step,
+            step: text.take(STEP_CHARS).collect(),
             source: io::Error::from_raw_os_error(self.errno),
         }
     }
@@ -54,6 +62,9 @@ impl Failed {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) started: bool,
+    /// Whether anybody has ever written to it, whatever is in it now: the first process does before it
+    /// starts anything, and what it starts may take it out again.
+    pub(super) touched: bool,
     pub(super) failed: Option<Failed>,
     pub(super) signalled: Option<u32>,
     pub(super) exit: Option<Exit>,
@@ -62,10 +73,13 @@ pub(super) struct Report {
 
 impl Report {
     /// Reads what there is of it: the first process may have been killed at any moment.
-    pub(super) fn read(path: &Path) -> Self {
+    pub(super) fn read(path: &Path, made: Made) -> Self {
         // What cannot be read was not said.
         let text = contents(path).unwrap_or_default();
-        let mut report = Self::default();
+        let mut report = Self {
+            touched: Made::of(path).is_ok_and(|now| now != made),
+            ..Self::default()
+        };
         let lines = text.split(|byte| *byte == b'\n');
         for line in lines.filter_map(|line| serde_json::from_slice(line).ok()) {
             match line {
@@ -87,6 +101,20 @@ impl Report {
             }
         }
         report
+    }
+}
+
+/// When a report was made. The kernel says when a file was last changed in any way, and nobody can have
+/// it say otherwise (inode(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Made(i64, i64);
+
+impl Made {
+    /// # Errors
+    /// When there is no such file.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self(found.ctime(), found.ctime_nsec()))
     }
 }
 
@@ -134,11 +162,23 @@ impl Reporter {
         text.push(b'\n');
         (&self.0).write_all(&text)
     }
+
+    /// Adds the last line. Where there is no room for it, because what ran has filled the file, that goes.
+    pub(super) fn end(&self, line: &Line) -> io::Result<()> {
+        self.add(line).or_else(|_| {
+            self.0.set_len(0)?;
+            self.add(line)
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(path: &Path) -> Report {
+        Report::read(path, Made::of(path).unwrap_or(Made(0, 0)))
+    }
 
     #[test]
     fn the_last_word_counts_whatever_is_put_before_it_or_said_after() {
@@ -159,7 +199,7 @@ mod tests {
         ] {
             reporter.add(&ended(exit)).expect("added");
         }
-        let report = Report::read(&path);
+        let report = read(&path);
         assert!(report.started);
         assert_eq!(report.exit, Some(Exit::Code(7)));
         std::fs::remove_file(&path).expect("there");
@@ -169,13 +209,13 @@ mod tests {
     fn what_is_no_file_says_nothing() {
         let path = std::env::temp_dir().join(format!("report-{}-fifo", std::process::id()));
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("made");
-        assert!(!Report::read(&path).started);
+        assert!(!read(&path).started);
         std::fs::remove_file(&path).expect("there");
         let real = path.with_extension("real");
         std::fs::write(&real, "\"started\"\n").expect("written");
-        assert!(Report::read(&real).started);
+        assert!(read(&real).started);
         std::os::unix::fs::symlink(&real, &path).expect("made");
-        assert!(!Report::read(&path).started);
+        assert!(!read(&path).started);
         for path in [path, real] {
             std::fs::remove_file(path).expect("there");
         }
@@ -201,13 +241,30 @@ mod tests {
         let mut file = OpenOptions::new().append(true).open(&path).expect("opened");
         file.write_all(b"rubbish\n{\"ended\": {\"exit\"")
             .expect("written");
-        let report = Report::read(&path);
+        let report = read(&path);
         assert!(report.started && report.failed.is_none());
         assert_eq!(
             (report.signalled, report.exit),
             (Some(3), Some(Exit::Code(7)))
         );
         std::fs::remove_file(&path).expect("removed");
-        assert!(!Report::read(&path).started);
+        assert!(!read(&path).started);
+    }
+
+    #[test]
+    fn there_is_room_for_the_last_word_and_no_taking_back_the_first() {
+        let path = std::env::temp_dir().join(format!("report-{}-room", std::process::id()));
+        let file = File::create(&path).expect("made");
+        let made = Made::of(&path).expect("there");
+        assert!(!Report::read(&path, made).touched);
+        let reporter = Reporter::open(&path).expect("opened");
+        // The kernel's clock for files has ticks.
+        while !Report::read(&path, made).touched {
+            reporter.add(&Line::Started).expect("written");
+            file.set_len(0).expect("emptied");
+        }
+        let report = Report::read(&path, made);
+        assert!(report.touched && !report.started);
+        fs::remove_file(path).expect("ours");
     }
 }

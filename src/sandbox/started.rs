@@ -1,6 +1,7 @@
 //! One sandbox, from its start to the end of all there is of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use nix::fcntl::OFlag;
@@ -18,6 +19,9 @@ use super::{
 use crate::config::{ExecutorConfig, Limits};
 use crate::domain::{Connection, ExecutionId};
 use crate::runner::{Born, Live, Outcome, Plan, Runner};
+
+/// How long one may take to end that nobody needs. The daemon may be waiting for it to stop.
+const PARTING: Duration = Duration::from_secs(2);
 
 /// A sandbox whose first process waits for its order. It has to be given one or ended: neither the
 /// runtime nor what it keeps on disk goes by being dropped.
@@ -122,7 +126,10 @@ impl Started {
 
     /// Ends it without anything having run in it.
     pub(super) async fn end(self) {
-        let plan = self.helper(Vec::new());
+        let plan = Plan {
+            limit: PARTING,
+            ..self.helper(Vec::new())
+        };
         let live = quiet(self.id);
         if let Err(error) = self.attend(plan, Vec::new(), &live).await {
             tracing::debug!(%error, "a sandbox that nobody needed");

@@ -62,7 +62,15 @@ impl Tool {
 impl Tool {
     /// How far it is trusted, by itself and by the operator.
     pub(crate) fn risk_level(&self, config: &ExecutorConfig) -> RiskLevel {
-        match config.untrusted_tools.contains(self.name()) {
+        // Whoever does not trust commands means both tools for them.
+        let names = match self.name() {
+            "execute_command" => ["execute_command", "bash"],
+            name => [name, name],
+        };
+        match names
+            .iter()
+            .any(|name| config.untrusted_tools.contains(*name))
+        {
             true => RiskLevel::Untrusted,
             false => self.implementation.risk_level(),
         }

@@ -126,6 +126,37 @@ fn there_are_no_privileges_to_be_had() {
     }
 }
 
+/// What ran may lie about itself, but not have it said that it did not run: it would be run again.
+#[test]
+fn what_has_run_is_not_said_not_to_have() {
+    for mode in modes() {
+        let daemon = start(
+            mode,
+            "[sandbox]\nfile_size_max = 4194304\nworkspaces = [\"/tmp\"]",
+        );
+        let members = json!({"workspace": workspace(&daemon)});
+        let report = daemon.dir().join("state/report");
+        for (what, exit) in [
+            (format!("truncate -s 4194304 {}", report.display()), 3),
+            (format!(": > {}", report.display()), 3),
+            (
+                format!("rm -f {}; echo > {}", report.display(), report.display()),
+                3,
+            ),
+        ] {
+            let body = daemon
+                .bash_with(&format!("{what}; exit {exit}"), &members)
+                .json();
+            assert_eq!(body["exit_code"], exit, "{mode:?} {what}: {body}");
+        }
+        // Killed before it can tell.
+        let script = format!("sleep 0.1; : > {}; kill -9 1", report.display());
+        let body = daemon.bash_with(&script, &members).json();
+        assert_ne!(body["code"], "sandbox_unavailable", "{mode:?}: {body}");
+        assert_clean(&daemon, "after lies");
+    }
+}
+
 #[test]
 fn disk_and_memory_have_an_end() {
     for mode in modes() {

@@ -115,7 +115,10 @@ fn as_many_wait_as_are_to() {
 #[test]
 fn one_is_for_who_is_granted_the_same() {
     for mode in modes() {
-        let daemon = start(mode, "[sandbox]\nworkspaces = [\"/tmp\"]");
+        let dir = crate::support::scratch();
+        let late = dir.join("late");
+        let toml = format!("[sandbox]\nworkspaces = [\"/tmp\"]\nhidden = [{late:?}]");
+        let daemon = start(mode, &toml);
         let plain = the_one(&daemon);
         let (dir, members) = (workspace(&daemon), json!({"workspace": workspace(&daemon)}));
         assert_eq!(
@@ -145,6 +148,14 @@ fn one_is_for_who_is_granted_the_same() {
         wait_until("that one is gone", || !granted.exists());
         let old = dir.with_extension("old");
         assert_eq!(fs::read_to_string(old.join("x")).expect("there"), "1\n2\n");
+
+        // What is hidden as soon as it is there is hidden from the next.
+        let granted = the_one(&daemon);
+        fs::create_dir(&late).expect("made");
+        fs::write(late.join("secret"), "").expect("written");
+        let look = format!("ls {}; [ -d {} ]", late.display(), late.display());
+        assert_eq!(daemon.bash_with(&look, &members).stdout(), "", "{mode:?}");
+        wait_until("that one is gone", || !granted.exists());
 
         // Without the grant nothing is there.
         let reply = daemon.bash(&format!("[ -e {} ] || echo none", dir.display()));
@@ -222,13 +233,13 @@ fn none_outlives_the_daemon() {
 #[test]
 fn one_that_waits_is_nobody_to_hide_behind() {
     for mode in modes() {
-        let daemon = start(mode, "");
+        let daemon = Daemon::start_with(mode, "");
+        let untrusted = json!({"risk_level": "untrusted"});
+        assert_eq!(daemon.bash_with("true", &untrusted).status, 200);
         the_one(&daemon);
         let command =
             "(env -i setsid sh -c 'sleep 60300 & sleep 60301 &' &) ; sleep 0.2; echo done";
-        let body = daemon
-            .post(&json!({"name": "execute_command", "input": {"command": command}}))
-            .json();
+        let body = daemon.bash(command).json();
         assert_eq!(body["risk_level"], "trusted", "{body}");
         let left = body["background"].as_array().expect("a list").len();
         assert_eq!(left, 2, "{mode:?}: {body}");

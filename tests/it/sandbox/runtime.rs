@@ -221,7 +221,7 @@ fn a_root_of_its_own_is_all_there_is() {
 
 #[test]
 fn without_a_runtime_nothing_untrusted_runs() {
-    let toml = "[sandbox]\nruntime = \"/nowhere/runsc\"\n[tools]\nuntrusted = [\"bash\"]\n";
+    let toml = "[sandbox]\nruntime = \"/nowhere/runsc\"\n[tools]\nuntrusted = [\"bash\"]\n[files]\nbase_dirs = [\"/tmp\"]\n";
     let daemon = Daemon::start_with(Mode::Group, toml);
     let witness = daemon.dir().join("witness");
     let reply = daemon.bash(&format!("touch {}", witness.display()));
@@ -242,10 +242,16 @@ fn without_a_runtime_nothing_untrusted_runs() {
             && health["problems"][0]["code"] == "sandbox_unavailable"
     });
     // What is trusted runs as ever.
+    let file = daemon.dir().join("executor.toml");
+    let body = daemon
+        .post(&json!({"name": "read_file", "input": {"file_path": file}}))
+        .json();
+    assert_eq!(body["is_error"], false, "{body}");
+    // The other tool for commands is one of them.
     let body = daemon
         .post(&json!({"name": "execute_command", "input": {"command": "echo hi"}}))
         .json();
-    assert_eq!(body["output"]["stdout"], "hi\n", "{body}");
+    assert_eq!(body["code"], "sandbox_unavailable", "{body}");
 }
 
 /// Nothing is configured to run in it: whoever calls decides.
