@@ -215,14 +215,20 @@ impl Drop for Watch {
 /// Waits for the end of an execution; a client that hangs up meanwhile ends it.
 async fn wait(watch: Watch) -> Response {
     let execution = &watch.execution;
-    let finished = tokio::select! {
-        finished = execution.wait() => finished,
+    let answered = async {
+        // A long one is made while its record is being written.
+        let response = response(&**execution, execution.wait_formed().await);
+        execution.wait().await;
+        response
+    };
+    let mut answered = std::pin::pin!(answered);
+    tokio::select! {
+        response = &mut answered => response,
         () = watch.peer.hung_up() => {
             watch.give_up();
-            execution.wait().await
+            answered.await
         }
-    };
-    response(&**execution, finished)
+    }
 }
 
 /// The answer of a call that has been answered before.

@@ -25,7 +25,7 @@ pub(super) async fn keep(api: Api) {
     loop {
         ticks.tick().await;
         let sandbox = &api.executor.config().sandbox;
-        if api.executor.needs_sandbox() && tested.as_ref() != Some(sandbox) {
+        if tested.as_ref() != Some(sandbox) && api.executor.needs_sandbox() {
             tested = Some(sandbox.clone());
             let executor = api.executor.clone();
             tokio::spawn(async move { executor.test_sandbox().await });

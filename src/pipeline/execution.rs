@@ -63,6 +63,8 @@ pub struct Execution {
     /// That of the last try.
     live: RwLock<Arc<Live>>,
     stages: Mutex<Vec<StageTimes>>,
+    /// How it ended, before that is on record.
+    formed: SetOnce<Arc<Finished>>,
     finished: SetOnce<Arc<Finished>>,
     /// That it never became one.
     refused: SetOnce<()>,
@@ -174,6 +176,7 @@ impl Execution {
             asked: watch::Sender::new(None),
             live: RwLock::new(Arc::new(live)),
             stages: Mutex::new(Vec::with_capacity(6)),
+            formed: SetOnce::new(),
             finished: SetOnce::new(),
             refused: SetOnce::new(),
         }
@@ -344,6 +347,12 @@ impl Execution {
         self.finished.wait().await
     }
 
+    /// Waits until it is known how it ended, which is not to be told before it [has](Self::wait): whoever
+    /// makes an answer of it can begin with that. Dropping the future changes nothing.
+    pub async fn wait_formed(&self) -> &Arc<Finished> {
+        self.formed.wait().await
+    }
+
     /// Asks it to end, for the first reason that is given, and what comes of it as well.
     pub fn stop(&self, reason: StopReason) {
         // Held, so that no other try begins that has not heard of it.
@@ -471,8 +480,15 @@ impl Execution {
         fresh
     }
 
+    /// It is known how it ended.
+    pub(super) fn form(&self, finished: &Arc<Finished>) {
+        // Once, by the task that opened it.
+        let _ = self.formed.set(Arc::clone(finished));
+    }
+
     /// Closes the record.
     pub(super) fn finish(&self, finished: Arc<Finished>) {
+        self.form(&finished);
         // Closed once, by the task that opened it.
         let _ = self.finished.set(finished);
     }

@@ -14,7 +14,7 @@ use super::records::Records;
 use super::values::Sessions;
 use super::{Begun, counting, hooks, log, masking, spans, stages};
 use super::{CircuitState, ToolFlowSnapshot};
-use crate::config::{Asked, ConfigError, ExecutorConfig, Hook, ToolDescriptions};
+use crate::config::{Asked, CheckedTools, ConfigError, ExecutorConfig, Hook, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Degradation, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
     StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
@@ -74,6 +74,7 @@ pub struct Executor {
 
 pub(super) struct Inner {
     config: RwLock<Arc<ExecutorConfig>>,
+    tools_file: CheckedTools,
     policy: RwLock<Policy>,
     pub(super) runner: Arc<Runner>,
     pub(super) sandbox: Sandbox,
@@ -207,6 +208,7 @@ impl Executor {
             flow: Flow::new(&config.flow),
             spans: Exporter::new(&config.tracing, config.instance.as_deref()),
             config: RwLock::new(Arc::new(config)),
+            tools_file: CheckedTools::default(),
             policy: RwLock::new(Policy::default()),
             runner: Arc::new(runner),
             sandbox: Sandbox::default(),
@@ -548,7 +550,9 @@ impl Executor {
 
     /// What does not work as it should.
     pub fn degradations(&self) -> Vec<Degradation> {
-        let tools = self.descriptions().err().map(|error| Degradation {
+        let path = self.config().tools_file.clone();
+        let checked = path.map_or(Ok(()), |path| self.inner.tools_file.check(&path));
+        let tools = checked.err().map(|error| Degradation {
             code: "tools_file_invalid",
             detail: format!("{}; the built-in descriptions are used", error.chain()),
             source: error.path().display().to_string(),

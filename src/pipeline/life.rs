@@ -457,6 +457,7 @@ impl Inner {
             self.close_in_memory(execution, finished).await;
             return None;
         };
+        execution.form(&finished);
         let live = execution.live();
         let ((content, text), digests, ()) = tokio::join!(
             self.keep_text(execution.id, &finished),
