@@ -2,6 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -233,4 +237,30 @@ fn internet_sockets(daemon: &Daemon) -> usize {
         inode.is_some_and(|inode| inodes.contains(inode))
     };
     links.filter(is_one).count()
+}
+
+/// Interim answers may come before the one that counts (RFC 9110, section 15.2), without end if need be.
+#[test]
+fn who_never_gets_to_the_point_keeps_nobody_waiting() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let told = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&told);
+    // Ends with the process.
+    std::thread::spawn(move || {
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(4096);
+        for mut stream in listener.incoming().flatten() {
+            while stream.write_all(&interim).is_ok() {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let daemon = start(&format!(
+        "[tracing]\notlp_endpoint = \"http://127.0.0.1:{port}\"\n"
+    ));
+    call(&daemon);
+    wait_until("it talks", || told.load(Ordering::Relaxed) > 8);
+    let took: Vec<_> = (0..9).map(|_| timed(|| daemon.get("/health")).1).collect();
+    let soon = took.iter().filter(|took| took.within(AT_ONCE)).count();
+    assert!(soon > took.len() / 2, "{took:?}");
 }
