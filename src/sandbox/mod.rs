@@ -37,6 +37,9 @@ use started::{Ended, Started};
 /// How long a question to the runtime may take: it is a program that starts and ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long it may take to say its version, which a call waits for.
+const PROMPTLY: Duration = Duration::from_secs(5);
+
 /// How many processes and how much memory a runtime takes for itself, in cgroups: gVisor has a
 /// kernel of its own there, and a process for each address space (measured: 40 and 30 MiB).
 const RUNTIME_PIDS: u64 = 256;
@@ -191,7 +194,10 @@ impl Sandbox {
         }
         let live = quiet(ExecutionId::new());
         let args = vec!["--version".to_owned()];
-        let plan = helper(ExecutionId::new(), &runtime.program, args, config);
+        let plan = Plan {
+            limit: PROMPTLY,
+            ..helper(ExecutionId::new(), &runtime.program, args, config)
+        };
         let outcome = runner.run(plan, &live).await;
         let outcome = outcome.map_err(SandboxError::from_runtime)?;
         let text = String::from_utf8_lossy(&outcome.stdout.head).into_owned();

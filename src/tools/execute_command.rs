@@ -34,12 +34,15 @@ struct Output {
 /// The parameter for the directory.
 const DIRECTORY: &str = "cwd";
 
+/// What it is called.
+pub(super) const NAME: &str = "execute_command";
+
 /// Runs shell commands as `bash` does, and answers a program, too.
 pub(super) struct ExecuteCommand;
 
 impl ToolImpl for ExecuteCommand {
     fn name(&self) -> &str {
-        "execute_command"
+        NAME
     }
 
     fn details(&self, config: &ExecutorConfig) -> ToolDetails {

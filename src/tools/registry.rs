@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::bash::Bash;
 use super::check_condition::CheckCondition;
-use super::execute_command::ExecuteCommand;
+use super::execute_command::{self, ExecuteCommand};
 use super::files::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 use super::skills::{self, Found, Known, Loaded, Skill, SkillCheck, SkillProblem, SkillTool};
 use super::{InputSchema, ToolImpl};
@@ -62,17 +62,13 @@ impl Tool {
 impl Tool {
     /// How far it is trusted, by itself and by the operator.
     pub(crate) fn risk_level(&self, config: &ExecutorConfig) -> RiskLevel {
-        // Whoever does not trust commands means both tools for them.
-        let names = match self.name() {
-            "execute_command" => ["execute_command", "bash"],
-            name => [name, name],
-        };
-        match names
-            .iter()
-            .any(|name| config.untrusted_tools.contains(*name))
-        {
-            true => RiskLevel::Untrusted,
-            false => self.implementation.risk_level(),
+        let is_named = |name: &str| config.untrusted_tools.contains(name);
+        // Whoever does not trust `bash` means commands by whatever name.
+        let is_command = self.name() == execute_command::NAME && is_named("bash");
+        if is_named(self.name()) || is_command {
+            RiskLevel::Untrusted
+        } else {
+            self.implementation.risk_level()
         }
     }
 }

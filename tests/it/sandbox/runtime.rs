@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{assert_clean, is_there, start, wait_for_test, waiting, workspace};
-use crate::support::{Daemon, Mode, scratch, skip, wait_until};
+use crate::support::{Daemon, Mode, scratch, skip, timed, wait_until};
 
 #[test]
 fn its_first_process_is_nothing_to_be_started_by_hand() {
@@ -288,6 +289,7 @@ fn once_somebody_wants_it_it_is_tested() {
 fn a_runtime_that_does_not_work_is_told_of() {
     for (program, said) in [
         ("#!/bin/sh\nexit 3\n", "does not say its version"),
+        ("#!/bin/sh\nexec sleep 60\n", "does not say its version"),
         (
             "#!/bin/sh\n[ \"$1\" = --version ] && { echo broken version 1.0; exit; }\necho no platform here >&2; exit 128\n",
             "no platform here",
@@ -308,7 +310,8 @@ fn a_runtime_that_does_not_work_is_told_of() {
         );
         let daemon = Daemon::start_with(Mode::Group, &toml);
         wait_for_test(&daemon, "failed");
-        let reply = daemon.bash("true");
+        let (reply, took) = timed(|| daemon.bash("true"));
+        assert!(took.within(Duration::from_secs(12)), "{said}: {took:?}");
         let body = reply.json();
         assert_eq!(
             (reply.status, &body["code"]),
