@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use super::Api;
 use super::body::millis;
 use super::json::{json_response, to_json};
 use crate::domain::Degradation;
-use crate::pipeline::{SandboxState, SelfTest};
+use crate::pipeline::{CircuitState, SandboxState, SelfTest};
 
 /// What is known of the daemon besides its executions.
 #[derive(Debug)]
@@ -117,8 +118,30 @@ pub(super) struct HealthBody {
     running: usize,
     /// The sandbox, in which untrusted calls run.
     sandbox: SandboxBody,
+    /// Tools that are left alone, or are to be tried by their next call, for they have failed: `open` or
+    /// `half_open`, by name. The former are among the problems.
+    circuits: BTreeMap<String, CircuitWord>,
     /// What does not work as it should.
     problems: Vec<DegradationBody>,
+}
+
+/// Where the circuit of a tool stands that has failed.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = Circuit)]
+enum CircuitWord {
+    Open,
+    HalfOpen,
+}
+
+impl CircuitWord {
+    fn of(state: CircuitState) -> Option<Self> {
+        match state {
+            CircuitState::Closed => None,
+            CircuitState::Open => Some(Self::Open),
+            CircuitState::HalfOpen => Some(Self::HalfOpen),
+        }
+    }
 }
 
 /// How the sandbox is.
@@ -170,6 +193,13 @@ impl From<SandboxState> for SandboxBody {
     }
 }
 
+fn circuits(api: &Api) -> BTreeMap<String, CircuitWord> {
+    let tools = api.executor.flow().tools.into_iter();
+    let states = tools.filter_map(|(name, tool)| Some((name, tool.circuit?)));
+    let words = states.map(|(name, state)| Some((name, CircuitWord::of(state)?)));
+    words.flatten().collect()
+}
+
 /// Something that does not work as it should.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Degradation)]
@@ -213,6 +243,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         uptime_secs: api.health.started.elapsed().as_secs(),
         running: api.executor.running(),
         sandbox: api.executor.sandbox().into(),
+        circuits: circuits(&api),
         problems,
     };
     json_response(StatusCode::OK, to_json(&body))

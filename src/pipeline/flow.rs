@@ -84,6 +84,7 @@ impl Inner {
             execution.note(Event::CircuitHalfOpened);
         }
         let config = self.flow.config().tool(tool);
+        let is_watched = passage.is_some();
         Ok(Held {
             place: Some(place),
             watch: Watch {
@@ -91,7 +92,7 @@ impl Inner {
                 exit_codes: config.breaker.is_some_and(|breaker| breaker.exit_codes),
                 misleads: call.options.working_dir.is_some()
                     || execution.known().risk == Some(RiskLevel::Untrusted),
-                is_hurried: self.is_hurried(call),
+                is_hurried: is_watched && self.is_hurried(call),
             },
             retries: config.retries,
         })
@@ -99,11 +100,12 @@ impl Inner {
 
     /// Whether a call is given less time than its tool usually gets.
     fn is_hurried(&self, call: &Call) -> bool {
+        let Some(limit) = call.options.timeout else {
+            return false;
+        };
         let version = call.options.tool_version.as_deref();
         let tool = self.registry().find(&call.tool, version);
-        let usual = tool.map(|tool| tool.implementation.details(&self.config()).timeout);
-        let limit = call.options.timeout;
-        limit.is_some_and(|limit| usual.is_none_or(|usual| limit < usual))
+        tool.is_none_or(|tool| limit < tool.implementation.details(&self.config()).timeout)
     }
 
     async fn wait_for_place(

@@ -48,43 +48,36 @@ impl Basis {
     /// That of who is granted this.
     ///
     /// # Errors
-    /// When a directory is not there, or may not be had; the inner one when it is the call that names it.
-    pub(super) fn of(
-        grants: &Grants,
-        config: &Arc<ExecutorConfig>,
-    ) -> io::Result<Result<Self, SandboxError>> {
+    /// When a directory is not there, or may not be had: refused where it is the call that names it.
+    pub(super) fn of(grants: &Grants, config: &Arc<ExecutorConfig>) -> Result<Self, SandboxError> {
         let sandbox = &config.sandbox;
-        let workspace = match grants.workspace.as_deref() {
-            None => None,
-            Some(path) => {
-                let real = writable(path, grants, sandbox).and_then(|real| Directory::at(&real));
-                match real {
-                    Ok(directory) => Some(directory),
-                    Err(error) => {
-                        let said = format!("`workspace` {}: {error}", path.display());
-                        return match &grants.by_policy {
-                            Some(granted) if granted == path => Err(io::Error::other(said)),
-                            Some(_) | None => Ok(Err(SandboxError::Refused(said))),
-                        };
-                    }
+        let broken = |error: io::Error| SandboxError::broken("make its bundle", &error);
+        let workspace = grants.workspace.as_deref().map(|path| {
+            let real = writable(path, grants, sandbox).and_then(|real| Directory::at(&real));
+            real.map_err(|error| {
+                let said = format!("`workspace` {}: {error}", path.display());
+                match &grants.by_policy {
+                    Some(granted) if granted == path => broken(io::Error::other(said)),
+                    Some(_) | None => SandboxError::Refused(said),
                 }
-            }
-        };
-        let rootfs = Directory::at(&sandbox.rootfs).map_err(|error| {
-            io::Error::other(format!("`rootfs` {}: {error}", sandbox.rootfs.display()))
+            })
         });
+        let rootfs = Directory::at(&sandbox.rootfs).map_err(|error| {
+            let rootfs = sandbox.rootfs.display();
+            broken(io::Error::other(format!("`rootfs` {rootfs}: {error}")))
+        });
+        let mounted = fs::read("/proc/self/mountinfo").map_err(broken)?;
         let visible = grants.visible.iter().filter(|dir| is_directory(dir));
-        Ok(Ok(Self {
+        let visible = visible.map(|dir| Directory::at(dir));
+        Ok(Self {
             config: Arc::clone(config),
             rootfs: rootfs?,
-            workspace,
+            workspace: workspace.transpose()?,
+            visible: visible.collect::<io::Result<_>>().map_err(broken)?,
             hidden: sandbox.hidden.iter().map(|dir| dir.is_dir()).collect(),
-            mounted: Digest::of(&fs::read("/proc/self/mountinfo")?),
+            mounted: Digest::of(&mounted),
             is_single: grants.calls.is_some() || !grants.destinations.is_empty(),
-            visible: visible
-                .map(|dir| Directory::at(dir))
-                .collect::<Result<_, _>>()?,
-        }))
+        })
     }
 
     /// The directory that may be written to, its links followed.

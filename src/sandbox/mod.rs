@@ -138,7 +138,7 @@ impl Sandbox {
         let runtime = Runtime::of(&config.sandbox)?;
         let sandboxed = self.known(&runtime, config, runner).await?;
         let (given, with) = (grants.clone(), Arc::clone(config));
-        let basis = beside(move || Basis::of(&given, &with)).await;
+        let basis = beside(move || Ok(Basis::of(&given, &with))).await;
         let basis = basis.map_err(|error| SandboxError::broken("make its bundle", &error))??;
         let running = self.ready.enter();
         let (done, ended) = oneshot::channel();

@@ -35,6 +35,10 @@ fn problems(daemon: &Daemon) -> Value {
     codes.collect()
 }
 
+fn circuits(daemon: &Daemon) -> Value {
+    daemon.get("/health").json()["circuits"].clone()
+}
+
 /// What `/metrics` says of it.
 fn gauge(daemon: &Daemon) -> u64 {
     let text = String::from_utf8(daemon.get("/metrics").body).expect("text");
@@ -74,6 +78,7 @@ fn a_tool_that_fails_again_and_again_is_left_alone_and_tried_again() {
         reply.content()
     );
     assert_eq!(problems(&daemon), json!(["circuit_open"]));
+    assert_eq!(circuits(&daemon), json!({"shaky": "open"}));
     // Others are not concerned.
     assert_eq!(daemon.bash("true").status, 200);
     // The trial fails.
@@ -84,6 +89,7 @@ fn a_tool_that_fails_again_and_again_is_left_alone_and_tried_again() {
         (problems(&daemon) == json!([])).then_some(())
     });
     assert_eq!(gauge(&daemon), 0);
+    assert_eq!(circuits(&daemon), json!({"shaky": "half_open"}));
     let trial = || unless_open(shaky(&daemon));
     assert_eq!(wait_for("a trial", trial), 504);
     assert_eq!(gauge(&daemon), 1);
@@ -94,6 +100,7 @@ fn a_tool_that_fails_again_and_again_is_left_alone_and_tried_again() {
     assert_eq!(wait_for("a trial", trial), 200);
     assert_eq!(call(&daemon, "shaky", json!({})).status, 200);
     assert_eq!(problems(&daemon), json!([]));
+    assert_eq!(circuits(&daemon), json!({}));
     let expected = [
         "circuitOpened",
         "circuitHalfOpened",
