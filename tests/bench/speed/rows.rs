@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Fallible;
 use crate::client::{self, Connection, Request};
-use crate::daemon::{self, Mode};
+use crate::daemon::{self, Daemon, Mode};
 use crate::floor::Floor;
 use crate::interrupt::{self, interrupted};
 use crate::overhead;
@@ -343,16 +343,14 @@ impl Bench {
         for measured in &self.modes {
             let mode = Some(measured.mode);
             let daemon = self.scratch.fresh(measured.mode)?;
-            settle();
-            let idle = daemon.resident()?;
+            let idle = settled(&daemon)?;
             client::throughput(
                 &daemon.socket(),
                 &Request::execute("true", &[]),
                 32,
                 executions,
             )?;
-            settle();
-            let after = daemon.resident()?;
+            let after = settled(&daemon)?;
             let more = format!("resident memory, more after {executions}");
             sink(Row::value(
                 "resident memory, idle",
@@ -479,8 +477,16 @@ fn cat(path: &Path) -> String {
     format!("cat '{}'", path.display())
 }
 
-/// Idle means that what a start or a load leaves to be done is done: the daemon looks once a second, and gives
-/// memory back after one in which nothing happened.
-fn settle() {
-    std::thread::sleep(Duration::from_millis(2500));
+/// What a daemon holds when what a start or a load leaves to be done is done: when more than two of its looks at
+/// that, a second apart, have changed nothing.
+fn settled(daemon: &Daemon) -> Fallible<f64> {
+    const LOOKS: usize = 23;
+    let (mut resident, mut unchanged) = (daemon.resident()?, 0);
+    while unchanged < LOOKS {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = daemon.resident()?;
+        unchanged = if now == resident { unchanged + 1 } else { 0 };
+        resident = now;
+    }
+    Ok(resident)
 }
