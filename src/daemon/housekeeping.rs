@@ -40,18 +40,20 @@ pub(super) async fn keep(api: Api) {
             holds = false;
         }
         api.executor.tidy();
-        known = tell_changes(known, api.executor.degradations());
+        let problems = api.executor.degradations();
+        tell_changes(&known, &problems);
         let head = api.executor.audit_head();
         if head != seen {
             // Something was recorded, so that something may have to go.
             seen = head;
             keep_history(&api, &mut told).await;
         }
-        let line = status_line(&api);
+        let line = status_line(&api, &problems);
         if line != last {
             super::service::status(&line);
             last = line;
         }
+        known = problems;
     }
 }
 
@@ -77,7 +79,7 @@ pub(super) fn tell_audit_head(api: &Api) {
 }
 
 /// Logs what has ceased to work and what works again. (Of the configuration, whoever read it does.)
-fn tell_changes(before: Vec<Degradation>, now: Vec<Degradation>) -> Vec<Degradation> {
+fn tell_changes(before: &[Degradation], now: &[Degradation]) {
     for new in now.iter().filter(|problem| !before.contains(problem)) {
         tracing::error!(code = new.code, source = new.source, "{}", new.detail);
     }
@@ -85,16 +87,16 @@ fn tell_changes(before: Vec<Degradation>, now: Vec<Degradation>) -> Vec<Degradat
     for old in before.iter().filter(is_over) {
         tracing::info!(code = old.code, source = old.source, "this is well again");
     }
-    now
 }
 
-/// How many executions run, whether more are taken, and what does not work as it should.
-pub(super) fn status_line(api: &Api) -> String {
+/// How many executions run, whether more are taken, and what does not work as it should: of the
+/// executor, these `problems`.
+pub(super) fn status_line(api: &Api, problems: &[Degradation]) -> String {
     let mut line = format!("running {}", api.executor.running());
     if api.health.is_stopping() {
         return line + "; stopping";
     }
-    for degradation in api.degradations() {
+    for degradation in api.health.configuration().iter().chain(problems) {
         // One line: systemd cuts at the first newline.
         line.push_str(&format!(
             "; degraded: {}",

@@ -255,7 +255,7 @@ impl Daemon {
         let grace = configuration.settings().shutdown_grace;
         api.health.set_stopping();
         service::stopping(grace + STOP_MARGIN);
-        service::status(&housekeeping::status_line(&api));
+        service::status(&housekeeping::status_line(&api, &[]));
         tracing::info!(running = api.executor.running(), "stopping");
         tokio::select! {
             () = api.executor.shut_down(grace) => {}

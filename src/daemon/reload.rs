@@ -117,7 +117,8 @@ impl Configuration {
                     Wish::Reload => {
                         service::reloading();
                         self.reload(api).await;
-                        service::status(&super::housekeeping::status_line(api));
+                        let problems = api.executor.degradations();
+                        service::status(&super::housekeeping::status_line(api, &problems));
                         service::ready();
                     }
                 },

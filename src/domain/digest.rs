@@ -1,5 +1,6 @@
 use std::fmt;
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -49,25 +50,51 @@ impl Hasher {
 /// A digest of which the last part is still to be computed, where that keeps nobody waiting.
 #[derive(Clone, Debug)]
 pub struct PendingDigest {
-    hasher: Hasher,
+    begun: Begun,
     rest: Bytes,
+}
+
+#[derive(Clone, Debug)]
+enum Begun {
+    Here(Hasher),
+    /// By a thread that sets it when it is done.
+    Beside(Arc<OnceLock<Hasher>>),
 }
 
 impl PendingDigest {
     /// Of what `hasher` has taken in, and the `rest` that it has not.
     pub fn new(hasher: Hasher, rest: Bytes) -> Self {
-        Self { hasher, rest }
+        let begun = Begun::Here(hasher);
+        Self { begun, rest }
     }
 
-    /// How many bytes are still to be taken in.
-    pub fn rest(&self) -> usize {
-        self.rest.len()
+    /// Of what another thread is about to have taken in, which sets `hasher` in any case, and the
+    /// `rest` that it does not get.
+    pub fn beside(hasher: Arc<OnceLock<Hasher>>, rest: Bytes) -> Self {
+        let begun = Begun::Beside(hasher);
+        Self { begun, rest }
     }
 
-    /// Takes them in: about a millisecond for each 1 to 2 MB.
-    pub fn digest(mut self) -> Digest {
-        self.hasher.update(&self.rest);
-        self.hasher.digest()
+    /// Whether it is there in less time than it takes to wake a thread.
+    pub fn is_at_hand(&self) -> bool {
+        /// What is hashed in that time.
+        const SHORT_BYTES: usize = 8 * 1024;
+        let has_begun = match &self.begun {
+            Begun::Here(_) => true,
+            Begun::Beside(hasher) => hasher.get().is_some(),
+        };
+        has_begun && self.rest.len() <= SHORT_BYTES
+    }
+
+    /// Takes in what is left, a millisecond for each 1 to 2 MB, and waits for who takes in the
+    /// other part.
+    pub fn digest(self) -> Digest {
+        let mut hasher = match self.begun {
+            Begun::Here(hasher) => hasher,
+            Begun::Beside(hasher) => hasher.wait().clone(),
+        };
+        hasher.update(&self.rest);
+        hasher.digest()
     }
 }
 

@@ -36,10 +36,10 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
-    /// How many bytes are still to be taken in.
-    pub(crate) fn rest(&self) -> usize {
+    /// Whether both are there in less time than it takes to wake a thread.
+    pub(crate) fn are_at_hand(&self) -> bool {
         let both = [&self.stdout, &self.stderr];
-        both.into_iter().flatten().map(PendingDigest::rest).sum()
+        both.into_iter().flatten().all(PendingDigest::is_at_hand)
     }
 
     /// Those of standard output and of standard error.

@@ -561,9 +561,7 @@ impl Inner {
 
 /// Computes the digests of both streams, of long ones where that keeps nobody waiting.
 async fn compute(digests: Digests) -> [Option<Digest>; 2] {
-    /// What is computed at once: in less time than it takes to wake a thread.
-    const SHORT_BYTES: usize = 16 * 1024;
-    if digests.rest() <= SHORT_BYTES {
+    if digests.are_at_hand() {
         return digests.compute();
     }
     let computed = tokio::task::spawn_blocking(move || digests.compute()).await;

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::hashing::Hashing;
 use super::spool::{Kept, Spool, SpoolFile, fits_memory};
 use crate::config::Truncate;
-use crate::domain::{CONTEXT, ExecutionId, Hasher, PendingDigest, Secrets, StreamName};
+use crate::domain::{CONTEXT, ExecutionId, PendingDigest, Secrets, StreamName};
 
 /// How much of a stream is read on the event loop and held in memory whatever the cap, before a
 /// thread of its own takes over and the spool goes to disk. It is what an answer holds by default
@@ -23,7 +24,7 @@ const INLINE_BYTES: usize = (1 << 20) + SMALL_BYTES;
 pub(super) const SMALL_BYTES: usize = 4 * 1024;
 
 /// How much of a stream is hashed as it is read. What follows would keep its writer waiting: it is
-/// hashed by the thread that reads it, or after the end.
+/// hashed on a thread beside the one that reads it, or after the end.
 const HASHED_BYTES: usize = SMALL_BYTES + PIPE_BYTES;
 
 /// What a pipe holds at first (pipe(7)). A stream beyond it is likely to become a long one.
@@ -50,7 +51,7 @@ struct Inner {
     total: u64,
     /// Of all so far but what of a growing head is not hashed; `None` once something went by unseen,
     /// or the stream is sealed.
-    hasher: Option<Hasher>,
+    hashing: Option<Hashing>,
     file: Option<Arc<SpoolFile>>,
     error: Option<io::Error>,
     followers: usize,
@@ -148,7 +149,7 @@ impl Capture {
                     Truncate::Middle => cap,
                 },
                 total: 0,
-                hasher: Some(Hasher::default()),
+                hashing: Some(Hashing::default()),
                 file: None,
                 error: None,
                 followers: 0,
@@ -179,7 +180,7 @@ impl Capture {
                     done,
                     hashed,
                 }),
-            hasher,
+            hashing,
             ..
         } = &mut *inner
         else {
@@ -195,10 +196,10 @@ impl Capture {
         let (result, done_before) = (read(bytes), *done);
         if bytes.len() > before {
             *done = self.secrets.mask(bytes, done_before, false);
-            if let Some(hasher) = hasher
+            if let Some(hashing) = hashing
                 && *done <= HASHED_BYTES
             {
-                hasher.update(&bytes[*hashed..*done]);
+                hashing.update(&bytes[*hashed..*done]);
                 *hashed = *done;
             }
             let grown = (*done > done_before, bytes.len());
@@ -221,7 +222,7 @@ impl Capture {
         let (so_far, held) = {
             let mut inner = self.lock();
             let held = inner.take_held();
-            inner.catch_up();
+            inner.hash_beside();
             (file.is_some().then(|| inner.head.share()), held)
         };
         if let (Some(file), Some(so_far)) = (&file, so_far) {
@@ -235,8 +236,8 @@ impl Capture {
     pub(super) fn absorb(&self, bytes: &[u8]) {
         let mut inner = self.lock();
         inner.total += bytes.len() as u64;
-        if let Some(hasher) = &mut inner.hasher {
-            hasher.update(bytes);
+        if let Some(hashing) = &mut inner.hashing {
+            hashing.update(bytes);
         }
         let cap = inner.head_cap;
         let room = match &mut inner.head {
@@ -271,7 +272,7 @@ impl Capture {
     pub(super) fn count(&self, bytes: usize) {
         let mut inner = self.lock();
         inner.total += bytes as u64;
-        inner.hasher = None;
+        inner.hashing = None;
     }
 
     pub(super) fn fail(&self, error: io::Error) {
@@ -298,7 +299,7 @@ impl Capture {
                 (head, hashed)
             }
         };
-        let hasher = inner.hasher.take();
+        let hashing = inner.hashing.take();
         inner.head = Head::Sealed(head.clone());
         inner.tail_cap = 0;
         let tail = Vec::from(std::mem::take(&mut inner.tail)).into();
@@ -306,7 +307,7 @@ impl Capture {
             head: head.clone(),
             tail,
             total: inner.total,
-            digest: hasher.map(|hasher| PendingDigest::new(hasher, head.slice(hashed..))),
+            digest: hashing.map(|hashing| hashing.finish(head.slice(hashed..))),
         };
         let error = inner.error.take();
         drop(inner);
@@ -501,10 +502,11 @@ impl Inner {
         held
     }
 
-    /// Hashes what of the head is not, for whoever goes on with what follows it.
-    fn catch_up(&mut self) {
-        if let (Head::Growing(head), Some(hasher)) = (&mut self.head, &mut self.hasher) {
-            hasher.update(&head.bytes[head.hashed..head.done]);
+    /// Has the stream hashed on a thread from now on, what of the head is not yet before all else.
+    fn hash_beside(&mut self) {
+        if let (Head::Growing(head), Some(hashing)) = (&mut self.head, &mut self.hashing) {
+            hashing.move_beside();
+            hashing.update(&head.bytes[head.hashed..head.done]);
             head.hashed = head.done;
         }
     }

@@ -3,6 +3,7 @@
 
 mod capture;
 mod environment;
+mod hashing;
 mod inherited;
 mod keep;
 mod plan;
