@@ -46,6 +46,9 @@ pub(super) struct HistoryQuery {
     /// Of this user's calls.
     #[param(nullable = false, format = "int64")]
     caller: Option<u32>,
+    /// Of the calls that belong to this trace.
+    #[param(nullable = false, max_length = 256)]
+    trace_id: Option<String>,
     /// With all of these words in the first 4,096 characters of the call, or of an answer that is no
     /// longer than 4 KiB; `word*` stands for what begins so. Finds what has ended.
     #[param(nullable = false)]
@@ -261,6 +264,10 @@ fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {
             )
         })
     });
+    let trace_id = query.trace_id.map(|name| {
+        name.parse()
+            .map_err(|error| Refusal::new(Code::MalformedRequest, format!("{error}")))
+    });
     let cursor = query.cursor.map(|text| {
         text.parse()
             .map_err(|error| malformed("cursor", &format!("{text:?}: {error}")))
@@ -271,6 +278,7 @@ fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {
         tool: query.tool,
         status: status.transpose()?,
         caller_uid: query.caller,
+        trace_id: trace_id.transpose()?,
         text: query.text,
         cursor: cursor.transpose()?,
         limit,

@@ -23,6 +23,8 @@ pub struct HistoryFilter {
     pub status: Option<String>,
     /// Those of this user.
     pub caller: Option<u32>,
+    /// Those of this trace.
+    pub trace_id: Option<String>,
     /// Those in which these words occur.
     pub text: Option<String>,
     /// How many at most, from 1 to 1000; the daemon's default when absent.
@@ -96,6 +98,7 @@ impl Client {
             ("tool", &filter.tool),
             ("status", &filter.status),
             ("caller", &caller),
+            ("trace_id", &filter.trace_id),
             ("text", &filter.text),
             ("limit", &limit),
             ("cursor", &filter.cursor),

@@ -93,13 +93,16 @@ pub fn check_skill(options: &Options, path: PathBuf, among: Option<PathBuf>) -> 
 
 fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidConfig> {
     let settings = read_settings(options)?;
-    policy_files(options).read(false, &settings.executor.files)?;
+    let policy = policy_files(options).read(false, &settings.executor.files)?;
     let tools = path.with_file_name("tools.toml");
     let descriptions = ToolDescriptions::read(&tools)?;
-    let known = Executor::new(settings.executor.clone()).tool_definitions();
+    let executor = Executor::new(settings.executor.clone());
+    executor.set_policy(policy);
+    let known = executor.tool_definitions();
     let unknown = descriptions
         .names()
         .filter(|name| known.iter().all(|tool| tool.name != *name))
         .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
-    Ok(settings.doubts().into_iter().chain(unknown).collect())
+    let doubts = settings.doubts().into_iter().chain(unknown);
+    Ok(doubts.chain(executor.lacks_sandbox()).collect())
 }

@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
     include_str!("schema-4.sql"),
+    include_str!("schema-5.sql"),
 ];
 
 /// How many bytes of file are checked before the ledger is in use. More would hold up the start,

@@ -14,7 +14,7 @@ use super::record::{
 use super::store::Fault;
 use super::time::{from_micros, micros};
 use super::{approvals, search};
-use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, Verdict};
+use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, TraceId, Verdict};
 
 /// The columns that [`execution`] reads, in its order.
 const COLUMNS: &str = "number, id, tool, status, caller_uid, caller_gid, asynchronous, call, working_dir, tool_use_id,
@@ -106,10 +106,13 @@ fn matching(connection: &Connection, filter: &Filter, range: Range) -> Result<Ve
     } else {
         None
     };
-    let numbers = match (&filter.text, facets) {
-        (Some(text), facets) => with_text(connection, text, facets.as_deref(), range)?,
-        (None, Some(facets)) => in_facets(connection, &facets, range)?,
-        (None, None) => {
+    let numbers = match (&filter.text, &filter.trace_id, facets) {
+        (Some(text), trace, facets) => {
+            with_text(connection, text, trace.as_ref(), facets.as_deref(), range)?
+        }
+        (None, Some(trace), _) => in_trace(connection, trace, filter, range)?,
+        (None, None, Some(facets)) => in_facets(connection, &facets, range)?,
+        (None, None, None) => {
             let mut all = connection.prepare_cached(
                 "SELECT number FROM executions WHERE number >= ? AND number < ? ORDER BY number DESC LIMIT ?",
             )?;
@@ -181,10 +184,36 @@ fn in_facets(
     Ok(numbers)
 }
 
+/// Those of a trace, few enough to be looked at one by one.
+fn in_trace(
+    connection: &Connection,
+    trace: &TraceId,
+    filter: &Filter,
+    range: Range,
+) -> rusqlite::Result<Vec<i64>> {
+    let mut own = connection.prepare_cached(
+        "SELECT number FROM executions WHERE trace_id = ?1 AND number >= ?2 AND number < ?3
+         AND (?4 IS NULL OR tool = ?4) AND (?5 IS NULL OR status = ?5) AND (?6 IS NULL OR caller_uid = ?6)
+         ORDER BY number DESC LIMIT ?7",
+    )?;
+    let bound = params![
+        trace.as_str(),
+        range.from,
+        range.before,
+        filter.tool,
+        filter.status.map(Status::as_str),
+        filter.caller_uid,
+        range.limit as i64
+    ];
+    let rows = own.query_map(bound, |row| row.get(0))?;
+    rows.collect()
+}
+
 /// What the text index knows, newest first.
 fn with_text(
     connection: &Connection,
     text: &str,
+    trace: Option<&TraceId>,
     facets: Option<&[Facet]>,
     range: Range,
 ) -> Result<Vec<i64>, Fault> {
@@ -197,14 +226,16 @@ fn with_text(
     let admits = facets.and_then(|facets| facets.iter().find_map(Facet::admits));
     let mut find = connection.prepare_cached(
         "SELECT s.rowid FROM search s WHERE search MATCH ?1 AND s.rowid >= ?2 AND s.rowid < ?3
-         AND (?4 IS NULL OR EXISTS (SELECT 1 FROM executions e WHERE e.number = s.rowid AND e.tool = ?4))
-         ORDER BY s.rowid DESC LIMIT ?5",
+         AND (coalesce(?4, ?5) IS NULL OR EXISTS (SELECT 1 FROM executions e WHERE e.number = s.rowid
+             AND (?4 IS NULL OR e.tool = ?4) AND (?5 IS NULL OR e.trace_id = ?5)))
+         ORDER BY s.rowid DESC LIMIT ?6",
     )?;
     let bound = params![
         expression,
         range.from,
         range.before,
         admits,
+        trace.map(TraceId::as_str),
         range.limit as i64
     ];
     let rows = find.query_map(bound, |row| row.get(0))?;

@@ -291,6 +291,8 @@ pub struct Filter {
     pub status: Option<Status>,
     /// Called by this user.
     pub caller_uid: Option<u32>,
+    /// Of this trace.
+    pub trace_id: Option<TraceId>,
     /// With all of these words in its call or answer, ended ones only. `word*` stands for what
     /// begins so.
     pub text: Option<String>,

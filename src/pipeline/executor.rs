@@ -12,9 +12,8 @@ use super::family::Capabilities;
 use super::life::Origin;
 use super::records::Records;
 use super::values::Sessions;
-use super::{Begun, counting, hooks, log, masking, spans, stages};
-use super::{CircuitState, ToolFlowSnapshot};
-use crate::config::{Asked, CheckedTools, ConfigError, ExecutorConfig, Hook, ToolDescriptions};
+use super::{Begun, counting, log, masking, spans, stages};
+use crate::config::{CheckedTools, ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Degradation, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
     StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
@@ -74,13 +73,13 @@ pub struct Executor {
 
 pub(super) struct Inner {
     config: RwLock<Arc<ExecutorConfig>>,
-    tools_file: CheckedTools,
+    pub(super) tools_file: CheckedTools,
     policy: RwLock<Policy>,
     pub(super) runner: Arc<Runner>,
     pub(super) sandbox: Sandbox,
     registry: RwLock<Arc<Registry>>,
     /// What is wrong with skills that are therefore not there.
-    skill_problems: Mutex<Vec<SkillProblem>>,
+    pub(super) skill_problems: Mutex<Vec<SkillProblem>>,
     pub(super) records: Records,
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) ledger: Option<Ledger>,
@@ -453,39 +452,6 @@ impl Executor {
         Registry::check_skill(dir, others)
     }
 
-    /// What is wrong with skills that are not there for it.
-    fn skill_problems(&self) -> Vec<Degradation> {
-        let problems = self.inner.skill_problems.lock();
-        let problems = problems.unwrap_or_else(PoisonError::into_inner);
-        let degradation = |problem: &SkillProblem| Degradation {
-            code: "skill_invalid",
-            detail: format!("{problem}; the skill is not there"),
-            source: problem.path.display().to_string(),
-        };
-        problems.iter().map(degradation).collect()
-    }
-
-    /// Hooks that ask a skill which is not there, or cannot be given their input.
-    fn hook_problems(&self) -> Vec<Degradation> {
-        let (config, registry) = (self.config(), self.inner.registry());
-        let problem = |hook: &Hook| {
-            let Asked::Skill { name, input } = &hook.asked else {
-                return None;
-            };
-            let wrong = match (registry.find(name, None), hooks::template(input)) {
-                (None, _) => format!("there is no skill `{name}`"),
-                (Some(_), Err(why)) => why,
-                (Some(_), Ok(_)) => return None,
-            };
-            Some(Degradation {
-                code: "hook_invalid",
-                detail: format!("the hook `{}` fails for every call: {wrong}", hook.name),
-                source: "[[hooks]]".to_owned(),
-            })
-        };
-        config.hooks.iter().filter_map(problem).collect()
-    }
-
     /// Whether anything is configured to run in the sandbox.
     pub fn needs_sandbox(&self) -> bool {
         let config = self.config();
@@ -493,6 +459,14 @@ impl Executor {
         self.inner.sandbox.is_wanted()
             || self.policy().has_untrusted()
             || self.inner.registry().iter().any(is_untrusted)
+    }
+
+    /// Why nothing could run in the sandbox, as far as that is known without trying, if anything is
+    /// configured to.
+    pub fn lacks_sandbox(&self) -> Option<String> {
+        let config = self.config();
+        let is_needed = self.needs_sandbox();
+        is_needed.then(|| sandbox::lacks(&config.sandbox)).flatten()
     }
 
     /// Runs something harmless in the sandbox, and remembers what came of it.
@@ -504,77 +478,6 @@ impl Executor {
     /// How the sandbox is.
     pub fn sandbox(&self) -> SandboxState {
         self.inner.sandbox.state(&self.config().sandbox)
-    }
-
-    /// What is wrong with the sandbox, if anything is to run in it.
-    fn sandbox_problem(&self) -> Option<Degradation> {
-        match self.sandbox().self_test {
-            SelfTest::Failed(detail) if self.needs_sandbox() => Some(Degradation {
-                code: "sandbox_unavailable",
-                detail: format!("untrusted calls are refused: {detail}"),
-                source: "[sandbox]".to_owned(),
-            }),
-            SelfTest::Failed(_) | SelfTest::Untested | SelfTest::Passed(_) => None,
-        }
-    }
-
-    /// What is wrong with the server that keeps rates.
-    fn flow_problem(&self) -> Option<Degradation> {
-        self.inner.flow.problem().map(|problem| Degradation {
-            code: "flow_backend_unavailable",
-            detail: format!("rates are not shared, each daemon keeps to them by itself: {problem}"),
-            source: "[flow]".to_owned(),
-        })
-    }
-
-    /// Tools that are left alone, for calls of them have failed.
-    fn circuit_problems(&self) -> Vec<Degradation> {
-        let tools = self.flow().tools.into_iter();
-        let problem = |(name, tool): (String, ToolFlowSnapshot)| {
-            match tool.circuit? {
-                CircuitState::Open => {}
-                // Calls come again: who waits for this to be well before the next one waits for nothing.
-                CircuitState::HalfOpen | CircuitState::Closed => return None,
-            }
-            Some(Degradation {
-                code: "circuit_open",
-                detail: format!(
-                    "`{name}` has failed {} times in a row, and calls of it are refused for a while; its executions say why it fails",
-                    tool.failures
-                ),
-                source: format!("[flow.tools.{name}]"),
-            })
-        };
-        tools.filter_map(problem).collect()
-    }
-
-    /// What does not work as it should.
-    pub fn degradations(&self) -> Vec<Degradation> {
-        let path = self.config().tools_file.clone();
-        let checked = path.map_or(Ok(()), |path| self.inner.tools_file.check(&path));
-        let tools = checked.err().map(|error| Degradation {
-            code: "tools_file_invalid",
-            detail: format!("{}; the built-in descriptions are used", error.chain()),
-            source: error.path().display().to_string(),
-        });
-        let spool = self.inner.spool.as_ref().and_then(|spool| spool.problem());
-        let lacking = self.inner.runner.lacks(self.config().limits);
-        let limits = (!lacking.is_empty()).then(|| Degradation {
-            code: "limits_unsupported",
-            detail: format!(
-                "no call is run, for its limits could not be set: there is no cgroup controller {} here; have it delegated or unset the limits",
-                lacking.join(", ")
-            ),
-            source: "[limits]".to_owned(),
-        });
-        let ledger = self.inner.ledger.as_ref().and_then(Ledger::problem);
-        let all = tools.into_iter().chain(spool).chain(limits).chain(ledger);
-        all.chain(self.skill_problems())
-            .chain(self.hook_problems())
-            .chain(self.sandbox_problem())
-            .chain(self.circuit_problems())
-            .chain(self.flow_problem())
-            .collect()
     }
 
     /// Cleans up after commands that hid from their executions. Call it every few seconds.

@@ -5,6 +5,7 @@ mod approvals;
 mod call_record;
 mod calls;
 mod counting;
+mod degradations;
 mod entry;
 mod event;
 mod execution;

@@ -211,6 +211,10 @@ impl<'a> File<'a> {
                 let detail = format!("{path:?} is no absolute path without `..`: {expected}");
                 return Err(self.error(dir.span().start, Some("dir"), detail));
             }
+            if path.parent().is_none() {
+                let detail = "`/` is the whole machine: expected a directory to work in".to_owned();
+                return Err(self.error(dir.span().start, Some("dir"), detail));
+            }
             let rest = rest.into_iter().collect();
             let rule = self.table(Verdict::Allow, KEY, at, &rest, &mut parsed.examples)?;
             parsed.workspaces.push((rule, path));

@@ -338,6 +338,10 @@ fn a_workspace_is_granted_to_what_a_rule_covers_whole() {
             &["\"/srv/../etc\"", "`..`"],
         ),
         (
+            "workspace = [{ rule = \"bash\", dir = \"//\" }]",
+            &["`dir`", "the whole machine"],
+        ),
+        (
             "workspace = [{ rule = \"bash(command:sh *)\", dir = \"/srv\" }]",
             &["never allow anything"],
         ),

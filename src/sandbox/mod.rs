@@ -264,6 +264,11 @@ impl Sandbox {
     }
 }
 
+/// Why nothing could run in the sandbox, as far as that is known without trying.
+pub(crate) fn lacks(config: &SandboxConfig) -> Option<String> {
+    Runtime::of(config).err().map(|error| error.to_string())
+}
+
 /// Removes what an earlier process has left in the directory of bundles, whose processes are dead.
 /// Says how many bundles there were.
 pub(crate) fn sweep(config: &SandboxConfig) -> usize {

@@ -40,6 +40,7 @@ fn filter(args: HistoryArgs) -> HistoryFilter {
         tool: args.tool,
         status: args.status,
         caller: args.caller,
+        trace_id: args.trace,
         text: args.grep,
         ..HistoryFilter::default()
     }

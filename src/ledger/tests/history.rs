@@ -8,6 +8,18 @@ fn list(ledger: &Ledger, filter: Filter) -> Page {
     .expect("listed")
 }
 
+/// What the calls of a test belong to, in turns.
+const TRACES: [Option<&str>; 4] = [
+    None,
+    Some("4bf92f3577b34da6a3ce929d0e0e4736"),
+    None,
+    Some("turn-7"),
+];
+
+fn trace_id(name: &str) -> TraceId {
+    name.parse().expect("a name")
+}
+
 #[test]
 fn filters_find_what_fits_and_nothing_else() {
     let scratch = Scratch::new();
@@ -17,11 +29,14 @@ fn filters_find_what_fits_and_nothing_else() {
         let tool = ["bash", "read_file", "write_file"][n as usize % 3];
         let status = [Status::Success, Status::Error][n as usize % 2];
         let uid = (n % 5) as u32;
-        let id = enter(&ledger, opening(tool, uid, at(n)), status);
-        all.push((id, tool, status, uid, at(n)));
+        let trace = TRACES[n as usize % 4];
+        let mut record = opening(tool, uid, at(n));
+        record.trace_id = trace.map(trace_id);
+        let id = enter(&ledger, record, status);
+        all.push((id, tool, status, uid, at(n), trace));
     }
     let running = opening("bash", 0, at(60));
-    all.push((running.id, "bash", Status::Running, 0, at(60)));
+    all.push((running.id, "bash", Status::Running, 0, at(60), None));
     ledger.open_execution(running, None).wait().expect("opened");
     let filters = [
         Filter::default(),
@@ -66,15 +81,40 @@ fn filters_find_what_fits_and_nothing_else() {
             text: Some("git".to_owned()),
             ..Filter::default()
         },
+        Filter {
+            trace_id: TRACES[1].map(trace_id),
+            ..Filter::default()
+        },
+        Filter {
+            trace_id: TRACES[3].map(trace_id),
+            tool: Some("bash".to_owned()),
+            status: Some(Status::Error),
+            since: Some(at(10)),
+            ..Filter::default()
+        },
+        Filter {
+            trace_id: TRACES[1].map(trace_id),
+            caller_uid: Some(3),
+            text: Some("git".to_owned()),
+            ..Filter::default()
+        },
+        Filter {
+            trace_id: Some(trace_id("no such")),
+            ..Filter::default()
+        },
     ];
     for filter in filters {
         let expected: Vec<ExecutionId> = all
             .iter()
             .rev()
-            .filter(|(_, tool, status, uid, time)| {
+            .filter(|(_, tool, status, uid, time, trace)| {
                 filter.tool.as_deref().is_none_or(|wanted| wanted == *tool)
                     && filter.status.is_none_or(|wanted| wanted == *status)
                     && filter.caller_uid.is_none_or(|wanted| wanted == *uid)
+                    && filter
+                        .trace_id
+                        .as_ref()
+                        .is_none_or(|wanted| Some(wanted.as_str()) == *trace)
                     && filter.since.is_none_or(|since| *time >= since)
                     && filter.until.is_none_or(|until| *time < until)
             })

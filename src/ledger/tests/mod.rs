@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use super::*;
-use crate::domain::{ExecutionId, Status};
+use crate::domain::{ExecutionId, Status, TraceId};
 
 /// A directory that goes when the test does.
 struct Scratch(PathBuf);

@@ -191,3 +191,32 @@ fn a_sandboxed_process_is_told_as_well() {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
 }
+
+#[test]
+fn history_has_the_calls_of_a_trace() {
+    let daemon = Daemon::start();
+    let of_turn = daemon.bash_with("echo turn", &json!({"trace_id": "turn-7"}));
+    let of_turn = id_of(&of_turn.json());
+    let of_trace = post(&daemon, &bash_call("echo trace", &json!({})), PARENT);
+    let of_trace = id_of(&of_trace.json());
+    daemon.bash("echo neither");
+    let found = |query: &str| {
+        let page = daemon.get(&format!("/executions?trace_id={query}")).json();
+        let entries = page["executions"].as_array().expect("entries").iter();
+        entries.map(id_of).collect::<Vec<_>>()
+    };
+    assert_eq!(found("turn-7"), [of_turn]);
+    // Hexadecimal digits are the same in either case (W3C Trace Context).
+    for trace in [TRACE, &TRACE.to_uppercase()] {
+        assert_eq!(found(trace), [&*of_trace]);
+    }
+    for (more, count) in [
+        ("status=success", 1),
+        ("status=error", 0),
+        ("tool=bash&caller=0&text=trace", 1),
+        ("text=turn", 0),
+    ] {
+        assert_eq!(found(&format!("{TRACE}&{more}")).len(), count, "{more}");
+    }
+    assert_eq!(found("none"), [""; 0]);
+}

@@ -157,6 +157,7 @@ fn history_is_filtered_and_paged() {
         ("since=yesterday", "`since`"),
         ("cursor=x", "`cursor`"),
         ("text=%26%26", "text"),
+        ("trace_id=", "`trace_id`"),
         ("colour=red", "colour"),
     ] {
         let reply = daemon.get(&format!("/executions?{query}"));

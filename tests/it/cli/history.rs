@@ -28,7 +28,11 @@ fn history_lists_the_newest_first_and_what_is_asked_for() {
     let daemon = Daemon::start();
     let first = ran(&daemon, "echo needle");
     let second = ran(&daemon, "exit 3");
-    let third = ran(&daemon, "kill -9 $$");
+    let third = daemon.bash_with("kill -9 $$", &json!({"trace_id": "turn-7"}));
+    let third = third.json()["execution_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let list = |args: &[&str]| json(&daemon, &[&["history"], args].concat());
     let all = list(&[]);
     assert_eq!(ids(&all), [&*third, &*second, &*first]);
@@ -38,12 +42,14 @@ fn history_lists_the_newest_first_and_what_is_asked_for() {
     assert!(newest["next"].is_string(), "{newest}");
     assert_eq!(ids(&list(&["--status", "success"])), [&first]);
     assert_eq!(ids(&list(&["--grep", "needle"])), [&first]);
+    assert_eq!(ids(&list(&["--trace", "turn-7"])), [&third]);
     assert_eq!(ids(&list(&["--since", "1h", "--tool", "bash"])).len(), 3);
     for none in [
         ["--until", "1h ago"],
         ["--since", "2100-01-01T00:00:00+01:00"],
         ["--tool", "other"],
         ["--caller", "4294967"],
+        ["--trace", "turn-8"],
     ] {
         assert_eq!(ids(&list(&none)).len(), 0, "{none:?}");
     }

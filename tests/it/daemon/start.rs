@@ -146,6 +146,17 @@ fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
         let good = refused(dir, &["--check-config", "--config", "good.toml"]);
         assert_told(&good, 0, &[]);
         assert!(String::from_utf8_lossy(&good.stdout).contains("good.toml: valid"));
+        let untrusted =
+            "[tools]\nuntrusted = [\"bash\"]\n[sandbox]\nruntime = \"no-such-runtime\"\n";
+        fs::write(dir.join("good.toml"), untrusted).expect("written");
+        let doubted = refused(dir, &["--check-config", "--config", "good.toml"]);
+        let told = String::from_utf8_lossy(&doubted.stdout);
+        assert!(doubted.status.success(), "{doubted:?}");
+        assert!(
+            told.contains("`no-such-runtime`") && told.contains("[sandbox]"),
+            "{told}"
+        );
+
         fs::write(dir.join("tools.toml"), "[bash]\ntext = \"?\"\n").expect("written");
         let check = ["--check-config", "--config", "good.toml"];
         assert_told(&refused(dir, &check), 78, &["tools.toml:2: ", "text"]);

@@ -44,6 +44,10 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "UID")]
     pub caller: Option<u32>,
 
+    /// Only those of this trace: the `trace_id` of their calls, or that of their `traceparent`
+    #[arg(long, value_name = "TRACE_ID")]
+    pub trace: Option<String>,
+
     /// Only ended ones with all of these words in call or answer; `word*` is what begins so
     #[arg(long, value_name = "WORDS")]
     pub grep: Option<String>,
@@ -53,7 +57,7 @@ pub struct HistoryArgs {
     pub lines: u32,
 
     /// Forget all executions that have ended, in place of listing any; the audit trail stays
-    #[arg(long, conflicts_with_all = ["since", "until", "tool", "status", "caller", "grep", "lines"])]
+    #[arg(long, conflicts_with_all = ["since", "until", "tool", "status", "caller", "trace", "grep", "lines"])]
     pub clear: bool,
 
     /// Do not ask whether --clear is meant
