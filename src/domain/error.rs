@@ -514,6 +514,14 @@ pub struct Violation {
     pub detail: String,
 }
 
+impl Violation {
+    /// Of the input as a whole.
+    pub(crate) fn of_all(detail: String) -> Self {
+        let pointer = String::new();
+        Self { pointer, detail }
+    }
+}
+
 /// Whole seconds, for a wait that is not to be too short.
 fn secs(wait: Duration) -> String {
     format!("{}s", super::whole_secs(wait))

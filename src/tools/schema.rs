@@ -77,10 +77,8 @@ impl InputSchema {
         let validator = match self.compiled() {
             Ok(validator) => validator,
             Err(error) => {
-                return vec![Violation {
-                    pointer: String::new(),
-                    detail: format!("cannot be checked: the tool's schema is none: {error}"),
-                }];
+                let detail = format!("cannot be checked: the tool's schema is none: {error}");
+                return vec![Violation::of_all(detail)];
             }
         };
         if validator.is_valid(input) {

@@ -138,10 +138,7 @@ impl Context<'_> {
                     SandboxError::Refused(detail) => ExecutorError::InvalidInput {
                         tool_name: call.tool.clone(),
                         input_summary: self.summary.clone(),
-                        violations: vec![Violation {
-                            pointer: String::new(),
-                            detail,
-                        }],
+                        violations: vec![Violation::of_all(detail)],
                     },
                 })
             }

@@ -68,11 +68,7 @@ impl Format {
             }
             Produced::Garbled(outcome, detail) => {
                 let output = self.ran(outcome)?;
-                let violation = Violation {
-                    pointer: String::new(),
-                    detail,
-                };
-                Err(self.invalid(vec![violation], &output))
+                Err(self.invalid(vec![Violation::of_all(detail)], &output))
             }
             Produced::Answered(answer) => {
                 let violations = self.misfit(&answer);

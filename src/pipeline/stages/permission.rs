@@ -84,10 +84,7 @@ pub(super) fn settle_risk(
         Some(detail) => Err(ExecutorError::InvalidInput {
             tool_name: call.tool.clone(),
             input_summary: execution.known().call.summary.clone(),
-            violations: vec![Violation {
-                pointer: String::new(),
-                detail,
-            }],
+            violations: vec![Violation::of_all(detail)],
         }),
     }
 }
