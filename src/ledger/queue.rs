@@ -35,7 +35,7 @@ const PROBE: Duration = Duration::from_millis(500);
 
 /// How many batches of events a listener may be behind before it has to read them from the file:
 /// an execution has one or two.
-const TOLD: usize = 4096;
+const TOLD: usize = 1024;
 
 /// A write that was asked for. Resolves once it is on file (or with the reason why not); dropped,
 /// the write happens all the same.
