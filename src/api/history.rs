@@ -18,7 +18,7 @@ use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use crate::domain::Status;
+use crate::domain::{Status, TraceId};
 use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
 
 /// How many executions a page has where nobody says.
@@ -265,8 +265,8 @@ fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {
         })
     });
     let trace_id = query.trace_id.map(|name| {
-        name.parse()
-            .map_err(|error| Refusal::new(Code::MalformedRequest, format!("{error}")))
+        let named: Result<TraceId, _> = name.parse();
+        named.map_err(|error| Refusal::new(Code::MalformedRequest, error.to_string()))
     });
     let cursor = query.cursor.map(|text| {
         text.parse()

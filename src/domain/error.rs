@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Judgement, StopReason, ToolOutput, Verdict, mask_secrets};
+use super::{Judgement, StopReason, ToolOutput};
+
+mod words;
+use words::{because, did_you_mean, join, refused, said_by, secs, stopped_by};
 
 /// What kept the executor from doing a call, as opposed to a command that failed by itself.
 ///
@@ -519,61 +522,5 @@ impl Violation {
     pub(crate) fn of_all(detail: String) -> Self {
         let pointer = String::new();
         Self { pointer, detail }
-    }
-}
-
-/// Whole seconds, for a wait that is not to be too short.
-fn secs(wait: Duration) -> String {
-    format!("{}s", super::whole_secs(wait))
-}
-
-/// Why, by which rule, and what to do instead.
-fn refused(judgement: &Judgement) -> String {
-    let mut text = judgement.reason.clone();
-    if let Some(source) = &judgement.source {
-        text.push_str(&format!(" ({}:{})", source.file.display(), source.line));
-    }
-    if judgement.verdict == Verdict::Ask {
-        text.push_str("; somebody would have to approve it, and nobody can be asked");
-    }
-    if let Some(suggest) = &judgement.suggest {
-        text.push_str(&format!("; instead: {suggest}"));
-    }
-    // It repeats what decided.
-    mask_secrets(&text)
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    match nearest {
-        Some(name) => format!("; did you mean `{name}`?"),
-        None => "; GET /tools lists what there is".to_owned(),
-    }
-}
-
-fn join(violations: &[Violation]) -> String {
-    let texts: Vec<String> = violations
-        .iter()
-        .map(|v| match v.pointer.as_str() {
-            "" => v.detail.clone(),
-            pointer => format!("{pointer}: {}", v.detail),
-        })
-        .collect();
-    texts.join("; ")
-}
-
-fn said_by(by: Option<u32>) -> String {
-    by.map(|uid| format!(" by uid {uid}")).unwrap_or_default()
-}
-
-fn because(reason: Option<&str>) -> String {
-    reason.map(|why| format!(": {why}")).unwrap_or_default()
-}
-
-fn stopped_by(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Timeout(_) => "its time limit ran out",
-        StopReason::Cancelled => "it was cancelled",
-        StopReason::Disconnect => "the client hung up",
-        StopReason::Shutdown => "the daemon is shutting down",
     }
 }

@@ -99,6 +99,9 @@ struct Range {
 
 /// The numbers of what a filter lets through.
 fn matching(connection: &Connection, filter: &Filter, range: Range) -> Result<Vec<i64>, Fault> {
+    if let (None, Some(trace)) = (&filter.text, &filter.trace_id) {
+        return Ok(in_trace(connection, trace, filter, range)?);
+    }
     let is_faceted =
         filter.tool.is_some() || filter.status.is_some() || filter.caller_uid.is_some();
     let facets = if is_faceted {
@@ -106,13 +109,13 @@ fn matching(connection: &Connection, filter: &Filter, range: Range) -> Result<Ve
     } else {
         None
     };
-    let numbers = match (&filter.text, &filter.trace_id, facets) {
-        (Some(text), trace, facets) => {
-            with_text(connection, text, trace.as_ref(), facets.as_deref(), range)?
+    let numbers = match (&filter.text, facets) {
+        (Some(text), facets) => {
+            let trace = filter.trace_id.as_ref();
+            with_text(connection, text, trace, facets.as_deref(), range)?
         }
-        (None, Some(trace), _) => in_trace(connection, trace, filter, range)?,
-        (None, None, Some(facets)) => in_facets(connection, &facets, range)?,
-        (None, None, None) => {
+        (None, Some(facets)) => in_facets(connection, &facets, range)?,
+        (None, None) => {
             let mut all = connection.prepare_cached(
                 "SELECT number FROM executions WHERE number >= ? AND number < ? ORDER BY number DESC LIMIT ?",
             )?;

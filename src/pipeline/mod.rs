@@ -11,6 +11,7 @@ mod event;
 mod execution;
 mod executor;
 mod family;
+mod filing;
 mod finished;
 mod flow;
 mod history;

@@ -478,15 +478,22 @@ fn cat(path: &Path) -> String {
 }
 
 /// What a daemon holds when what a start or a load leaves to be done is done: when more than two of its looks at
-/// that, a second apart, have changed nothing.
+/// that, a second apart, have changed nothing. Nothing else tells of it.
 fn settled(daemon: &Daemon) -> Fallible<f64> {
-    const LOOKS: usize = 23;
-    let (mut resident, mut unchanged) = (daemon.resident()?, 0);
-    while unchanged < LOOKS {
-        std::thread::sleep(Duration::from_millis(100));
+    const LOOK: Duration = Duration::from_millis(100);
+    const QUIET: Duration = Duration::from_millis(2300);
+    const LIMIT: Duration = Duration::from_secs(60);
+    let begun = Instant::now();
+    let (mut resident, mut since) = (daemon.resident()?, begun);
+    while since.elapsed() < QUIET {
+        if begun.elapsed() > LIMIT {
+            return Err(format!("the daemon's memory has not settled within {LIMIT:?}").into());
+        }
+        std::thread::sleep(LOOK);
         let now = daemon.resident()?;
-        unchanged = if now == resident { unchanged + 1 } else { 0 };
-        resident = now;
+        if now != resident {
+            (resident, since) = (now, Instant::now());
+        }
     }
     Ok(resident)
 }
