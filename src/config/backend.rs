@@ -1,4 +1,4 @@
-//! Where rates are kept: `backend` of `[flow]`.
+//! Where rates and shared places are kept: `backend` of `[flow]`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 /// The port of a Redis server that no other is named for.
 const REDIS_PORT: u16 = 6379;
 
-/// Where rates are kept.
+/// Where rates and shared places are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FlowBackend {
     /// In memory: each daemon has its own.

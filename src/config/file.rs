@@ -8,7 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::files::FilesFile;
-use super::flow::FlowFile;
+use super::flow::FlowConfig;
 use super::hooks::Hooks;
 use super::sandbox::SandboxFile;
 use super::tracing::TracingFile;
@@ -52,7 +52,7 @@ pub(super) struct File {
     pub(super) files: FilesFile,
     pub(super) skills: SkillsFile,
     pub(super) sandbox: SandboxFile,
-    pub(super) flow: FlowFile,
+    pub(super) flow: FlowConfig,
     pub(super) access: AccessFile,
     pub(super) log: LogFile,
 }

@@ -12,12 +12,15 @@ use super::values::Bounded;
 const EVERY_OTHER: &str = "*";
 
 /// How much may happen at once and how often. The default limits nothing (seed 000).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, try_from = "FlowFile")]
 pub struct FlowConfig {
-    /// Where rates are kept. Default in memory.
+    /// Where rates and shared places are kept. Default in memory.
     pub backend: FlowBackend,
     /// How many calls from outside run at once, in all. Default as many as there are.
     pub max_running: Option<u32>,
+    /// The same of all daemons together that share a server. Default as many as there are.
+    pub max_running_shared: Option<u32>,
     /// How many calls of one tool wait for a place. Default 256.
     pub queue_max: u32,
     /// How long a call waits for a place. Default 5 min.
@@ -35,6 +38,7 @@ impl Default for FlowConfig {
         Self {
             backend: FlowBackend::Memory,
             max_running: None,
+            max_running_shared: None,
             queue_max: 256,
             queue_timeout: Duration::from_secs(300),
             caller_rate: None,
@@ -48,9 +52,16 @@ impl FlowConfig {
     /// Whether anything is limited at all.
     pub fn is_limited(&self) -> bool {
         self.max_running.is_some()
+            || self.max_running_shared.is_some()
             || self.caller_rate.is_some()
             || self.tenant_rate.is_some()
             || !self.tools.is_empty()
+    }
+
+    /// Whether there are places that several daemons share.
+    pub fn shares_places(&self) -> bool {
+        let mut tools = self.tools.values();
+        self.max_running_shared.is_some() || tools.any(|tool| tool.max_running_shared.is_some())
     }
 
     /// What holds for a tool: its own entry, else that of every other.
@@ -69,6 +80,8 @@ pub struct ToolFlow {
     pub rate: Option<Rate>,
     /// How many calls of it run at once.
     pub max_running: Option<u32>,
+    /// How many run at once on all daemons together that share a server.
+    pub max_running_shared: Option<u32>,
     /// When it is left alone for a while.
     pub breaker: Option<BreakerConfig>,
     /// How often a call of it is tried again; only of a tool that is idempotent.
@@ -111,12 +124,13 @@ pub struct RetryConfig {
     pub exit_codes: bool,
 }
 
-/// `[flow]` as it is written.
+/// `[flow]` as it is written. What is not set has the library's value.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct FlowFile {
+struct FlowFile {
     backend: FlowBackend,
     max_running: Option<Bounded<1, 1_000_000>>,
+    max_running_shared: Option<Bounded<1, 1_000>>,
     queue_max: Option<Bounded<0, 1_000_000>>,
     queue_timeout_secs: Option<Bounded<1, 604_800>>,
     caller_rate: Option<Rate>,
@@ -124,21 +138,35 @@ pub(super) struct FlowFile {
     tools: BTreeMap<String, ToolFlow>,
 }
 
-impl FlowFile {
-    /// What is not set has the library's value.
-    pub(super) fn config(self) -> FlowConfig {
-        let library = FlowConfig::default();
-        FlowConfig {
-            backend: self.backend,
-            max_running: self.max_running.map(Bounded::number),
-            queue_max: self.queue_max.map_or(library.queue_max, Bounded::number),
-            queue_timeout: self
+impl TryFrom<FlowFile> for FlowConfig {
+    type Error = &'static str;
+
+    fn try_from(file: FlowFile) -> Result<Self, Self::Error> {
+        let library = Self::default();
+        let config = Self {
+            backend: file.backend,
+            max_running: file.max_running.map(Bounded::number),
+            max_running_shared: file.max_running_shared.map(Bounded::number),
+            queue_max: file.queue_max.map_or(library.queue_max, Bounded::number),
+            queue_timeout: file
                 .queue_timeout_secs
                 .map_or(library.queue_timeout, Bounded::secs),
-            caller_rate: self.caller_rate,
-            tenant_rate: self.tenant_rate,
-            tools: self.tools,
+            caller_rate: file.caller_rate,
+            tenant_rate: file.tenant_rate,
+            tools: file.tools,
+        };
+        if config.shares_places() && config.backend == FlowBackend::Memory {
+            return Err(
+                "`max_running_shared` is for several daemons: set `backend` to the Redis server that they share, or use `max_running`",
+            );
         }
+        // A place that is shared is always waited for, as long as it takes to ask.
+        if config.shares_places() && config.queue_max == 0 {
+            return Err(
+                "with `queue_max = 0` no call may wait, and for a place of `max_running_shared` each has to: set it to 1 or more",
+            );
+        }
+        Ok(config)
     }
 }
 
@@ -147,6 +175,7 @@ impl FlowFile {
 struct ToolFlowFile {
     rate: Option<Rate>,
     max_running: Option<Bounded<1, 1_000_000>>,
+    max_running_shared: Option<Bounded<1, 1_000>>,
     breaker: Option<BreakerConfig>,
     idempotent: bool,
     retries: Option<RetryConfig>,
@@ -164,6 +193,7 @@ impl TryFrom<ToolFlowFile> for ToolFlow {
         Ok(Self {
             rate: file.rate,
             max_running: file.max_running.map(Bounded::number),
+            max_running_shared: file.max_running_shared.map(Bounded::number),
             breaker: file.breaker,
             retries: file.retries,
         })
@@ -254,13 +284,14 @@ mod tests {
     #[test]
     fn every_value_is_read() {
         let config = parse(
-            "max_running = 9\nqueue_max = 0\nqueue_timeout_secs = 7\n\
+            "backend = \"redis://h\"\nmax_running = 9\nmax_running_shared = 20\nqueue_max = 3\nqueue_timeout_secs = 7\n\
              caller_rate = { calls = 10 }\ntenant_rate = { calls = 60, per_secs = 60, burst = 5 }\n\
-             [flow.tools.bash]\nmax_running = 2\nbreaker = { failures = 3, open_secs = 4, exit_codes = true }\n\
+             [flow.tools.bash]\nmax_running = 2\nmax_running_shared = 4\nbreaker = { failures = 3, open_secs = 4, exit_codes = true }\n\
              [flow.tools.\"*\"]\nrate = { calls = 1 }\nidempotent = true\nretries = {}",
         );
         let config = config.expect("valid");
-        assert_eq!((config.max_running, config.queue_max), (Some(9), 0));
+        assert_eq!((config.max_running, config.queue_max), (Some(9), 3));
+        assert_eq!(config.max_running_shared, Some(20));
         assert_eq!(config.queue_timeout, Duration::from_secs(7));
         let rate = |calls, secs, burst| {
             Some(Rate {
@@ -273,6 +304,7 @@ mod tests {
         assert_eq!(config.tenant_rate, rate(60, 60, 5));
         let bash = ToolFlow {
             max_running: Some(2),
+            max_running_shared: Some(4),
             breaker: Some(BreakerConfig {
                 failures: 3,
                 open: Duration::from_secs(4),
@@ -310,6 +342,18 @@ mod tests {
             (
                 "tools.bash.retries = { max = 1 }",
                 &["e.toml:2: ", "`idempotent = true`"],
+            ),
+            (
+                "max_running_shared = 1",
+                &["e.toml:1: ", "set `backend` to the Redis server"],
+            ),
+            (
+                "backend = \"redis://h\"\nqueue_max = 0\ntools.bash.max_running_shared = 1",
+                &["e.toml:1: ", "`queue_max = 0`"],
+            ),
+            (
+                "max_running_shared = 1001",
+                &["e.toml:2: ", "from 1 to 1000"],
             ),
             ("[flow.tools.bash]\nburst = 1", &["e.toml:3: ", "burst"]),
         ] {

@@ -231,7 +231,7 @@ impl File {
             socket: None,
             sandbox: self.sandbox.config().map_err(|detail| ("user", detail))?,
             files: self.files.config(),
-            flow: self.flow.config(),
+            flow: self.flow,
             history: HistoryConfig {
                 max_count: set(self.ledger.max_history_size, "max_history_size")?.get(),
                 max_age: self

@@ -6,13 +6,15 @@ mod places;
 mod rates;
 mod redis;
 mod refusal;
+mod server;
+mod shares;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -23,11 +25,11 @@ pub(crate) use places::{Origin, Party};
 pub(crate) use refusal::{Charge, Limited, NoPlace, Open, Whose};
 pub use snapshot::{FlowSnapshot, Refusals, ToolFlowSnapshot};
 
-use crate::config::{FlowBackend, FlowConfig, RedisAddress};
+use crate::config::{FlowBackend, FlowConfig};
 use breaker::{Breakers, Pass};
 use places::{Entered, Places, Ticket};
 use rates::Rates;
-use redis::SharedRates;
+use server::Server;
 use snapshot::Counters;
 
 /// All that is kept of the flow of calls. Cheap to clone; all clones are one.
@@ -47,13 +49,6 @@ struct Shared {
     queues: Mutex<Queues>,
     breakers: Mutex<Breakers>,
     refused: Counters,
-}
-
-/// A server that keeps rates for several daemons.
-#[derive(Debug)]
-struct Server {
-    address: RedisAddress,
-    rates: OnceLock<SharedRates>,
 }
 
 #[derive(Debug, Default)]
@@ -117,7 +112,6 @@ impl Flow {
         queues.places.configure(&config);
         queues.advance(shared.now());
         drop(queues);
-        shared.set_server(&config.backend);
         lock(&shared.breakers).retain(|tool| config.tool(tool).breaker.is_some());
         let is_limited = config.is_limited();
         *shared
@@ -125,6 +119,35 @@ impl Flow {
             .write()
             .unwrap_or_else(PoisonError::into_inner) = config;
         shared.is_limited.store(is_limited, Ordering::Release);
+        self.set_server();
+    }
+
+    /// Has rates and shared places kept where the configuration says.
+    fn set_server(&self) {
+        let shared = &self.shared;
+        let config = shared.config();
+        let mut server = lock(&shared.server);
+        *server = match (&config.backend, server.take()) {
+            (FlowBackend::Redis(address), Some(known)) if known.is_at(address) => Some(known),
+            (backend, _) => {
+                let mut queues = lock(&shared.queues);
+                queues.places.share_anew(name());
+                match backend {
+                    FlowBackend::Memory => {
+                        queues.places.keep_alone();
+                        None
+                    }
+                    FlowBackend::Redis(address) => {
+                        let weak = Arc::downgrade(shared);
+                        Some(Arc::new(Server::new(address.clone(), weak)))
+                    }
+                }
+            }
+        };
+        if let Some(server) = &*server {
+            // Where it can be: looked for before the first call comes.
+            server.places_changed();
+        }
     }
 
     /// Whether there is any limit.
@@ -185,6 +208,9 @@ impl Flow {
             Entered::Waits(ticket) => {
                 let (tell, told) = oneshot::channel();
                 queues.told.insert(ticket, tell);
+                let is_sharing = queues.places.is_sharing();
+                drop(queues);
+                shared.places_changed(is_sharing);
                 Ok(Entry::Waits(Waiting {
                     place: place(ticket),
                     told,
@@ -224,10 +250,10 @@ impl Flow {
         }))
     }
 
-    /// What is wrong with the server that keeps rates, if something is.
+    /// What is wrong with the server that several daemons share, if something is.
     pub(crate) fn problem(&self) -> Option<String> {
         let server = lock(&self.shared.server).clone();
-        server.and_then(|server| server.rates()?.problem())
+        server.and_then(|server| server.redis()?.problem())
     }
 
     /// How everything stands.
@@ -242,25 +268,10 @@ impl Shared {
         self.started.elapsed()
     }
 
-    /// Has rates kept there from now on.
-    fn set_server(&self, backend: &FlowBackend) {
-        let mut server = lock(&self.server);
-        *server = match (backend, server.take()) {
-            (FlowBackend::Memory, _) => None,
-            (FlowBackend::Redis(address), Some(known)) if known.address == *address => Some(known),
-            (FlowBackend::Redis(address), _) => Some(Arc::new(Server {
-                address: address.clone(),
-                rates: OnceLock::new(),
-            })),
-        };
-        // Where it can be: looked for before the first call comes.
-        server.as_ref().map(|server| server.rates());
-    }
-
     /// What the server says, if there is one and it can be asked.
     async fn take_shared(&self, charges: &[Charge]) -> Option<Result<(), Limited>> {
         let server = lock(&self.server).clone()?;
-        let taken = server.rates()?.take(charges).await.ok()?;
+        let taken = server.redis()?.take(charges).await.ok()?;
         if taken.is_ok() {
             // When the server is gone it goes on from here.
             lock(&self.rates).note(charges, self.now());
@@ -270,21 +281,18 @@ impl Shared {
 
     /// Whether the server can be asked, if there is one.
     fn server_up(&self) -> Option<bool> {
-        let server = lock(&self.server).clone()?;
-        Some(server.rates.get().is_some_and(SharedRates::is_up))
+        Some(lock(&self.server).as_ref()?.is_up())
+    }
+
+    /// Has the server told that other places are wanted, or others to be had, if it shares any out.
+    fn places_changed(&self, is_sharing: bool) {
+        if is_sharing && let Some(server) = &*lock(&self.server) {
+            server.places_changed();
+        }
     }
 
     fn config(&self) -> Arc<FlowConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Server {
-    /// Its rates. `None` outside of a tokio runtime.
-    fn rates(&self) -> Option<&SharedRates> {
-        let is_inside = tokio::runtime::Handle::try_current().is_ok();
-        let start = || SharedRates::start(self.address.clone());
-        is_inside.then(|| self.rates.get_or_init(start))
     }
 }
 
@@ -305,6 +313,9 @@ impl Drop for Place {
         queues.told.remove(&self.ticket);
         queues.places.leave(self.ticket, now);
         queues.advance(now);
+        let is_sharing = queues.places.is_sharing();
+        drop(queues);
+        self.shared.places_changed(is_sharing);
     }
 }
 
@@ -354,6 +365,12 @@ impl Drop for Passage {
             self.tell(Verdict::Nothing);
         }
     }
+}
+
+/// What this daemon is called among those that share places: where it is, and which of those that were there.
+fn name() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    format!("{}/{}", host.display(), uuid::Uuid::now_v7())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use super::shares::{Cap, Claims, Demand, Shares};
 use crate::config::FlowConfig;
 
 /// What is waited for where nothing is known of how long calls take.
@@ -50,6 +51,10 @@ pub(super) struct Places {
     turns: VecDeque<String>,
     tickets: HashMap<Ticket, Holder>,
     next: u64,
+    /// What this daemon has of the places that several share.
+    shares: Shares,
+    /// Whether the server that shares them out is asked. Without it this daemon has all of them.
+    is_sharing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +83,104 @@ impl Places {
     /// Puts other limits in force. Who has a place keeps it.
     pub(super) fn configure(&mut self, config: &FlowConfig) {
         self.config = config.clone();
+    }
+
+    /// Has the shared places shared out anew, by a server that knows nothing of this daemon.
+    pub(super) fn share_anew(&mut self, name: String) {
+        self.shares = Shares::new(name);
+        self.is_sharing = true;
+    }
+
+    /// Nobody shares the places out any more: this daemon has all of them.
+    pub(super) fn keep_alone(&mut self) {
+        self.is_sharing = false;
+    }
+
+    /// Whether a call has to wait for what the server says.
+    pub(super) fn is_sharing(&self) -> bool {
+        self.is_sharing
+    }
+
+    /// What the server that shares places out is to be told, which can be asked.
+    pub(super) fn claims(&mut self) -> Vec<Claims> {
+        self.is_sharing = true;
+        let demands = self.demands();
+        self.shares.want(demands);
+        self.shares.told()
+    }
+
+    /// The server says which of the claims are places.
+    pub(super) fn learn(&mut self, told: &Claims, held: &[bool]) {
+        self.shares.learn(told, held);
+    }
+
+    /// Whether there is anything that the server was not told.
+    pub(super) fn has_news(&mut self) -> bool {
+        let demands = self.demands();
+        self.shares.want(demands);
+        self.shares.has_news()
+    }
+
+    /// Whether any claim is waiting for others to end, elsewhere.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.shares.is_waiting()
+    }
+
+    /// What could be used of the shared places. One in all is wanted only for who has one of the tool:
+    /// two daemons that held one of either kind would wait for each other.
+    fn demands(&self) -> Vec<Demand> {
+        let mut demands = Vec::new();
+        let mut outside = self.running;
+        for (name, tool) in &self.tools {
+            let config = self.config.tool(name);
+            let usable = |max: Option<u32>, waiting: u32| {
+                let room = max.map_or(waiting, |max| max.saturating_sub(tool.running));
+                tool.running + waiting.min(room)
+            };
+            if let Some(places) = config.max_running_shared {
+                demands.push(Demand {
+                    cap: Cap::Tool(name.clone()),
+                    places,
+                    running: tool.running,
+                    wanted: usable(config.max_running, tool.waiting).min(places),
+                });
+            }
+            let from_outside = tool.outside.values().map(VecDeque::len).sum::<usize>();
+            let from_outside = u32::try_from(from_outside).unwrap_or(u32::MAX);
+            outside += usable(self.tool_max(name), from_outside) - tool.running;
+        }
+        if let Some(places) = self.config.max_running_shared {
+            let max = self.config.max_running.unwrap_or(places).min(places);
+            demands.push(Demand {
+                cap: Cap::All,
+                places,
+                running: self.running,
+                wanted: outside.min(max),
+            });
+        }
+        demands
+    }
+
+    /// How many calls of a tool may run here.
+    fn tool_max(&self, tool: &str) -> Option<u32> {
+        let config = self.config.tool(tool);
+        let shared = config.max_running_shared;
+        let shared = shared.map(|all| self.shared_max(all, || Cap::Tool(tool.to_owned())));
+        least(config.max_running, shared)
+    }
+
+    /// How many calls from outside may run here.
+    fn max(&self) -> Option<u32> {
+        let shared = self.config.max_running_shared;
+        let shared = shared.map(|all| self.shared_max(all, || Cap::All));
+        least(self.config.max_running, shared)
+    }
+
+    fn shared_max(&self, all: u32, cap: impl FnOnce() -> Cap) -> u32 {
+        match self.is_sharing {
+            true => self.shares.held(&cap()),
+            false => all,
+        }
     }
 
     /// A call wants a place.
@@ -166,7 +269,11 @@ impl Places {
             Some(since) => {
                 tool.running -= 1;
                 tool.learn(now.saturating_sub(since));
-                self.running -= u32::from(holder.origin == Origin::Outside);
+                self.shares.give_up(&Cap::Tool(holder.tool));
+                if holder.origin == Origin::Outside {
+                    self.running -= 1;
+                    self.shares.give_up(&Cap::All);
+                }
             }
             None => {
                 tool.forget(ticket, &holder);
@@ -199,10 +306,10 @@ impl Places {
     }
 
     fn has_room(&self, tool: &str, origin: Origin) -> bool {
-        let of_tool = self.config.tool(tool).max_running;
+        let of_tool = self.tool_max(tool);
         let running = self.tools.get(tool).map_or(0, |known| known.running);
         let in_all = match origin {
-            Origin::Outside => self.config.max_running,
+            Origin::Outside => self.max(),
             Origin::Within => None,
         };
         of_tool.is_none_or(|max| running < max) && in_all.is_none_or(|max| self.running < max)
@@ -251,4 +358,9 @@ impl Tool {
         let usual = self.usual.unwrap_or(took);
         self.usual = Some((usual * (SMOOTHING - 1) + took) / SMOOTHING);
     }
+}
+
+/// What holds where both do.
+fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
 }

@@ -12,7 +12,7 @@ pub struct FlowSnapshot {
     pub running: u32,
     /// The tools that anything is known of, by name.
     pub tools: BTreeMap<String, ToolFlowSnapshot>,
-    /// Whether the server that keeps rates can be asked; `None` where they are kept in memory.
+    /// Whether the server that several daemons share can be asked; `None` where there is none.
     pub server_up: Option<bool>,
     /// What was refused since the start.
     pub refused: Refusals,

@@ -12,7 +12,7 @@ pub struct FlowNow<'a> {
     pub tools: Vec<ToolNow<'a>>,
     /// How many calls were refused since the start, by why.
     pub refused: Vec<(&'static str, u64)>,
-    /// Whether the server that keeps the rates can be asked; `None` where none does.
+    /// Whether the server that several daemons share can be asked; `None` where none does.
     pub server_up: Option<bool>,
 }
 
@@ -71,7 +71,7 @@ impl Flow {
             )?,
             servers: group.gauges(
                 "shelly_flow_backend_up",
-                "Whether the server that keeps the rates can be asked; no line where none does.",
+                "Whether the server that several daemons share can be asked; no line where none does.",
                 &["backend"],
             )?,
         })

@@ -85,7 +85,7 @@ impl Executor {
         }
     }
 
-    /// What is wrong with the server that keeps rates.
+    /// What is wrong with the server that several daemons share.
     fn flow_problem(&self) -> Option<Degradation> {
         self.inner.flow.problem().map(|problem| Degradation {
             code: "flow_backend_unavailable",

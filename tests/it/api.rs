@@ -14,6 +14,7 @@ mod files;
 mod flow;
 mod flow_breaker;
 mod flow_load;
+mod flow_places;
 mod flow_shared;
 mod following;
 mod history;

@@ -1,26 +1,24 @@
-//! Token buckets in a Redis server, for all daemons that share it. Decided there, by one script; a
+//! A Redis server that daemons share: token buckets and places are decided on there, by a script for each. A
 //! server that cannot be asked is told to whoever asks, and looked for until it is there again.
 
 mod connection;
+mod places;
+mod rates;
 mod resp;
 
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::lock;
-use super::refusal::{Charge, Limited, Whose};
+use super::refusal::{Charge, Limited};
+use super::shares::Claims;
 use crate::config::RedisAddress;
 use connection::Connection;
 use resp::Reply;
-
-const SCRIPT: &str = include_str!("take.lua");
-
-/// What the names of all buckets begin with.
-const PREFIX: &str = "shelly:rate:";
 
 /// How many calls are asked about at once: more wait for the answer.
 const BATCH: usize = 64;
@@ -35,9 +33,15 @@ const LOOK: Duration = Duration::from_secs(1);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// The buckets of a server. The task behind it ends when this is dropped.
+/// How long a claim to a place is good for if it is not renewed: it lapses with the daemon that made it.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// How often claims are to be renewed.
+pub(super) const RENEW: Duration = Duration::from_secs(3);
+
+/// What a server keeps. The task behind it ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct SharedRates {
+pub(super) struct Redis {
     questions: mpsc::Sender<Question>,
     state: Arc<Mutex<State>>,
 }
@@ -56,19 +60,28 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreachable;
 
-struct Question {
-    charges: Vec<Charge>,
-    answer: oneshot::Sender<Result<(), Limited>>,
+/// What is asked, and who waits for the answer.
+enum Question {
+    Take(Vec<Charge>, oneshot::Sender<Result<(), Limited>>),
+    Hold(Claims, oneshot::Sender<Vec<bool>>),
 }
 
-impl SharedRates {
-    /// Looks for the server. Must be called inside a tokio runtime.
-    pub(super) fn start(address: RedisAddress) -> Self {
+/// What the server calls the scripts.
+struct Scripts {
+    take: Vec<u8>,
+    hold: Vec<u8>,
+}
+
+impl Redis {
+    /// Looks for the server, and tells `changed` when it is found or lost. Must be called inside a tokio
+    /// runtime.
+    pub(super) fn start(address: RedisAddress, changed: Arc<Notify>) -> Self {
         let (questions, asked) = mpsc::channel(BATCH);
         let state = Arc::new(Mutex::new(State::Unknown));
         let keeper = Keeper {
             address,
             state: Arc::clone(&state),
+            changed,
         };
         tokio::spawn(keeper.run(asked));
         Self { questions, state }
@@ -79,17 +92,27 @@ impl SharedRates {
         &self,
         charges: &[Charge],
     ) -> Result<Result<(), Limited>, Unreachable> {
+        let charges = charges.to_vec();
+        self.ask(|answer| Question::Take(charges, answer)).await
+    }
+
+    /// Holds places, or waits for them: says of each claim whether it is a place now.
+    pub(super) async fn hold(&self, claims: &Claims) -> Result<Vec<bool>, Unreachable> {
+        let claims = claims.clone();
+        self.ask(|answer| Question::Hold(claims, answer)).await
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Result<T, Unreachable> {
         // Nobody waits for a server that is known not to be there.
         if !self.is_up() {
             return Err(Unreachable);
         }
         let (answer, answered) = oneshot::channel();
-        let question = Question {
-            charges: charges.to_vec(),
-            answer,
-        };
         let asking = async {
-            let sent = self.questions.send(question).await;
+            let sent = self.questions.send(question(answer)).await;
             sent.map_err(|_| Unreachable)?;
             answered.await.map_err(|_| Unreachable)
         };
@@ -99,6 +122,11 @@ impl SharedRates {
     /// Whether the server can be asked, as far as is known.
     pub(super) fn is_up(&self) -> bool {
         *lock(&self.state) == State::Up
+    }
+
+    /// Whether anything is known of the server yet.
+    pub(super) fn is_known(&self) -> bool {
+        *lock(&self.state) != State::Unknown
     }
 
     /// What is wrong with the server, if something is.
@@ -114,6 +142,7 @@ impl SharedRates {
 struct Keeper {
     address: RedisAddress,
     state: Arc<Mutex<State>>,
+    changed: Arc<Notify>,
 }
 
 impl Keeper {
@@ -121,10 +150,10 @@ impl Keeper {
         let mut wait = FIRST_WAIT;
         loop {
             let error = match self.connect().await {
-                Ok((mut connection, script)) => {
+                Ok((mut connection, scripts)) => {
                     self.set_up();
                     wait = FIRST_WAIT;
-                    match serve(&mut connection, &script, &mut asked).await {
+                    match serve(&mut connection, &scripts, &mut asked).await {
                         Ok(()) => return,
                         Err(error) => error,
                     }
@@ -145,23 +174,24 @@ impl Keeper {
         }
     }
 
-    /// A connection to a server that has the script.
-    async fn connect(&self) -> io::Result<(Connection, Vec<u8>)> {
+    /// A connection to a server that has the scripts.
+    async fn connect(&self) -> io::Result<(Connection, Scripts)> {
         let mut connection = Connection::open(&self.address).await?;
-        let load: [&[u8]; 3] = [b"SCRIPT", b"LOAD", SCRIPT.as_bytes()];
-        match connection.expect(&load).await? {
-            Reply::Text(digest) => Ok((connection, digest)),
-            reply @ (Reply::Error(_) | Reply::Integer(_) | Reply::List(_) | Reply::Null) => {
-                Err(unexpected(&reply))
-            }
-        }
+        let scripts = Scripts {
+            take: load(&mut connection, rates::SCRIPT).await?,
+            hold: load(&mut connection, places::SCRIPT).await?,
+        };
+        Ok((connection, scripts))
     }
 
     fn set_up(&self) {
         let before = std::mem::replace(&mut *lock(&self.state), State::Up);
+        self.changed.notify_one();
         let server = &self.address.server;
         if let State::Down(_) = before {
-            tracing::info!("the Redis server at {server} is there again: rates are shared");
+            tracing::info!(
+                "the Redis server at {server} is there again: rates and places are shared"
+            );
         }
     }
 
@@ -169,8 +199,21 @@ impl Keeper {
         let server = &self.address.server;
         let detail = format!("cannot ask the Redis server at {server}: {error}");
         let before = std::mem::replace(&mut *lock(&self.state), State::Down(detail.clone()));
+        self.changed.notify_one();
         if !matches!(before, State::Down(_)) {
-            tracing::warn!("{detail}; each daemon keeps to the rates by itself meanwhile");
+            tracing::warn!(
+                "{detail}; each daemon keeps to rates and shared places by itself meanwhile"
+            );
+        }
+    }
+}
+
+async fn load(connection: &mut Connection, script: &str) -> io::Result<Vec<u8>> {
+    let load: [&[u8]; 3] = [b"SCRIPT", b"LOAD", script.as_bytes()];
+    match connection.expect(&load).await? {
+        Reply::Text(digest) => Ok(digest),
+        reply @ (Reply::Error(_) | Reply::Integer(_) | Reply::List(_) | Reply::Null) => {
+            Err(unexpected(&reply))
         }
     }
 }
@@ -178,7 +221,7 @@ impl Keeper {
 /// Asks the server what is asked, many at once, until there is nobody left to ask.
 async fn serve(
     connection: &mut Connection,
-    script: &[u8],
+    scripts: &Scripts,
     asked: &mut mpsc::Receiver<Question>,
 ) -> io::Result<()> {
     let mut batch = Vec::new();
@@ -190,62 +233,52 @@ async fn serve(
         }
         let mut commands = Vec::new();
         for question in &batch {
-            take(&mut commands, script, &question.charges);
+            question.command(&mut commands, scripts);
         }
         // Dropped with an error, they are told that nobody answers.
         let replies = connection.exchange(&commands, batch.len()).await?;
         for (question, reply) in batch.drain(..).zip(replies) {
-            let answer = read(&reply, &question.charges)?;
-            // Who asked may have gone.
-            let _ = question.answer.send(answer);
+            question.answer(&reply)?;
         }
     }
 }
 
-/// The command that takes a call out of the buckets.
-fn take(commands: &mut Vec<u8>, script: &[u8], charges: &[Charge]) {
-    let mut words = vec![
-        b"EVALSHA".to_vec(),
-        script.to_vec(),
-        charges.len().to_string().into_bytes(),
-    ];
-    let keys = charges.iter().map(|charge| key(&charge.whose).into_bytes());
-    words.extend(keys);
-    for Charge { rate, .. } in charges {
-        let interval = (rate.per / rate.calls).as_secs_f64() * 1e6;
-        let ahead = interval * f64::from(rate.burst - 1);
-        words.extend([interval, ahead].map(|micros| format!("{micros:.3}").into_bytes()));
+impl Question {
+    fn command(&self, commands: &mut Vec<u8>, scripts: &Scripts) {
+        let (script, keys, arguments) = match self {
+            Self::Take(charges, _) => (&scripts.take, rates::keys(charges), rates::words(charges)),
+            Self::Hold(claims, _) => (&scripts.hold, places::keys(claims), places::words(claims)),
+        };
+        let mut words = vec![
+            b"EVALSHA".to_vec(),
+            script.clone(),
+            keys.len().to_string().into_bytes(),
+        ];
+        let rest = keys.into_iter().chain(arguments);
+        words.extend(rest.map(String::into_bytes));
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        resp::command(commands, &words);
     }
-    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    resp::command(commands, &words);
-}
 
-/// What the script says.
-fn read(reply: &Reply, charges: &[Charge]) -> io::Result<Result<(), Limited>> {
-    let Reply::List(members) = reply else {
-        // A server that was started anew lacks the script: the next connection brings it along.
-        return Err(unexpected(reply));
-    };
-    match members[..] {
-        [Reply::Integer(0), _] => Ok(Ok(())),
-        [Reply::Integer(which), Reply::Integer(micros)] => {
-            let charge = usize::try_from(which - 1).ok();
-            let charge = charge.and_then(|which| charges.get(which));
-            let charge = charge.ok_or_else(|| unexpected(reply))?;
-            Ok(Err(Limited {
-                charge: charge.clone(),
-                retry_after: Duration::from_micros(u64::try_from(micros).unwrap_or_default()),
-            }))
+    /// Passes on what the script says; who asked may have gone.
+    fn answer(self, reply: &Reply) -> io::Result<()> {
+        let Reply::List(members) = reply else {
+            // A server that was started anew lacks the script: the next connection brings it along.
+            return Err(unexpected(reply));
+        };
+        let numbers: Option<Vec<i64>> = members.iter().map(Reply::integer).collect();
+        let numbers = numbers.ok_or_else(|| unexpected(reply))?;
+        match self {
+            Self::Take(charges, answer) => {
+                let taken = rates::read(&numbers, &charges);
+                drop(answer.send(taken.ok_or_else(|| unexpected(reply))?));
+            }
+            Self::Hold(claims, answer) => {
+                let held = places::read(&numbers, &claims);
+                drop(answer.send(held.ok_or_else(|| unexpected(reply))?));
+            }
         }
-        _ => Err(unexpected(reply)),
-    }
-}
-
-fn key(whose: &Whose) -> String {
-    match whose {
-        Whose::Tool(name) => format!("{PREFIX}tool:{name}"),
-        Whose::Caller(uid) => format!("{PREFIX}caller:{uid}"),
-        Whose::Tenant(id) => format!("{PREFIX}tenant:{id}"),
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 /// The longest line or text of a reply, in bytes; ours are a few dozen.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The most members of a list; ours have two.
+/// The most members of a list; ours have as many as places are shared at the most.
 const MAX_MEMBERS: usize = 1024;
 
 /// A reply, as far as any is understood.
@@ -16,6 +16,16 @@ pub(super) enum Reply {
     Integer(i64),
     List(Vec<Reply>),
     Null,
+}
+
+impl Reply {
+    /// The number that it is.
+    pub(super) fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            Self::Text(_) | Self::Error(_) | Self::List(_) | Self::Null => None,
+        }
+    }
 }
 
 /// Adds a command to what is to be sent.

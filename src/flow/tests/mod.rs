@@ -3,3 +3,4 @@
 mod breaker;
 mod places;
 mod rates;
+mod shares;

@@ -36,7 +36,7 @@ pub(super) fn status(daemon: &Daemon, id: &str) -> Value {
 }
 
 #[track_caller]
-fn wait_for_status(daemon: &Daemon, id: &str, expected: &str) {
+pub(super) fn wait_for_status(daemon: &Daemon, id: &str, expected: &str) {
     wait_to_equal("its status", json!(expected), || status(daemon, id));
 }
 

@@ -23,7 +23,7 @@ fn once(daemon: &Daemon, tenant: &str) -> u16 {
     reply.status
 }
 
-fn problems(daemon: &Daemon) -> Value {
+pub(super) fn problems(daemon: &Daemon) -> Value {
     let health = daemon.get("/health").json();
     let all = health["problems"].as_array().expect("a list").clone();
     let codes = all.iter().map(|problem| problem["code"].clone());

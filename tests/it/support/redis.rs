@@ -40,7 +40,7 @@ impl Redis {
     fn start_at(port: u16, password: &str) -> Option<Self> {
         let program = Command::new("redis-server").arg("--version").output();
         if program.is_err() {
-            skip("rates in a Redis server, for there is no redis-server");
+            skip("rates and places in a Redis server, for there is no redis-server");
             return None;
         }
         let dir = scratch();
@@ -86,17 +86,25 @@ impl Redis {
         let tenant = format!("probe-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let reply = daemon.bash_with("true", &json!({"tenant_id": tenant}));
         assert_eq!(reply.status, 200, "{}", reply.json());
+        let exists = format!("EXISTS shelly:rate:tenant:{tenant}");
+        self.ask(&exists) == [":1"]
+    }
+
+    /// The lines of its answer to a command: of a list those of its members, of each its text alone.
+    pub fn ask(&self, command: &str) -> Vec<String> {
         let mut stream = UnixStream::connect(socket(&self.dir)).expect("it listens");
         let (password, database) = (&self.password, self.database());
         // The first is an error where there is no password.
         write!(
             stream,
-            "AUTH {password}\r\nSELECT {database}\r\nEXISTS shelly:rate:tenant:{tenant}\r\n"
+            "AUTH {password}\r\nSELECT {database}\r\n{command}\r\nQUIT\r\n"
         )
         .expect("written");
         let lines = BufReader::new(stream).lines();
-        let line = lines.map(|line| line.expect("an answer")).nth(2);
-        line.as_deref() == Some(":1")
+        let mut lines: Vec<String> = lines.skip(2).map(|line| line.expect("an answer")).collect();
+        assert_eq!(lines.pop().as_deref(), Some("+OK"));
+        lines.retain(|line| !line.starts_with(['*', '$']));
+        lines
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -1,0 +1,143 @@
+//! The server that several daemons share, and what is agreed on with it about places.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::redis::{RENEW, Redis};
+use super::{Shared, lock};
+use crate::config::RedisAddress;
+
+/// How often it is asked whether it is the turn of who waits for a place.
+const POLL: Duration = Duration::from_millis(50);
+
+/// When a server is asked again that did not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A server that keeps rates and places for several daemons.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: RedisAddress,
+    shared: Weak<Shared>,
+    redis: OnceLock<Redis>,
+    /// Something is wanted of it, or it is found or lost.
+    changed: Arc<Notify>,
+}
+
+impl Server {
+    pub(super) fn new(address: RedisAddress, shared: Weak<Shared>) -> Self {
+        Self {
+            address,
+            shared,
+            redis: OnceLock::new(),
+            changed: Arc::default(),
+        }
+    }
+
+    pub(super) fn is_at(&self, address: &RedisAddress) -> bool {
+        self.address == *address
+    }
+
+    /// What it keeps. `None` outside of a tokio runtime.
+    pub(super) fn redis(self: &Arc<Self>) -> Option<&Redis> {
+        let is_inside = tokio::runtime::Handle::try_current().is_ok();
+        let start = || {
+            tokio::spawn(share_places(
+                self.shared.clone(),
+                Arc::downgrade(self),
+                Arc::clone(&self.changed),
+            ));
+            Redis::start(self.address.clone(), Arc::clone(&self.changed))
+        };
+        is_inside.then(|| self.redis.get_or_init(start))
+    }
+
+    /// Whether it can be asked, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        self.redis.get().is_some_and(Redis::is_up)
+    }
+
+    /// Other places are wanted than before, or others are to be had.
+    pub(super) fn places_changed(self: &Arc<Self>) {
+        // It may be the first time that there is a runtime.
+        let _ = self.redis();
+        self.changed.notify_one();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nobody is left to agree with.
+        self.changed.notify_one();
+    }
+}
+
+/// Agrees on places with the server as often as there is reason to, until one of both is gone.
+async fn share_places(shared: Weak<Shared>, server: Weak<Server>, changed: Arc<Notify>) {
+    loop {
+        let Some((shared, server)) = shared.upgrade().zip(server.upgrade()) else {
+            return;
+        };
+        let until = shared.agree(&server).await;
+        drop((shared, server));
+        match until {
+            // Either may be the reason.
+            Some(until) => drop(timeout(until, changed.notified()).await),
+            None => changed.notified().await,
+        }
+    }
+}
+
+impl Shared {
+    /// Tells the server what places are wanted here, and passes on what it says. Returns when that is to be
+    /// done again, if nothing is heard before.
+    async fn agree(&self, server: &Arc<Server>) -> Option<Duration> {
+        if !self.config().shares_places() {
+            self.keep_alone();
+            return None;
+        }
+        let redis = server.redis()?;
+        loop {
+            if !redis.is_up() {
+                // Until it is known who comes first waits.
+                if redis.is_known() {
+                    self.keep_alone();
+                }
+                return None;
+            }
+            let told = {
+                // Not in the name of one that has taken its place.
+                let current = lock(&self.server);
+                let is_current = current.as_ref().is_some_and(|it| Arc::ptr_eq(it, server));
+                is_current.then(|| lock(&self.queues).places.claims())?
+            };
+            for claims in &told {
+                let Ok(held) = redis.hold(claims).await else {
+                    self.keep_alone();
+                    return Some(RETRY);
+                };
+                let mut queues = lock(&self.queues);
+                queues.places.learn(claims, &held);
+                queues.advance(self.now());
+            }
+            let mut queues = lock(&self.queues);
+            if !queues.places.has_news() {
+                let wait = if queues.places.is_waiting() {
+                    POLL
+                } else {
+                    RENEW
+                };
+                return (!told.is_empty()).then_some(wait);
+            }
+        }
+    }
+
+    /// This daemon has all places meanwhile.
+    fn keep_alone(&self) {
+        let mut queues = lock(&self.queues);
+        queues.places.keep_alone();
+        queues.advance(self.now());
+    }
+}
