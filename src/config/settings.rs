@@ -362,8 +362,13 @@ mod tests {
             })
             .map(|line| format!("{line}\n"))
             .collect();
+        // Shared places are for who has a server.
+        let memory = "backend = \"memory\"";
+        assert!(uncommented.contains(memory));
+        let uncommented = uncommented.replace(memory, "backend = \"redis://h\"");
         let settings = Settings::parse(Path::new("e.toml"), &uncommented).expect("valid");
         assert_eq!(settings.executor.limits.pids_max, Some(4096));
+        assert_eq!(settings.executor.flow.max_running_shared, Some(200));
         assert_eq!(settings.executor.hooks.len(), 1);
     }
 

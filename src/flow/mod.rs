@@ -40,6 +40,8 @@ pub(crate) struct Flow {
 
 #[derive(Debug)]
 struct Shared {
+    /// Where it is, for who looks at what daemons share.
+    host: String,
     started: Instant,
     /// Whether there is any limit: all that is looked at where there is none.
     is_limited: AtomicBool,
@@ -86,8 +88,10 @@ pub(crate) struct Passage {
 }
 
 impl Flow {
-    pub(crate) fn new(config: &FlowConfig) -> Self {
+    /// `host` is what it is known as in a server that several daemons share.
+    pub(crate) fn new(config: &FlowConfig, host: String) -> Self {
         let shared = Shared {
+            host,
             started: Instant::now(),
             is_limited: AtomicBool::default(),
             config: RwLock::default(),
@@ -131,7 +135,7 @@ impl Flow {
             (FlowBackend::Redis(address), Some(known)) if known.is_at(address) => Some(known),
             (backend, _) => {
                 let mut queues = lock(&shared.queues);
-                queues.places.share_anew(name());
+                queues.places.share_anew(shared.name());
                 match backend {
                     FlowBackend::Memory => {
                         queues.places.keep_alone();
@@ -291,6 +295,11 @@ impl Shared {
         }
     }
 
+    /// A name that no other has among those that share places, nor had.
+    fn name(&self) -> String {
+        format!("{}/{}", self.host, uuid::Uuid::now_v7())
+    }
+
     fn config(&self) -> Arc<FlowConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -365,12 +374,6 @@ impl Drop for Passage {
             self.tell(Verdict::Nothing);
         }
     }
-}
-
-/// What this daemon is called among those that share places: where it is, and which of those that were there.
-fn name() -> String {
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    format!("{}/{}", host.display(), uuid::Uuid::now_v7())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -204,7 +204,7 @@ impl Executor {
         }
         let inner = Inner {
             records: Records::new(config.history.max_count),
-            flow: Flow::new(&config.flow),
+            flow: super::flow::begin(&config.flow),
             spans: Exporter::new(&config.tracing, config.instance.as_deref()),
             config: RwLock::new(Arc::new(config)),
             tools_file: CheckedTools::default(),

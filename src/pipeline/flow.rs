@@ -4,10 +4,10 @@
 use super::Execution;
 use super::event::Event;
 use super::executor::Inner;
-use crate::config::RetryConfig;
+use crate::config::{FlowConfig, RetryConfig};
 use crate::domain::{Call, ExecutorError, FailureKind, RiskLevel, Status, ToolOutput};
 use crate::flow::{
-    Charge, CircuitState, Entry, FlowSnapshot, NoPlace, Open, Origin, Party, Passage, Place,
+    Charge, CircuitState, Entry, Flow, FlowSnapshot, NoPlace, Open, Origin, Party, Passage, Place,
     Verdict,
 };
 use crate::pipeline::Executor;
@@ -31,6 +31,12 @@ pub(super) struct Watch {
     misleads: bool,
     /// Whether it has said that it is to take less time than others may.
     is_hurried: bool,
+}
+
+/// What keeps the limits of a new executor.
+pub(super) fn begin(config: &FlowConfig) -> Flow {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    Flow::new(config, host.to_string_lossy().into_owned())
 }
 
 impl Executor {
