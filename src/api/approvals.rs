@@ -64,6 +64,14 @@ pub(crate) struct ApprovalBody {
     working_dir: Option<String>,
     /// The variables the call sets.
     env_names: Vec<String>,
+    /// Its standard input, secrets masked; null when it is empty.
+    #[schema(required)]
+    stdin: Option<String>,
+    /// The time limit it asks for, in seconds; null for the tool's own.
+    #[schema(required)]
+    timeout_secs: Option<f64>,
+    /// What becomes of the processes it leaves behind.
+    background: &'static str,
     /// Who asks.
     #[schema(format = "int64")]
     caller_uid: u32,
@@ -130,6 +138,9 @@ impl ApprovalBody {
                 .as_ref()
                 .map(|dir| dir.display().to_string()),
             env_names: approval.env_names.clone(),
+            stdin: approval.stdin.clone(),
+            timeout_secs: approval.timeout.map(|limit| limit.as_secs_f64()),
+            background: super::body::background(approval.keeps_background),
             caller_uid: approval.caller_uid,
             digest: approval.digest.to_string(),
             created_at: timestamp(approval.created_at),
@@ -225,6 +236,13 @@ pub(super) async fn decide(
         reason: decision.reason,
         remember: decision.remember,
     };
+    // Commands have the daemon's privileges, whoever calls: what they say is not their operator's word.
+    if let Some(execution) = api.executor.execution_of(peer.pid) {
+        let detail = format!(
+            "the sender is a process of execution `{execution}`: an approver decides from outside of what is run here"
+        );
+        return Err(Refusal::new(Code::AccessDenied, detail));
+    }
     let decided = api.executor.decide(id, &peer.caller, answer).await;
     let approval = decided.map_err(refusal)?;
     Ok(json_response(

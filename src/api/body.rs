@@ -148,6 +148,14 @@ pub(super) struct RecordBody {
     working_dir: Option<String>,
     /// The variables the call set.
     env_names: Vec<String>,
+    /// Its standard input, secrets masked; null when it was empty.
+    #[schema(required)]
+    stdin: Option<String>,
+    /// The time limit it asked for, in seconds; null for the tool's own.
+    #[schema(required)]
+    timeout_secs: Option<f64>,
+    /// What became of the processes it left behind: `kill` or `keep`.
+    background: &'static str,
     /// Who called it.
     #[schema(format = "int64")]
     caller_uid: u32,
@@ -440,6 +448,9 @@ pub(super) fn record(record: &Record) -> RecordBody {
             .as_ref()
             .map(|dir| dir.display().to_string()),
         env_names: record.call.env.keys().cloned().collect(),
+        stdin: record.call.stdin.clone(),
+        timeout_secs: record.call.timeout.map(|limit| limit.as_secs_f64()),
+        background: background(record.call.keeps_background),
         caller_uid: record.caller_uid,
         changed_by: record.call.changed_by.clone(),
         judgement: record.ruling.clone(),
@@ -470,6 +481,11 @@ pub(super) fn record(record: &Record) -> RecordBody {
             .and_then(|(_, body)| String::from_utf8(body).ok())
             .and_then(|json| RawValue::from_string(json).ok()),
     }
+}
+
+/// The word for what becomes of processes that are left behind.
+pub(super) fn background(is_kept: bool) -> &'static str {
+    if is_kept { "keep" } else { "kill" }
 }
 
 /// RFC 3339, UTC, with milliseconds.

@@ -133,14 +133,14 @@ pub(super) async fn follow(
             .collect(),
     };
     let follows = query.follow.unwrap_or(true);
-    let after = last_event_id(&headers)?.or(query.after);
+    // Who has heard of more than there is knew another ledger: there is nothing of it to wait for.
+    let last = api.executor.last_event();
+    let after = last_event_id(&headers)?
+        .or(query.after)
+        .map(|after| after.min(last));
     let listener = Listener {
         // Whoever does not say where and does not stay wants all there is.
-        after: after.unwrap_or(if follows {
-            api.executor.last_event()
-        } else {
-            0
-        }),
+        after: after.unwrap_or(if follows { last } else { 0 }),
         wants_file: after.is_some() || !follows,
         follows,
         filter,

@@ -280,8 +280,11 @@ fn trace(call: &mut Call, headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// The caller's key for the call, if it has one.
-fn idempotency(headers: &HeaderMap, body_digest: Digest) -> Result<Option<Idempotency>, Refusal> {
+/// The caller's key for the call, if it has one, with a digest of what it is for.
+pub(super) fn idempotency(
+    headers: &HeaderMap,
+    body_digest: Digest,
+) -> Result<Option<Idempotency>, Refusal> {
     let mut keys = headers.get_all("idempotency-key").into_iter();
     let Some(key) = keys.next() else {
         return Ok(None);

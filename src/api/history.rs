@@ -12,13 +12,13 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::body::{self, timestamp};
-use super::execute::{Manner, accepts_events, answer, opened, prefers_async};
+use super::execute::{Manner, accepts_events, answer, idempotency, opened, prefers_async};
 use super::executions::{bad_query, find, is_admin, unreadable};
 use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use crate::domain::{Status, TraceId};
+use crate::domain::{Digest, ExecutionId, Status, TraceId};
 use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
 
 /// How many executions a page has where nobody says.
@@ -203,6 +203,7 @@ pub(super) async fn clear(
     params(
         ("id" = String, Path, format = "uuid", description = "The execution to repeat."),
         ("prefer" = Option<String>, Header, nullable = false, description = "`respond-async` asks for 202 at once (RFC 7240).", example = "respond-async"),
+        ("idempotency-key" = Option<String>, Header, nullable = false, description = "As of `POST /execute`: under it the execution is repeated once.", example = "deploy-42-again"),
     ),
     responses(
         (status = 200, description = "As `POST /execute`.",
@@ -221,8 +222,11 @@ pub(super) async fn replay(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     find(&api, &peer, &id).await?;
+    let id: ExecutionId = id.parse().map_err(|_| malformed("id", "this is no id"))?;
+    let repeated = Digest::of(format!("replay {id}").as_bytes());
     let terms = Terms {
         asynchronous: prefers_async(&headers),
+        idempotency: idempotency(&headers, repeated)?,
         ..Terms::default()
     };
     if api.health.is_stopping() {
@@ -231,7 +235,6 @@ pub(super) async fn replay(
             "the daemon is shutting down",
         ));
     }
-    let id = id.parse().map_err(|_| malformed("id", "this is no id"))?;
     let begun = api
         .executor
         .replay(id, peer.caller.clone(), terms.clone())

@@ -19,7 +19,7 @@ use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use crate::domain::StreamName;
+use crate::domain::{Status, StreamName};
 use crate::pipeline::{Execution, Found};
 use crate::runner::{Ahead, Follower, Kept};
 
@@ -94,7 +94,11 @@ pub(super) async fn show(
     }) = query.map_err(bad_query)?;
     hold(&found, wait).await?;
     if let (Found::Live(execution), Some(true)) = (&found, follow) {
-        return Ok(octets(stream_live(Arc::clone(execution), name)));
+        let tail = Tail::new(execution, name);
+        // What has ended may have let go already of what only followers need, and is all there otherwise.
+        if execution.finished().is_none() {
+            return Ok(octets(stream_live(tail)));
+        }
     }
     let kept = match &found {
         Found::Live(execution) => execution.kept(name),
@@ -122,7 +126,14 @@ pub(super) async fn show(
             }
         }
         Kept::Nowhere => {
-            let why = "the spool had no room for it (spool_total_bytes) or could not take it";
+            let why = match &found {
+                Found::Past(record) if record.status == Status::Lost => {
+                    "the daemon was killed while it ran: nothing had been written by then, or within the last second or two"
+                }
+                Found::Live(_) | Found::Past(_) => {
+                    "the spool had no room for it (spool_total_bytes) or could not take it"
+                }
+            };
             return Err(not_kept(name, &id, why));
         }
     };
@@ -189,13 +200,7 @@ fn octets(body: Body) -> Response {
 }
 
 /// Reads a stream as it grows, until the execution has ended.
-fn stream_live(execution: Arc<Execution>, name: StreamName) -> Body {
-    let tail = Tail {
-        follower: execution.stream(name).follow(0),
-        execution,
-        offset: 0,
-        file: None,
-    };
+fn stream_live(tail: Tail) -> Body {
     Body::from_stream(stream::try_unfold(tail, |mut tail| async move {
         let piece = tail.next().await?;
         Ok::<_, io::Error>(piece.map(|piece| (piece, tail)))
@@ -211,6 +216,15 @@ struct Tail {
 }
 
 impl Tail {
+    fn new(execution: &Arc<Execution>, name: StreamName) -> Self {
+        Self {
+            follower: execution.stream(name).follow(0),
+            execution: Arc::clone(execution),
+            offset: 0,
+            file: None,
+        }
+    }
+
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         let ahead = tokio::select! {
             biased;

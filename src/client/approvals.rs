@@ -34,6 +34,12 @@ pub struct Approval {
     /// The variables that the call set, without their values.
     #[serde(default)]
     pub env_names: Vec<String>,
+    /// Its standard input, what is secret masked.
+    pub stdin: Option<String>,
+    /// The time limit it asked for, in seconds.
+    pub timeout_secs: Option<f64>,
+    /// `keep` where the processes it leaves behind go on.
+    pub background: Option<String>,
     /// Who called.
     pub caller_uid: Option<u32>,
     /// What exactly is approved, as a hash.

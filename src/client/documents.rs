@@ -199,6 +199,12 @@ pub struct Record {
     /// The variables that the call set, without their values.
     #[serde(default)]
     pub env_names: Vec<String>,
+    /// Its standard input, what is secret masked.
+    pub stdin: Option<String>,
+    /// The time limit it asked for, in seconds.
+    pub timeout_secs: Option<f64>,
+    /// `keep` where the processes it leaves behind go on.
+    pub background: Option<String>,
     /// What the policy said.
     pub judgement: Option<RecordedJudgement>,
     /// The approval it ran with.

@@ -11,6 +11,17 @@ const TICK: Duration = Duration::from_secs(1);
 /// After how many records of the audit trail its head is written down.
 const AUDIT_RECORDS: u64 = 1000;
 
+/// Puts on disk now and then what executions have said, for as long as the daemon runs. Beside everything
+/// else, for the disk may take its time.
+pub(super) async fn save_drafts(api: Api) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        api.executor.save_drafts(TICK).await;
+    }
+}
+
 /// Does what wants doing now and then, for as long as the daemon runs.
 pub(super) async fn keep(api: Api) {
     let mut ticks = tokio::time::interval(TICK);

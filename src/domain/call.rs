@@ -90,12 +90,15 @@ impl fmt::Debug for CallOptions {
     }
 }
 
+/// How long a string of the environment may be, in bytes: 32 pages (execve(2)).
+const MAX_VARIABLE: usize = 32 * 4096;
+
 impl CallOptions {
     /// Adds a variable to the command's environment.
     ///
     /// # Errors
     /// A name that is empty or holds `=`, and a NUL anywhere, cannot be put into an environment
-    /// (environ(7)).
+    /// (environ(7)), nor can more than 128 KiB (execve(2)).
     pub fn add_env(&mut self, name: String, value: String) -> Result<(), InvalidCall> {
         if name.is_empty() {
             return Err(InvalidCall::new("env", "a variable needs a name"));
@@ -106,6 +109,13 @@ impl CallOptions {
         }
         if value.contains('\0') {
             let detail = format!("the value of `{name}` may not hold NUL");
+            return Err(InvalidCall::new("env", detail));
+        }
+        if name.len() + value.len() + "=\0".len() > MAX_VARIABLE {
+            let detail = format!(
+                "`{name}` and its value have {} bytes, and no program can be given a variable of more than {MAX_VARIABLE}, `=` and NUL included: use `stdin` or a file",
+                name.len() + value.len()
+            );
             return Err(InvalidCall::new("env", detail));
         }
         self.env.insert(name, value);

@@ -1,5 +1,7 @@
 //! Approvals: each is decided once, by whoever comes first.
 
+use std::time::Duration;
+
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde_json::json;
 
@@ -14,7 +16,7 @@ use crate::domain::{ApprovalId, ExecutionId};
 pub(super) const COLUMNS: &str =
     "id, execution_id, tool, input, working_dir, env_names, caller_uid, digest, created_at,
     expires_at, status, decided_by, decided_at, reason, remember, remember_rules,
-    chain";
+    chain, stdin, timeout_micros, keeps_background";
 
 impl Store {
     /// Asks.
@@ -22,7 +24,7 @@ impl Store {
         let decided = approval.decided.as_ref();
         self.connection
             .prepare_cached(
-                "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 approval.id.as_bytes(),
@@ -45,6 +47,9 @@ impl Store {
                 approval.remember,
                 json!(approval.remember_rules).to_string(),
                 json!(approval.chain).to_string(),
+                approval.stdin,
+                approval.timeout.map(as_micros),
+                approval.keeps_background,
             ])?;
         let body = json!({
             "approval_id": approval.id.to_string(),
@@ -165,6 +170,10 @@ impl Store {
     }
 }
 
+fn as_micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// An approval out of [`COLUMNS`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Approval> {
     let texts = |column| -> rusqlite::Result<Vec<String>> {
@@ -188,6 +197,9 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Approval> {
         input: json_column(row, 3)?,
         working_dir: path(row, 4)?,
         env_names: texts(5)?,
+        stdin: row.get(17)?,
+        timeout: row.get::<_, Option<u64>>(18)?.map(Duration::from_micros),
+        keeps_background: row.get(19)?,
         caller_uid: row.get(6)?,
         digest: blob_digest(row, 7)?.unwrap_or(Digest::ZERO),
         created_at: from_micros(row.get(8)?),

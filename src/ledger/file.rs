@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema-3.sql"),
     include_str!("schema-4.sql"),
     include_str!("schema-5.sql"),
+    include_str!("schema-6.sql"),
 ];
 
 /// How many bytes of file are checked before the ledger is in use. More would hold up the start,

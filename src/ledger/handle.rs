@@ -120,6 +120,11 @@ impl Ledger {
         self.inner.shared.problem()
     }
 
+    /// Looks whether its file is still there, which [`Self::problem`] tells from then on.
+    pub fn look(&self) {
+        self.inner.shared.look();
+    }
+
     /// Lets go of the pages that it keeps in memory. For a while in which nothing happens.
     pub fn shrink(&self) -> Receipt<()> {
         self.write(Failing::Dropped, None, |store| {

@@ -1,6 +1,7 @@
 //! What is to be written: asked for by many, taken by whoever writes next.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -130,6 +131,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     told: broadcast::Sender<Arc<NumberedEvents>>,
     pub file: PathBuf,
+    identity: Option<(u64, u64)>,
     /// Where it is measured how long the writer takes, if anywhere.
     pub metrics: OnceLock<Arc<Metrics>>,
 }
@@ -178,6 +180,14 @@ pub(super) enum Next {
 struct State {
     head: Head,
     problem: Option<Degradation>,
+    /// Whether the file has gone from under us.
+    is_gone: bool,
+}
+
+/// Which file has this name, by device and inode.
+fn identity(file: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 impl Shared {
@@ -195,7 +205,9 @@ impl Shared {
             state: Mutex::new(State {
                 head,
                 problem: None,
+                is_gone: false,
             }),
+            identity: identity(&file),
             told: broadcast::Sender::new(TOLD),
             file,
             metrics: OnceLock::new(),
@@ -321,7 +333,22 @@ impl Shared {
     }
 
     pub(super) fn problem(&self) -> Option<Degradation> {
-        lock(&self.state).problem.clone()
+        let state = lock(&self.state);
+        let gone = state.is_gone.then(|| Degradation {
+            code: "ledger_failed",
+            detail: format!(
+                "the ledger `{}` was removed or replaced while in use: what is recorded is lost when the daemon stops; put it back or begin a new one, and restart the daemon",
+                self.file.display()
+            ),
+            source: self.file.display().to_string(),
+        });
+        gone.or_else(|| state.problem.clone())
+    }
+
+    /// Looks whether the file that is open is still the one of that name. SQLite does not.
+    pub(super) fn look(&self) {
+        let is_gone = identity(&self.file) != self.identity;
+        lock(&self.state).is_gone = is_gone;
     }
 
     pub(super) fn set_problem(&self, problem: Option<&LedgerError>) {

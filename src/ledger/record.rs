@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -190,6 +190,12 @@ pub struct Approval {
     pub working_dir: Option<PathBuf>,
     /// The names of the variables the call sets.
     pub env_names: Vec<String>,
+    /// Its standard input.
+    pub stdin: Option<String>,
+    /// The time limit it asks for.
+    pub timeout: Option<Duration>,
+    /// Whether what it leaves behind is kept.
+    pub keeps_background: bool,
     /// Who asks.
     pub caller_uid: u32,
     /// Of all that would run.

@@ -14,7 +14,8 @@ use super::family::Family;
 use super::life::Origin;
 use super::{Begun, Execution, Executor, Finished, Terms};
 use crate::domain::{
-    Admission, Call, Called, Calls, Door, Exit, Process, Status, StopReason, StreamName, Verdict,
+    Admission, Call, Called, Calls, Door, ExecutionId, Exit, Process, Status, StopReason,
+    StreamName, Verdict,
 };
 use crate::policy::{NamedPath, Question};
 use crate::runner::Kept;
@@ -56,6 +57,14 @@ impl Executor {
         let execution = self.inner.capabilities.find(token)?;
         let is_its_own = pid.is_some_and(|pid| execution.live().has_process(pid));
         (is_its_own && execution.finished().is_none()).then_some(execution)
+    }
+
+    /// The execution of which a process is one, if any runs: as far as that can be told.
+    pub fn execution_of(&self, pid: Option<i32>) -> Option<ExecutionId> {
+        let pid = pid?;
+        let mut running = self.inner.records.running().into_iter();
+        let its = running.find(|execution| execution.live().has_process(pid))?;
+        Some(its.id)
     }
 
     /// Begins a call on behalf of another execution, whose caller is its caller and which it does not

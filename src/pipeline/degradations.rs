@@ -30,7 +30,10 @@ impl Executor {
             ),
             source: "[limits]".to_owned(),
         });
-        let ledger = self.inner.ledger.as_ref().and_then(Ledger::problem);
+        let ledger = self.inner.ledger.as_ref();
+        let ledger = ledger
+            .inspect(|ledger| ledger.look())
+            .and_then(Ledger::problem);
         let all = tools.into_iter().chain(spool).chain(limits).chain(ledger);
         all.chain(self.skill_problems())
             .chain(self.hook_problems())
@@ -89,7 +92,9 @@ impl Executor {
     fn flow_problem(&self) -> Option<Degradation> {
         self.inner.flow.problem().map(|problem| Degradation {
             code: "flow_backend_unavailable",
-            detail: format!("rates are not shared, each daemon keeps to them by itself: {problem}"),
+            detail: format!(
+                "rates and places are not shared, each daemon keeps to them by itself: {problem}"
+            ),
             source: "[flow]".to_owned(),
         })
     }

@@ -1,14 +1,15 @@
-//! The end of an execution: made safe, told, and its long texts put where they stay.
+//! The end of an execution: made safe, told, and its long texts put where they stay. Before it, what is
+//! known if it never comes.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::entry::Outputs;
 use super::event::Event;
 use super::execution::Execution;
-use super::executor::Inner;
+use super::executor::{Executor, Inner};
 use super::{Finished, counting, log, spans};
-use crate::domain::{Digest, Digests, ExecutionId, ExecutorError, ToolOutput};
+use crate::domain::{Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput};
 use crate::ledger::{Ended, LedgerError, Output, Place, Receipt};
 use crate::runner::SpoolFile;
 
@@ -27,6 +28,28 @@ pub(super) struct Filing {
 enum Filed {
     Done(Result<(), LedgerError>),
     Soon(Receipt<()>),
+}
+
+impl Executor {
+    /// Puts on disk what executions have said so far that run for longer than `age`, as far as only memory
+    /// holds it: when the daemon is killed, that is what is known of them.
+    pub async fn save_drafts(&self, age: Duration) {
+        let long = |execution: &Arc<Execution>| {
+            let started = execution.started_at();
+            let ran = started.and_then(|started| started.elapsed().ok());
+            ran.is_some_and(|ran| ran >= age)
+        };
+        let running = self.inner.records.running().into_iter().filter(long);
+        let streams = running.flat_map(|execution| {
+            [StreamName::Stdout, StreamName::Stderr].map(|name| execution.stream(name))
+        });
+        let streams: Vec<_> = streams.filter(|stream| stream.wants_draft()).collect();
+        if !streams.is_empty() {
+            let save = move || streams.iter().for_each(|stream| stream.save_draft());
+            // Only a panic makes this fail.
+            let _ = tokio::task::spawn_blocking(save).await;
+        }
+    }
 }
 
 impl Inner {

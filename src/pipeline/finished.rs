@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::{
-    Digests, Display, ExecutorError, Failure, RunReport, Stage, Status, StreamName, ToolOutput,
-    Verbatim,
+    Digests, Display, ExecutorError, Failure, FailureKind, RunReport, Stage, Status, StreamName,
+    ToolOutput, Verbatim,
 };
 use crate::runner::{Kept, SpoolFile};
 
@@ -59,6 +59,16 @@ impl AsRef<[u8]> for TextBytes {
     }
 }
 
+/// What the model reads of a command that ended by itself and yet failed: nothing in its output says why.
+fn with_reason(content: String, failure: Option<&Failure>) -> String {
+    match failure {
+        Some(failure) if failure.kind == FailureKind::OutputInvalid => {
+            format!("{content}\n\n[error]\n{}", failure.detail)
+        }
+        Some(_) | None => content,
+    }
+}
+
 /// An ending as it is kept.
 pub(super) struct Archived {
     pub(super) status: Status,
@@ -84,7 +94,7 @@ impl Finished {
         let status = status(failure.as_ref(), output.as_ref());
         let (text, ran, verbatim, digests) = match output {
             Some(output) => (
-                output.content,
+                with_reason(output.content, failure.as_ref()),
                 Some(Ran {
                     is_error: output.is_error,
                     output: output.output,

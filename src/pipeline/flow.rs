@@ -26,8 +26,8 @@ pub(super) struct Held {
 pub(super) struct Watch {
     passage: Option<Passage>,
     exit_codes: bool,
-    /// Whether it may be the call's own doing that nothing starts: it has said where, or what is confined
-    /// and may say so has run.
+    /// Whether it may be the call's own doing that nothing starts: it has said where or with what
+    /// environment, or what is confined and may say so has run.
     misleads: bool,
     /// Whether it has said that it is to take less time than others may.
     is_hurried: bool,
@@ -97,6 +97,7 @@ impl Inner {
                 passage,
                 exit_codes: config.breaker.is_some_and(|breaker| breaker.exit_codes),
                 misleads: call.options.working_dir.is_some()
+                    || !call.options.env.is_empty()
                     || execution.known().risk == Some(RiskLevel::Untrusted),
                 is_hurried: is_watched && self.is_hurried(call),
             },

@@ -2,12 +2,16 @@
 //! and bounded; the whole of it in the spool. It outlives whoever reads the pipe: giving up on a
 //! pipe loses nothing that was read.
 
+mod draft;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+
+use draft::Draft;
 
 use super::hashing::Hashing;
 use super::spool::{Kept, Spool, SpoolFile, fits_memory};
@@ -53,6 +57,8 @@ struct Inner {
     /// or the stream is sealed.
     hashing: Option<Hashing>,
     file: Option<Arc<SpoolFile>>,
+    /// Until there is a file, or the record has what the stream said.
+    draft: Option<Draft>,
     error: Option<io::Error>,
     followers: usize,
     /// What goes with the last follower.
@@ -151,6 +157,7 @@ impl Capture {
                 total: 0,
                 hashing: Some(Hashing::default()),
                 file: None,
+                draft: None,
                 error: None,
                 followers: 0,
                 release: None,
@@ -227,7 +234,9 @@ impl Capture {
         };
         if let (Some(file), Some(so_far)) = (&file, so_far) {
             file.append(&so_far);
-            self.lock().file = Some(Arc::clone(file));
+            let mut inner = self.lock();
+            inner.file = Some(Arc::clone(file));
+            drop((inner.draft.take(), inner));
         }
         (file, held)
     }
@@ -326,6 +335,10 @@ impl Capture {
     pub fn release(&self, what: Release) {
         let mut inner = self.lock();
         inner.release = Some(what);
+        if let Some(draft) = inner.draft.take() {
+            // It may be written to at this moment.
+            tokio::task::spawn_blocking(|| drop(draft));
+        }
         if inner.followers > 0 {
             return;
         }

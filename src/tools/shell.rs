@@ -14,6 +14,9 @@ use crate::sandbox::{Grants, SandboxError};
 /// Context, as OpenTelemetry has it for environment variables).
 const TRACEPARENT: &str = "TRACEPARENT";
 
+/// The largest number below which a float stands for one integer only: 2 to the 53rd.
+const MAX_EXACT: f64 = (1_u64 << 53) as f64;
+
 /// What is wrong with the parameter `command` that no schema says.
 pub(super) fn check_command(input: &Value) -> Vec<Violation> {
     let has_nul = matches!(input.get("command"), Some(Value::String(text)) if text.contains('\0'));
@@ -35,17 +38,37 @@ pub(super) fn command(input: &Value) -> String {
 /// The input as the type that its schema is made from.
 ///
 /// # Errors
-/// Not reached: it fits the schema.
+/// A number that fits the schema and no integer of this machine's.
 pub(super) fn input<T: DeserializeOwned>(
     call: &Call,
     context: &Context<'_>,
 ) -> Result<T, ExecutorError> {
-    T::deserialize(&call.input).map_err(|error| ExecutorError::Internal {
-        tool_name: call.tool.clone(),
-        input_summary: context.summary.clone(),
-        detail: "an input that fits the schema cannot be read".to_owned(),
-        source: Some(Box::new(error)),
-    })
+    T::deserialize(&call.input)
+        .or_else(|_| T::deserialize(with_integers(&call.input)))
+        .map_err(|error| ExecutorError::InvalidInput {
+            tool_name: call.tool.clone(),
+            input_summary: context.summary.clone(),
+            violations: vec![Violation::of_all(error.to_string())],
+        })
+}
+
+/// The same with integers for numbers such as `1.0`, which JSON Schema takes for integers as well.
+fn with_integers(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|float| {
+                number.is_f64() && float.fract() == 0.0 && float.abs() <= MAX_EXACT
+            });
+            whole.map_or_else(|| value.clone(), |float| (float as i64).into())
+        }
+        Value::Array(items) => items.iter().map(with_integers).collect(),
+        Value::Object(members) => {
+            let members = members.iter();
+            let members = members.map(|(name, value)| (name.clone(), with_integers(value)));
+            Value::Object(members.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
 }
 
 /// Runs `script`.

@@ -157,6 +157,11 @@ pub fn card(approval: &Approval, page: Page) -> String {
     fields.add("Execution", Some(&approval.execution_id));
     fields.add("Directory", approval.working_dir.as_ref());
     fields.add("Variables", Some(approval.env_names.join(" ")));
+    fields.add("Time limit", approval.timeout_secs.map(show::secs));
+    fields.add(
+        "Background",
+        approval.background.as_deref().filter(show::is_kept),
+    );
     fields.add("Policy", approval.judgement.as_ref().map(show::judgement));
     fields.all("Always", &approval.remember_rules);
     fields.add("Expires", approval.expires_at.as_deref().map(clock::full));
@@ -164,19 +169,22 @@ pub fn card(approval: &Approval, page: Page) -> String {
         "{} {heading}\n{}{}\n",
         page.look(Look::Heading, "●"),
         fields.render(),
-        input(&approval.input)
+        input(&approval.input, approval.stdin.as_deref())
     )
 }
 
-/// The input with its texts as they read, for people decide by it.
-fn input(input: &Value) -> String {
+/// The input and what would be read from standard input, as they read, for people decide by it.
+fn input(input: &Value, stdin: Option<&str>) -> String {
     let members = input.as_object().into_iter().flatten();
+    let texts = members.map(|(name, value)| {
+        let text = value.as_str().map(str::to_owned);
+        let text = text.unwrap_or_else(|| format!("{value:#}"));
+        (print::one_line(name), text)
+    });
+    let stdin = stdin.map(|text| ("standard input".to_owned(), text.to_owned()));
     let mut text = String::new();
-    for (name, value) in members {
-        let value = value
-            .as_str()
-            .map_or_else(|| format!("{value:#}"), str::to_owned);
-        text += &format!("\n{}:\n", print::one_line(name));
+    for (name, value) in texts.chain(stdin) {
+        text += &format!("\n{name}:\n");
         for line in print::plain(&value).lines() {
             text += &format!("    {line}\n");
         }

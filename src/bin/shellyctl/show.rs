@@ -83,6 +83,16 @@ fn status(record: &Record, answer: Option<&Answer>) -> String {
     })
 }
 
+/// A time limit.
+pub fn secs(secs: f64) -> String {
+    format!("{secs} s")
+}
+
+/// Whether processes that are left behind go on.
+pub fn is_kept(background: &&str) -> bool {
+    *background == "keep"
+}
+
 /// What was asked for and what was said to that.
 fn call(record: &Record) -> Fields {
     let time = |time: &Option<String>| time.as_deref().map(clock::full);
@@ -93,6 +103,9 @@ fn call(record: &Record) -> Fields {
     fields.add("Ended", time(&record.ended_at));
     fields.add("Directory", record.working_dir.as_ref());
     fields.add("Variables", Some(record.env_names.join(" ")));
+    fields.add("Standard input", record.stdin.as_ref());
+    fields.add("Time limit", record.timeout_secs.map(secs));
+    fields.add("Background", record.background.as_deref().filter(is_kept));
     fields.add("Policy", record.judgement.as_ref().map(judgement));
     fields.add(
         "Approval",

@@ -209,6 +209,9 @@ impl Question<'_> {
                 .clone()
                 .or_else(|| self.context.config.working_dir.clone()),
             env_names: shown.env.keys().cloned().collect(),
+            stdin: shown.stdin.clone(),
+            timeout: shown.timeout,
+            keeps_background: shown.keeps_background,
             caller_uid: execution.caller.uid,
             digest: intent.digest(),
             created_at: now,

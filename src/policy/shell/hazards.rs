@@ -44,7 +44,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
         "stdbuf", "unbuffer", "chrt", "taskset", "numactl", "flock", "unshare", "nsenter", "chroot", "bwrap", "firejail", "proot", "fakeroot", "script", "scriptreplay", "watch", "entr",
         "at", "batch", "crontab", "systemd-run", "systemd-inhibit", "systemd-nspawn", "machinectl", "start-stop-daemon", "daemonize", "time", "strace", "ltrace", "perf",
         "valgrind", "prlimit", "choom", "setarch", "linux32", "linux64", "i386", "x86_64", "uname26", "eatmydata", "faketime", "dbus-run-session", "dbus-launch", "xvfb-run", "tmux",
-        "screen", "dtach", "abduco", "run-parts", "find", "fd", "fdfind", "hyperfine", "ld.so", "ld-linux.so", "ld-linux-x86-64.so", "ld-linux-aarch64.so", "tini", "dumb-init", "gosu", "chpst",
+        "screen", "dtach", "abduco", "run-parts", "find", "fd", "fdfind", "hyperfine", "ld.so", "ld-linux.so", "ld-linux-x86-64.so", "ld-linux-aarch64.so", "tini", "dumb-init", "gosu", "su-exec", "chronic", "bunx", "chpst",
         "softlimit", "cgexec", "ssh-agent", "gpg-agent", "direnv", "mise", "asdf", "nix", "nix-shell", "flatpak", "snap", "distrobox", "toolbox", "rlwrap", "socat", "nc", "ncat",
         "netcat", "logrotate", "busctl", "dpkg-reconfigure", "update-alternatives", "zargs", "aa-exec", "runcon", "newrole", "torsocks", "proxychains", "catchsegv",
     ]),

@@ -28,6 +28,11 @@ impl Reader {
                 Some(Input::Unknown) => {}
                 None => nested.extend(self.own_input(false)),
             }
+            let reads = !arguments.iter().any(|word| word.starts_with('-'));
+            if matches!(name, "at" | "batch") && reads && !matches!(input, Some(Input::Text(_))) {
+                // What stands before it in a pipe is its script.
+                self.unknown();
+            }
         }
     }
 
@@ -214,7 +219,7 @@ fn splice(value: &str, behind: &[String], certain: bool) -> Nested {
     }
 }
 
-/// The commands that git or `jobs -x` run for a command of theirs.
+/// The commands that programs run only for one of their own: `git bisect run`, `jobs -x`.
 pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
     let after = |first: &str, second: Option<&str>| {
         let at = words.iter().position(|word| word == first)? + 1;
@@ -226,8 +231,14 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
     let begin = match name {
         "git" => after("bisect", Some("run")),
         "jobs" => after("-x", None),
+        // Of a namespace, whose name comes first.
+        "ip" => after("exec", None).map(|at| at + 1),
+        "gdb" => after("--args", None),
+        "uv" | "poetry" | "pdm" | "hatch" | "pipx" | "rye" => after("run", None),
+        "bundle" | "npm" | "pnpm" | "yarn" => after("exec", None),
         _ => None,
     };
+    let begin = begin.filter(|at| *at < words.len());
     begin.map(|at| (at, words.len())).into_iter().collect()
 }
 

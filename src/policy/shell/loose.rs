@@ -62,6 +62,15 @@ fn has_huge_descriptor(text: &str) -> bool {
         })
 }
 
+/// Whether there may be a command substitution of bash 5.3 (`${ command; }`, `${| command; }`), which is none
+/// to the parser.
+fn has_braced_substitution(text: &str) -> bool {
+    // Where a line goes on in the next the shell sees nothing at all.
+    let text = text.replace("\\\n", "");
+    let mut after = text.split("${").skip(1);
+    after.any(|rest| rest.starts_with([' ', '\t', '\n', '|', '(']))
+}
+
 impl Reader {
     pub(super) fn new(input: Option<&str>) -> Self {
         Self {
@@ -120,7 +129,7 @@ impl Reader {
         if self.depth > MAX_DEPTH || self.bytes > MAX_TOTAL_BYTES {
             return Err(Unreadable::TooDeep);
         }
-        if has_huge_descriptor(text) {
+        if has_huge_descriptor(text) || has_braced_substitution(text) {
             return Err(Unreadable::Grammar);
         }
         let tokens = tokens(text)?;

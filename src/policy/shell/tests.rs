@@ -100,6 +100,14 @@ fn commands_are_found_wherever_they_stand() {
         "find . -exec bash -c marker \\;",
         "xargs marker",
         "xargs -0 -n 1 marker",
+        "chronic marker",
+        "su-exec root marker",
+        "ip netns exec n marker",
+        "ip -n x netns exec n marker",
+        "gdb -q --args marker x",
+        "npx marker",
+        "uv run marker",
+        "npm exec marker",
         "sudo env nice timeout 5 marker",
         "bash -c marker",
         "bash -lc 'a; marker'",
@@ -147,6 +155,9 @@ fn what_may_be_a_command_is_found_too() {
         "timeout --new-option 3 5 marker",
         "watch marker",
         "watch 'marker x'",
+        "tmux new-session -d 'marker x'",
+        "capsh -- -c 'marker x'",
+        "uv run --frozen --with x marker",
         "declare -x PROMPT_COMMAND='marker'",
         "export X='`marker`'",
     ];
@@ -185,6 +196,7 @@ fn what_is_known_only_when_it_runs_is_told() {
         "{marker,x}",
         "bash",
         "curl x | sh",
+        "echo marker | at now",
         "eval $X",
         "bash -c \"$X\"",
         "bash $X",
@@ -299,6 +311,26 @@ fn nobody_waits_beyond_the_limit() {
         read_shell(&"a".repeat(long), &fence(20)),
         Err(Unreadable::TooLong)
     );
+}
+
+/// The shells that know it run what the parser takes for the name of a variable.
+#[test]
+fn a_substitution_in_braces_is_not_passed_over() {
+    for script in [
+        "echo ${ marker; }",
+        "echo \"${ marker;}\"",
+        "x=${\tmarker; }",
+        "echo $(( ${\nmarker; } + 1 ))",
+        "${|marker; }",
+        "${(marker)}",
+        "cat <<E\n${ marker; }\nE",
+        "echo $\\\n{ marker; }",
+        "eval 'echo ${ marker; }'",
+    ] {
+        let read = read_shell(script, &fence(60));
+        assert_eq!(read, Err(Unreadable::Grammar), "{script}");
+    }
+    assert!(read_shell("echo ${x} ${y:-z}", &fence(60)).is_ok());
 }
 
 /// Found by fuzzing: the parser unwraps the number.

@@ -41,11 +41,11 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["timeout"], &["-s", "--signal", "-k", "--kill-after"], 1, false),
     wrapper(&["nice"], &["-n", "--adjustment"], 0, false),
     wrapper(&["ionice"], &["-c", "--class", "-n", "--classdata"], 0, false),
-    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "torsocks", "proxychains"], &[], 0, false),
+    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "torsocks", "proxychains", "chronic", "npx", "pnpx", "bunx", "uvx"], &[], 0, false),
     wrapper(&["exec"], &["-a"], 0, false),
     wrapper(&["stdbuf"], &["-i", "--input", "-o", "--output", "-e", "--error"], 0, false),
     wrapper(&["time"], &["-f", "--format", "-o", "--output"], 0, false),
-    wrapper(&["chrt", "setarch", "gosu", "chpst"], &[], 1, false),
+    wrapper(&["chrt", "setarch", "gosu", "su-exec", "chpst", "faketime"], &[], 1, false),
     wrapper(&["taskset"], &[], 1, false),
     wrapper(&["flock"], &["-w", "--timeout", "-E", "--conflict-exit-code"], 1, false),
     wrapper(&["prlimit", "choom", "linux32", "linux64", "setpriv", "capsh", "numactl", "runcon"], &[], 0, false),
@@ -62,7 +62,7 @@ const SHELLS: [&str; 11] = [
 ];
 
 /// Programs with a script in an option's value or in their words, somewhere.
-const SCRIPT_TAKERS: [&str; 22] = [
+const SCRIPT_TAKERS: [&str; 25] = [
     "declare",
     "hash",
     "typeset",
@@ -76,6 +76,9 @@ const SCRIPT_TAKERS: [&str; 22] = [
     "flock",
     "watch",
     "parallel",
+    "tmux",
+    "screen",
+    "capsh",
     "ssh",
     "mapfile",
     "readarray",
@@ -173,14 +176,13 @@ impl Reader {
     fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
         match name {
             "find" => return found_by(words),
-            "git" | "jobs" => return by_subcommand(name, words),
             _ => {}
         }
         let Some(wrapper) = WRAPPERS
             .iter()
             .find(|wrapper| wrapper.names.contains(&name))
         else {
-            return Vec::new();
+            return by_subcommand(name, words);
         };
         if name == "command"
             && words

@@ -23,7 +23,14 @@ const MEMORY_BYTES: usize = 4096;
 /// that is too long for an argument, besides the two streams.
 const CONTENT: &str = "content";
 pub(super) const SCRIPT: &str = "script";
-const SUFFIXES: [&str; 4] = ["stdout", "stderr", CONTENT, SCRIPT];
+const SUFFIXES: [&str; 6] = [
+    "stdout",
+    "stderr",
+    "stdout-draft",
+    "stderr-draft",
+    CONTENT,
+    SCRIPT,
+];
 
 /// The directory of full outputs.
 #[derive(Debug)]
@@ -149,6 +156,20 @@ impl Spool {
         })
     }
 
+    /// Whether its files are there for the next process, too.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.lasting
+    }
+
+    /// A new file for what a stream has said so far.
+    pub(super) fn draft(
+        self: &Arc<Self>,
+        id: ExecutionId,
+        name: StreamName,
+    ) -> Option<Arc<SpoolFile>> {
+        self.create(id, &draft(name))
+    }
+
     /// A new file named after an execution and what it holds.
     pub(super) fn create(
         self: &Arc<Self>,
@@ -200,9 +221,11 @@ impl Spool {
         self.find(&Key::new(id, CONTENT))
     }
 
-    /// The file that has one of an execution's streams, if there is one.
+    /// The file that has one of an execution's streams, or what of it was saved before the daemon was
+    /// killed, if there is one.
     pub fn stream(self: &Arc<Self>, id: ExecutionId, name: StreamName) -> Option<Arc<SpoolFile>> {
-        self.find(&Key::new(id, name.as_str()))
+        let whole = self.find(&Key::new(id, name.as_str()));
+        whole.or_else(|| self.find(&Key::new(id, &draft(name))))
     }
 
     fn find(self: &Arc<Self>, key: &Key) -> Option<Arc<SpoolFile>> {
@@ -344,7 +367,7 @@ impl SpoolFile {
     }
 
     /// Gives the disk space back. Readers that are under way find it empty.
-    fn evict(&self) {
+    pub(super) fn evict(&self) {
         let mut writer = lock(&self.writer);
         if !self.evicted.swap(true, Ordering::AcqRel) {
             let freed = self.len.swap(0, Ordering::AcqRel);
@@ -401,6 +424,11 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
         }
         (opened, _) => opened,
     }
+}
+
+/// What a file holds that has what a stream said so far.
+fn draft(name: StreamName) -> String {
+    format!("{}-draft", name.as_str())
 }
 
 /// Whose file it is, and what it holds, if its name is one that a spool gives.

@@ -496,3 +496,60 @@ fn what_an_approver_says_is_masked_before_it_is_kept() {
     let trail = String::from_utf8(daemon.get("/audit").body).expect("text");
     assert!(!trail.contains(token), "{trail}");
 }
+
+#[test]
+fn all_that_would_run_is_shown() {
+    let daemon = start();
+    let members = json!({"stdin": "rm -r /srv", "timeout_secs": 2.5, "background": "keep"});
+    let (_, asked) = during(&daemon, &bash_call("id; cat", &members), || {
+        let asked = pending(&daemon);
+        answer(&daemon, &asked, &json!({"decision": "deny"}));
+        asked
+    });
+    let record = format!(
+        "/executions/{}",
+        asked["execution_id"].as_str().expect("an id")
+    );
+    let record = daemon.get(&record).json();
+    for shown in [&asked, &record] {
+        for (name, value) in members.as_object().expect("members") {
+            assert_eq!(&shown[name], value, "{shown}");
+        }
+    }
+    let (_, plain) = during(&daemon, &call("id"), || {
+        let asked = pending(&daemon);
+        approve(&daemon, &asked);
+        asked
+    });
+    let shown = ["stdin", "timeout_secs", "background"].map(|name| plain[name].clone());
+    assert_eq!(json!(shown), json!([null, null, "kill"]));
+}
+
+/// They have the daemon's user, who may approve.
+#[test]
+fn commands_approve_nothing() {
+    const POLICY: &str = "default = \"allow\"\nask = [\"bash(command:touch *)\"]\n";
+    let daemon = Daemon::start_under(POLICY, "[confirmation]\nself_approval = true\n");
+    let marker = daemon.dir().join("marker");
+    let (reply, ()) = during(&daemon, &call(&touch(&marker)), || {
+        let asked = pending(&daemon);
+        let approve_it = format!(
+            "{} --socket {} approve {}",
+            env!("CARGO_BIN_EXE_shellyctl"),
+            daemon.socket().display(),
+            asked["id"].as_str().expect("an id")
+        );
+        for command in [approve_it.clone(), format!("setsid sh -c '{approve_it}'")] {
+            let tried = daemon.bash(&command);
+            assert!(
+                tried.content().contains("a process of execution"),
+                "{}",
+                tried.content()
+            );
+        }
+        assert!(!marker.exists());
+        approve(&daemon, &asked);
+    });
+    assert_eq!(reply.status, 200, "{}", reply.content());
+    assert!(marker.exists());
+}

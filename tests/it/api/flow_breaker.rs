@@ -136,8 +136,14 @@ fn exit_codes_count_only_where_they_are_to() {
 fn what_a_caller_does_wrong_is_not_the_tools_failure() {
     let flow = "[sandbox]\nruntime = \"/nowhere/runsc\"\n[flow.tools.bash]\nbreaker = { failures = 1, open_secs = 1000 }\n";
     let daemon = Daemon::start_with(Mode::Group, flow);
+    let too_much: serde_json::Map<String, Value> = (0..60)
+        .map(|n| (format!("V{n}"), json!("x".repeat(100_000))))
+        .collect();
     for (own, status) in [
         (json!({"working_dir": "/nowhere"}), 500),
+        (json!({"env": {"A": "x".repeat(131_069)}}), 504),
+        (json!({"env": {"A": "x".repeat(131_070)}}), 400),
+        (json!({"env": too_much}), 500),
         (json!({"timeout_secs": 0.1}), 504),
         (json!({"risk_level": "untrusted"}), 503),
         (
@@ -145,8 +151,15 @@ fn what_a_caller_does_wrong_is_not_the_tools_failure() {
             422,
         ),
     ] {
-        assert_eq!(daemon.bash_with("sleep 60", &own).status, status, "{own}");
-        assert_eq!(daemon.bash("true").status, 200, "{own}");
+        let mut members = json!({"timeout_secs": 0.1});
+        let own = own.as_object().expect("members").clone();
+        members
+            .as_object_mut()
+            .expect("members")
+            .extend(own.clone());
+        let reply = daemon.bash_with("sleep 60", &members);
+        assert_eq!(reply.status, status, "{:?}", own.keys());
+        assert_eq!(daemon.bash("true").status, 200, "{:?}", own.keys());
     }
 }
 

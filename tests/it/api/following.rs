@@ -52,6 +52,16 @@ impl Listener {
     }
 }
 
+/// Its ledger was another, which had come further: there is nothing in this one to wait for.
+#[test]
+fn who_has_heard_of_the_future_hears_what_comes_next() {
+    let daemon = Daemon::start();
+    let future = [("Last-Event-ID", "1000000000")];
+    let mut listener = Listener::new(&daemon, "type=executionStarted", &future);
+    daemon.bash("echo now");
+    assert_eq!(listener.next().expect("an event")["summary"], "echo now");
+}
+
 #[test]
 fn an_execution_is_told_as_it_happens() {
     let daemon = Daemon::start();

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{begin, blocked, call, release};
-use crate::support::{Daemon, Mode, Reply, scratch, skip};
+use crate::support::{Daemon, Mode, Reply, scratch, skip, wait_to_equal};
 
 pub(super) fn list(daemon: &Daemon, query: &str) -> Value {
     let reply = daemon.get(&format!("/executions?{query}"));
@@ -105,6 +105,81 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
         r#""detail":"the daemon died"#,
     ] {
         assert!(last.contains(part), "{last:?} lacks {part:?}");
+    }
+}
+
+/// Although it is neither long nor over.
+#[test]
+fn what_has_been_said_for_a_while_outlives_the_daemon() {
+    let mut daemon = Daemon::start();
+    let (script, _fifo) = blocked(&daemon, "go");
+    let id = begin(&daemon, &format!("echo warning >&2; echo one; {script}"));
+    let drafts = || {
+        let files = fs::read_dir(daemon.dir().join("state/spool")).expect("there");
+        let names = files.map(|file| file.expect("a file").file_name());
+        let mut names: Vec<_> = names
+            .map(|name| name.into_string().expect("text"))
+            .collect();
+        names.sort();
+        names
+    };
+    let both = [format!("{id}.stderr-draft"), format!("{id}.stdout-draft")];
+    wait_to_equal("what is on disk", both.to_vec(), drafts);
+    let daemon = killed(&mut daemon);
+    assert_eq!(daemon.ended(&id)["status"], "lost");
+    assert_eq!(daemon.output(&id, "stdout"), b"one\nbegun\n");
+    assert_eq!(daemon.output(&id, "stderr"), b"warning\n");
+}
+
+#[test]
+fn a_draft_goes_when_the_execution_has_ended() {
+    let daemon = Daemon::start();
+    for (bytes, after) in [(10, 0), (10_000, 1), (2_000_000, 2)] {
+        let (script, fifo) = blocked(&daemon, &format!("go{bytes}"));
+        let id = begin(&daemon, &format!("{script}; yes | head -c {bytes}"));
+        let own = || {
+            let files = fs::read_dir(daemon.dir().join("state/spool")).expect("there");
+            let names = files.map(|file| file.expect("a file").file_name());
+            let names = names.map(|name| name.into_string().expect("text"));
+            names
+                .filter(|name| name.starts_with(&id))
+                .collect::<Vec<_>>()
+        };
+        wait_to_equal("drafts", vec![format!("{id}.stdout-draft")], own);
+        release(&fifo, "on");
+        assert_eq!(daemon.ended(&id)["status"], "success");
+        wait_to_equal("files", after, || own().len());
+        assert_eq!(
+            daemon.output(&id, "stdout").len(),
+            "begun\non\n".len() + bytes
+        );
+        assert!(!own().iter().any(|name| name.ends_with("-draft")));
+    }
+}
+
+#[test]
+fn a_ledger_that_is_taken_away_is_missed() {
+    for (audit, status) in [("required", 503), ("best_effort", 200)] {
+        let toml = format!("[ledger]\naudit = \"{audit}\"\n");
+        let daemon = Daemon::start_with(Mode::Group, &toml);
+        let (file, away) = (
+            daemon.dir().join("state/ledger.db"),
+            daemon.dir().join("away"),
+        );
+        fs::rename(&file, &away).expect("ours");
+        let problems = || daemon.get("/health").json()["problems"].clone();
+        wait_to_equal("its code", json!("ledger_failed"), || {
+            problems()[0]["code"].clone()
+        });
+        assert!(
+            problems()[0]["detail"]
+                .to_string()
+                .contains("removed or replaced")
+        );
+        assert_eq!(daemon.bash("true").status, status);
+        fs::rename(&away, &file).expect("ours");
+        wait_to_equal("what is wrong", json!([]), problems);
+        assert_eq!(daemon.bash("true").status, 200);
     }
 }
 
@@ -282,6 +357,24 @@ fn a_call_is_repeated_from_its_record() {
     let begun = daemon.connect().request("POST", &path, &asynchronous, b"");
     assert_eq!(begun.status, 202);
     assert_eq!(daemon.ended(&id(&begun))["status"], "success");
+
+    // Under a key it is repeated once, and under that of something else not at all.
+    let file = daemon.dir().join("again");
+    let writes = daemon.bash(&format!("echo x >> {}", file.display()));
+    let path = format!("/executions/{}/replay", id(&writes));
+    let keyed = |key: &str| {
+        let key = [("Idempotency-Key", key)];
+        daemon.connect().request("POST", &path, &key, b"")
+    };
+    let (once, twice) = (keyed("k"), keyed("k"));
+    assert_eq!((once.status, id(&once)), (200, id(&twice)));
+    assert_eq!(fs::read_to_string(&file).expect("written"), "x\nx\n");
+    let other = [("Idempotency-Key", "k")];
+    let body = call("true").to_string();
+    let other = daemon
+        .connect()
+        .request("POST", "/execute", &other, body.as_bytes());
+    assert_eq!(other.status, 409);
 
     // What is masked in the record is not the call.
     let secret = daemon.bash("echo ghp_abcdefghijklmnopqrstuvwxyz0123456789");

@@ -263,3 +263,19 @@ fn a_stream_is_followed_while_it_is_written_however_long_it_gets() {
         }
     }
 }
+
+/// Between the answer and the moment the ledger has it for others, too.
+#[test]
+fn what_has_just_ended_is_there_for_who_follows() {
+    let daemon = Daemon::start();
+    let mut connection = daemon.connect();
+    for bytes in [6, 100_000].repeat(10) {
+        let body = super::call(&format!("yes | head -c {bytes}")).to_string();
+        let reply = connection.request("POST", "/execute", &[], body.as_bytes());
+        let id = reply.json()["execution_id"].clone();
+        let id = id.as_str().expect("an id");
+        let path = format!("/executions/{id}/output?stream=stdout&follow=true");
+        let read = connection.request("GET", &path, &[], b"");
+        assert_eq!((read.status, read.body.len()), (200, bytes));
+    }
+}

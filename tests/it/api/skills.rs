@@ -199,6 +199,12 @@ fn what_a_program_gets_wrong_is_told() {
         let body = refused(&daemon, name, 500, "output_invalid");
         let detail = body["detail"].as_str().expect("a text");
         assert!(detail.contains(part), "{name}: {detail}");
+        // It is all that a model reads.
+        let content = body["content"].as_str().expect("a text");
+        assert!(
+            content.ends_with(&format!("[error]\n{detail}")),
+            "{name}: {content}"
+        );
         assert!(
             body["errors"].is_array() && body["stdout_bytes"].is_u64(),
             "{body}"
