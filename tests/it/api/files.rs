@@ -201,7 +201,7 @@ fn what_cannot_be_done_says_why() {
     }
     // To JSON Schema these are integers, to us the first is one.
     for (start_line, status) in [(json!(2.0), 200), (json!(1e300), 422), (json!(2.5), 422)] {
-        let input = json!({"file_path": "/etc/passwd", "start_line": start_line});
+        let input = json!({"file_path": "none", "start_line": start_line});
         let reply = call(&daemon, "read_file", input);
         assert_eq!(reply.status, status, "{start_line}: {}", reply.json());
     }
