@@ -11,8 +11,8 @@ impl Capture {
         let inner = self.lock();
         match &inner.head {
             Head::Growing(Growing { done, .. }) if lasts && inner.file.is_none() => {
-                let saved = inner.draft.as_ref().map_or(0, |draft| draft.saved);
-                *done > saved
+                let draft = inner.draft.as_ref();
+                draft.map_or(*done > 0, |draft| draft.is_whole() && *done > draft.saved)
             }
             Head::Growing(_) | Head::Sealed(_) => false,
         }
@@ -57,10 +57,12 @@ impl Capture {
                 return None;
             }
         };
-        inner.draft = Some(Draft {
-            saved: saved + news.len(),
+        let begun = || Draft {
             file: Arc::clone(&file),
-        });
+            saved: 0,
+        };
+        inner.draft.get_or_insert_with(begun).saved += news.len();
+        drop(inner);
         Some((file, news))
     }
 }
@@ -71,6 +73,13 @@ pub(super) struct Draft {
     file: Arc<SpoolFile>,
     /// How much of the head has been given to it, in bytes.
     saved: usize,
+}
+
+impl Draft {
+    /// Whether the spool took all of it: behind a gap nothing is of use.
+    fn is_whole(&self) -> bool {
+        self.file.len() == self.saved as u64
+    }
 }
 
 impl Drop for Draft {

@@ -112,8 +112,10 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
 #[test]
 fn what_has_been_said_for_a_while_outlives_the_daemon() {
     let mut daemon = Daemon::start();
-    let (script, _fifo) = blocked(&daemon, "go");
-    let id = begin(&daemon, &format!("echo warning >&2; echo one; {script}"));
+    let (first, gate) = blocked(&daemon, "first");
+    let (second, _gate) = blocked(&daemon, "second");
+    let script = format!("echo warning >&2; echo one; {first}; {second}");
+    let id = begin(&daemon, &script);
     let drafts = || {
         let files = fs::read_dir(daemon.dir().join("state/spool")).expect("there");
         let names = files.map(|file| file.expect("a file").file_name());
@@ -125,9 +127,16 @@ fn what_has_been_said_for_a_while_outlives_the_daemon() {
     };
     let both = [format!("{id}.stderr-draft"), format!("{id}.stdout-draft")];
     wait_to_equal("what is on disk", both.to_vec(), drafts);
+    // What comes later is appended.
+    release(&gate, "on");
+    let draft = daemon.dir().join("state/spool").join(&both[1]);
+    let said = "one\nbegun\non\nbegun\n";
+    wait_to_equal("the draft", said.to_owned(), || {
+        fs::read_to_string(&draft).expect("there")
+    });
     let daemon = killed(&mut daemon);
     assert_eq!(daemon.ended(&id)["status"], "lost");
-    assert_eq!(daemon.output(&id, "stdout"), b"one\nbegun\n");
+    assert_eq!(daemon.output(&id, "stdout"), said.as_bytes());
     assert_eq!(daemon.output(&id, "stderr"), b"warning\n");
 }
 
