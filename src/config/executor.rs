@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::unistd::AccessFlags;
 use regex::bytes::Regex;
 
 use super::{FilesConfig, FlowConfig, Hook, SandboxConfig, TracingConfig};
@@ -80,6 +81,26 @@ pub struct ExecutorConfig {
     pub sandbox: SandboxConfig,
     /// How much may happen at once and how often. Default no limits (seed 000).
     pub flow: FlowConfig,
+}
+
+impl ExecutorConfig {
+    /// What commands need that is not there, as the key and what is wrong with its value.
+    pub fn unusable(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let shell = &self.shell;
+        let shell =
+            (!can_run(shell)).then(|| ("shell", format!("cannot execute `{}`", shell.display())));
+        let dir = self.working_dir.as_ref().filter(|dir| !dir.is_dir());
+        let dir = dir.map(|dir| {
+            let why = format!("there is no directory `{}`", dir.display());
+            ("working_dir", why)
+        });
+        shell.into_iter().chain(dir)
+    }
+}
+
+/// Whether a file is a program that can be started, as far as its permissions say.
+pub(super) fn can_run(program: &Path) -> bool {
+    program.is_file() && nix::unistd::access(program, AccessFlags::X_OK).is_ok()
 }
 
 impl Default for ExecutorConfig {

@@ -1,9 +1,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use nix::unistd::AccessFlags;
 use toml::{Table, Value};
 
+use super::executor::can_run;
 use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
 use super::values::Bounded;
@@ -79,13 +79,14 @@ impl Settings {
         let mut doubts: Vec<String> = unknown
             .map(|name| format!("[access] names {name:?}, whom this machine does not know"))
             .collect();
-        let shell = &self.executor.shell;
-        if nix::unistd::access(shell, AccessFlags::X_OK).is_err() {
-            doubts.push(format!("`shell`: cannot execute `{}`", shell.display()));
-        }
+        doubts.extend(
+            self.executor
+                .unusable()
+                .map(|(key, why)| format!("`{key}`: {why}")),
+        );
         for hook in &self.executor.hooks {
             if let Asked::Program { program, .. } = &hook.asked
-                && nix::unistd::access(program, AccessFlags::X_OK).is_err()
+                && !can_run(program)
             {
                 doubts.push(format!(
                     "the hook `{}`: cannot execute `{}`",
@@ -93,14 +94,6 @@ impl Settings {
                     program.display()
                 ));
             }
-        }
-        if let Some(dir) = &self.executor.working_dir
-            && !dir.is_dir()
-        {
-            doubts.push(format!(
-                "`working_dir`: there is no directory `{}`",
-                dir.display()
-            ));
         }
         doubts
     }

@@ -40,6 +40,7 @@ impl Executor {
             .chain(self.sandbox_problem())
             .chain(self.circuit_problems())
             .chain(self.flow_problem())
+            .chain(self.unusable())
             .collect()
     }
 
@@ -86,6 +87,16 @@ impl Executor {
             }),
             SelfTest::Failed(_) | SelfTest::Untested | SelfTest::Passed(_) => None,
         }
+    }
+
+    /// What every command needs and is not there.
+    fn unusable(&self) -> Option<Degradation> {
+        let config = self.config();
+        config.unusable().next().map(|(key, why)| Degradation {
+            code: "commands_fail",
+            detail: format!("commands cannot be started as configured: {why}"),
+            source: key.to_owned(),
+        })
     }
 
     /// What is wrong with the server that several daemons share.

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Mode, wait_until};
+use crate::support::{Daemon, Mode, wait_for, wait_to_equal, wait_until};
 
 /// A valid configuration by which a test can tell which one is in force.
 fn configuration(word: &str) -> String {
@@ -155,6 +155,29 @@ fn a_file_that_is_gone_is_no_configuration_at_all() {
     fs::write(daemon.dir().join("executor.toml"), configuration("again")).expect("written");
     wait_for_word(&daemon, "again");
     wait_for_health(&daemon);
+}
+
+#[test]
+fn a_shell_that_cannot_be_run_is_a_problem_until_there_is_another() {
+    let daemon = start();
+    for (key, wrong) in [
+        ("shell", "/bin/nosuch"),
+        ("shell", "/usr/bin"),
+        ("working_dir", "/nowhere"),
+    ] {
+        let group = "[cgroup]\nmode = \"group\"\n";
+        replace(
+            &daemon,
+            "executor.toml",
+            &format!("{key} = \"{wrong}\"\n{group}"),
+        );
+        let found = wait_for("a problem", || problems(&daemon).pop());
+        let expected = (&json!("commands_fail"), &json!(key));
+        assert_eq!((&found["code"], &found["source"]), expected, "{found}");
+        assert!(found["detail"].to_string().contains(wrong), "{found}");
+        replace(&daemon, "executor.toml", group);
+        wait_to_equal("the problems", vec![], || problems(&daemon));
+    }
 }
 
 #[test]
