@@ -107,11 +107,16 @@ fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> Ex
                     at, example.source.line, example.rule, example.text
                 );
             }
-            println!(
-                "{at}: valid: {} rules, {} examples hold",
-                policy.rule_count(),
-                policy.examples().len()
-            );
+            match path.exists() {
+                true => println!(
+                    "{at}: valid: {} rules, {} examples hold",
+                    policy.rule_count(),
+                    policy.examples().len()
+                ),
+                false => println!(
+                    "{at}: not there; the built-in policy is used, which allows everything"
+                ),
+            }
         }
         Err(error) => {
             if json {

@@ -79,6 +79,24 @@ fn test_holds_every_example_against_its_rule() {
     );
 }
 
+/// What does not exist holds no rules that could be in force.
+#[test]
+fn a_policy_that_is_not_there_is_said_not_to_be() {
+    let dir = scratch();
+    let tested = std::process::Command::new(env!("CARGO_BIN_EXE_shelly-executord"))
+        .args(["--check-policy", "--config"])
+        .arg(dir.join("executor.toml"))
+        .output()
+        .expect("it runs");
+    let said = text(&tested.stdout);
+    assert!(
+        said.contains("policy.toml: not there; the built-in policy"),
+        "{said}"
+    );
+    assert_eq!(code(&tested), 0, "{tested:?}");
+    fs::remove_dir_all(dir).expect("ours");
+}
+
 #[test]
 fn the_ready_made_policies_are_valid() {
     let daemon = Daemon::start();
