@@ -225,12 +225,18 @@ pub(super) async fn decide(
             format!("the body cannot be read: {error}; a decision has at most {MAX_BYTES} bytes");
         Refusal::new(Code::MalformedRequest, detail)
     })?;
-    let decision: DecisionBody = serde_json::from_slice(&bytes).map_err(|error| {
+    let malformed = |why: String| {
         let detail = format!(
-            "the body is no decision: {error}; expected one such as {{\"decision\": \"approve\"}}"
+            "the body is no decision: {why}; expected one such as {{\"decision\": \"approve\"}}"
         );
         Refusal::new(Code::MalformedRequest, detail)
-    })?;
+    };
+    // Serde would take the members in their order from an array, too.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(malformed("it is no JSON object".to_owned()));
+    }
+    let decision: DecisionBody =
+        serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
     let answer = Answer {
         approves: matches!(decision.decision, DecisionWord::Approve),
         reason: decision.reason,

@@ -416,6 +416,7 @@ fn what_cannot_be_read_decides_nothing() {
             json!({"decision": "approve", "colour": "red"}),
             json!({"decision": "approve", "remember": "sometimes"}),
             json!("approve"),
+            json!(["approve", null, "once"]),
         ] {
             let reply = answer(&daemon, &asked, &body);
             assert_eq!(
