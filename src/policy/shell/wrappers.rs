@@ -174,9 +174,8 @@ impl Reader {
 
     /// Where in `words` the commands are that the program `name` runs.
     fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
-        match name {
-            "find" => return found_by(words),
-            _ => {}
+        if name == "find" {
+            return found_by(words);
         }
         let Some(wrapper) = WRAPPERS
             .iter()
