@@ -285,7 +285,7 @@ impl Shared {
 
     /// Whether the server can be asked, if there is one.
     fn server_up(&self) -> Option<bool> {
-        Some(lock(&self.server).as_ref()?.is_up())
+        Some(lock(&self.server).as_ref()?.is_well())
     }
 
     /// Has the server told that other places are wanted, or others to be had, if it shares any out.

@@ -176,6 +176,20 @@ impl Places {
         least(self.config.max_running, shared)
     }
 
+    /// How many more calls there would be room for if the shared places were all this daemon's.
+    fn room_alone(&self, tool: &str, origin: Origin) -> u32 {
+        let config = self.config.tool(tool);
+        let running = self.tools.get(tool).map_or(0, |known| known.running);
+        let of_tool = least(config.max_running, config.max_running_shared);
+        let of_tool = of_tool.map(|max| max.saturating_sub(running));
+        let in_all = match origin {
+            Origin::Outside => least(self.config.max_running, self.config.max_running_shared),
+            Origin::Within => None,
+        };
+        let in_all = in_all.map(|max| max.saturating_sub(self.running));
+        least(of_tool, in_all).unwrap_or(0)
+    }
+
     fn shared_max(&self, all: u32, cap: impl FnOnce() -> Cap) -> u32 {
         match self.is_sharing {
             true => self.shares.held(&cap()),
@@ -194,7 +208,9 @@ impl Places {
         let has_room = self.has_room(tool, origin);
         let queue_max = self.config.queue_max;
         let waiting = self.tools.get(tool).map_or(0, |known| known.waiting);
-        if !has_room && waiting >= queue_max {
+        // Who only waits to hear from the server does not wait for anybody.
+        let asking = self.room_alone(tool, origin);
+        if !has_room && waiting >= queue_max.saturating_add(asking) {
             return Entered::Full {
                 retry_after: self.usual_wait(tool),
             };

@@ -1,7 +1,7 @@
 //! The server that several daemons share, and what is agreed on with it about places.
 
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -13,8 +13,12 @@ use crate::config::RedisAddress;
 /// How often it is asked whether it is the turn of who waits for a place.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How long those who want a place wait for a server that does not answer before each daemon keeps to the
+/// numbers by itself. Claims hold for longer than that and the time between their renewals.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// When a server is asked again that did not answer.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_millis(250);
 
 /// A server that keeps rates and places for several daemons.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(super) struct Server {
     redis: OnceLock<Redis>,
     /// Something is wanted of it, or it is found or lost.
     changed: Arc<Notify>,
+    /// Since when nothing was agreed on although it was tried; at first since it is looked for.
+    missed: Mutex<Option<Instant>>,
 }
 
 impl Server {
@@ -33,6 +39,7 @@ impl Server {
             shared,
             redis: OnceLock::new(),
             changed: Arc::default(),
+            missed: Mutex::new(Some(Instant::now())),
         }
     }
 
@@ -54,9 +61,9 @@ impl Server {
         is_inside.then(|| self.redis.get_or_init(start))
     }
 
-    /// Whether it can be asked, as far as is known.
-    pub(super) fn is_up(&self) -> bool {
-        self.redis.get().is_some_and(Redis::is_up)
+    /// Whether it does what it is asked, as far as is known.
+    pub(super) fn is_well(&self) -> bool {
+        self.redis.get().is_some_and(Redis::is_well)
     }
 
     /// Other places are wanted than before, or others are to be had.
@@ -94,18 +101,10 @@ impl Shared {
     /// Tells the server what places are wanted here, and passes on what it says. Returns when that is to be
     /// done again, if nothing is heard before.
     async fn agree(&self, server: &Arc<Server>) -> Option<Duration> {
-        if !self.config().shares_places() {
-            self.keep_alone();
-            return None;
-        }
         let redis = server.redis()?;
         loop {
             if !redis.is_up() {
-                // Until it is known who comes first waits.
-                if redis.is_known() {
-                    self.keep_alone();
-                }
-                return None;
+                return self.do_without(server);
             }
             let told = {
                 // Not in the name of one that has taken its place.
@@ -115,15 +114,19 @@ impl Shared {
             };
             for claims in &told {
                 let Ok(held) = redis.hold(claims).await else {
-                    self.keep_alone();
-                    return Some(RETRY);
+                    return self.do_without(server);
                 };
                 let mut queues = lock(&self.queues);
                 queues.places.learn(claims, &held);
                 queues.advance(self.now());
             }
+            *lock(&server.missed) = None;
             let mut queues = lock(&self.queues);
             if !queues.places.has_news() {
+                if !self.config().shares_places() {
+                    // It has heard of what was given up for that, and there is nothing more to ask.
+                    queues.places.keep_alone();
+                }
                 let wait = if queues.places.is_waiting() {
                     POLL
                 } else {
@@ -134,10 +137,17 @@ impl Shared {
         }
     }
 
-    /// This daemon has all places meanwhile.
-    fn keep_alone(&self) {
+    /// What to do while the server does not answer: this daemon has all places once it is clear that that
+    /// lasts. Returns when to ask again.
+    fn do_without(&self, server: &Server) -> Option<Duration> {
+        let missed = *lock(&server.missed).get_or_insert_with(Instant::now);
         let mut queues = lock(&self.queues);
+        let is_wanted = queues.places.is_sharing() && self.config().shares_places();
+        if is_wanted && missed.elapsed() < PATIENCE {
+            return Some(RETRY);
+        }
         queues.places.keep_alone();
         queues.advance(self.now());
+        self.config().shares_places().then_some(RETRY)
     }
 }

@@ -20,6 +20,9 @@ use super::queue::lock;
 use super::record::{CloseRecord, OpenRecord, Place};
 use crate::domain::ExecutionId;
 
+/// What the names of the two end in, after the ledger's own.
+pub(super) const LOGS: [&str; 2] = ["-log-1", "-log-2"];
+
 /// The longest line of an end, its texts only, in bytes: beyond it one commit costs less than
 /// writing all of it twice.
 const LINE: usize = 64 << 10;
@@ -122,8 +125,8 @@ impl Log {
             })
         };
         let turns = Turns {
-            current: part("-log-1")?,
-            other: part("-log-2")?,
+            current: part(LOGS[0])?,
+            other: part(LOGS[1])?,
         };
         let log = Self {
             turns: Mutex::new(turns),

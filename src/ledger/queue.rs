@@ -11,6 +11,8 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::LedgerError;
 use super::event::{Events, NumberedEvents};
+use super::file::beside;
+use super::log::LOGS;
 use super::record::Head;
 use super::store::{Fault, Store};
 use crate::domain::Degradation;
@@ -131,7 +133,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     told: broadcast::Sender<Arc<NumberedEvents>>,
     pub file: PathBuf,
-    identity: Option<(u64, u64)>,
+    /// All that it is made of, and which files those are.
+    files: Vec<(PathBuf, Option<(u64, u64)>)>,
     /// Where it is measured how long the writer takes, if anywhere.
     pub metrics: OnceLock<Arc<Metrics>>,
 }
@@ -180,8 +183,8 @@ pub(super) enum Next {
 struct State {
     head: Head,
     problem: Option<Degradation>,
-    /// Whether the file has gone from under us.
-    is_gone: bool,
+    /// The file that has gone from under us.
+    gone: Option<PathBuf>,
 }
 
 /// Which file has this name, by device and inode.
@@ -205,9 +208,14 @@ impl Shared {
             state: Mutex::new(State {
                 head,
                 problem: None,
-                is_gone: false,
+                gone: None,
             }),
-            identity: identity(&file),
+            files: LOGS
+                .map(|suffix| beside(&file, suffix))
+                .into_iter()
+                .chain([file.clone()])
+                .map(|path| (path.clone(), identity(&path)))
+                .collect(),
             told: broadcast::Sender::new(TOLD),
             file,
             metrics: OnceLock::new(),
@@ -334,21 +342,22 @@ impl Shared {
 
     pub(super) fn problem(&self) -> Option<Degradation> {
         let state = lock(&self.state);
-        let gone = state.is_gone.then(|| Degradation {
+        let gone = state.gone.as_ref().map(|gone| Degradation {
             code: "ledger_failed",
             detail: format!(
-                "the ledger `{}` was removed or replaced while in use: what is recorded is lost when the daemon stops; put it back or begin a new one, and restart the daemon",
-                self.file.display()
+                "`{}` was removed or replaced while in use: what is recorded may be lost when the daemon stops; put it back or begin a new ledger, and restart the daemon",
+                gone.display()
             ),
             source: self.file.display().to_string(),
         });
         gone.or_else(|| state.problem.clone())
     }
 
-    /// Looks whether the file that is open is still the one of that name. SQLite does not.
+    /// Looks whether the files that are open are still those of their names. SQLite does not.
     pub(super) fn look(&self) {
-        let is_gone = identity(&self.file) != self.identity;
-        lock(&self.state).is_gone = is_gone;
+        let mut files = self.files.iter();
+        let gone = files.find(|(path, known)| identity(path) != *known);
+        lock(&self.state).gone = gone.map(|(path, _)| path.clone());
     }
 
     pub(super) fn set_problem(&self, problem: Option<&LedgerError>) {

@@ -17,9 +17,12 @@ for i = 4 + 2 * count, #ARGV do
     remove(ARGV[i])
 end
 for i = 4, 3 + 2 * count, 2 do
-    -- What runs counts first, also where this server has forgotten it.
-    local came = ARGV[i + 1] == '1' and '0' or string.format('%.0f', now)
-    redis.call('ZADD', KEYS[1], 'NX', came, ARGV[i])
+    if ARGV[i + 1] == '1' then
+        -- What runs comes first, whatever this server knew of it.
+        redis.call('ZADD', KEYS[1], 0, ARGV[i])
+    else
+        redis.call('ZADD', KEYS[1], 'NX', string.format('%.0f', now), ARGV[i])
+    end
     redis.call('ZADD', KEYS[2], string.format('%.0f', now + lease * 1000), ARGV[i])
 end
 local held = {}

@@ -52,8 +52,17 @@ enum State {
     /// Nobody knows yet.
     Unknown,
     Up,
+    /// It is there, and refuses to do what it is asked about this: what it says.
+    Refusing(Subject, String),
     /// What is wrong.
     Down(String),
+}
+
+/// What a server is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Rates,
+    Places,
 }
 
 /// The server could not be asked.
@@ -119,21 +128,21 @@ impl Redis {
         timeout(ANSWER, asking).await.unwrap_or(Err(Unreachable))
     }
 
-    /// Whether the server can be asked, as far as is known.
-    pub(super) fn is_up(&self) -> bool {
+    /// Whether the server does all that it is asked, as far as is known.
+    pub(super) fn is_well(&self) -> bool {
         *lock(&self.state) == State::Up
     }
 
-    /// Whether anything is known of the server yet.
-    pub(super) fn is_known(&self) -> bool {
-        *lock(&self.state) != State::Unknown
+    /// Whether the server can be asked, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*lock(&self.state), State::Up | State::Refusing(..))
     }
 
     /// What is wrong with the server, if something is.
     pub(super) fn problem(&self) -> Option<String> {
         match &*lock(&self.state) {
             State::Unknown | State::Up => None,
-            State::Down(detail) => Some(detail.clone()),
+            State::Refusing(_, detail) | State::Down(detail) => Some(detail.clone()),
         }
     }
 }
@@ -153,7 +162,7 @@ impl Keeper {
                 Ok((mut connection, scripts)) => {
                     self.set_up();
                     wait = FIRST_WAIT;
-                    match serve(&mut connection, &scripts, &mut asked).await {
+                    match self.serve(&mut connection, &scripts, &mut asked).await {
                         Ok(()) => return,
                         Err(error) => error,
                     }
@@ -184,26 +193,91 @@ impl Keeper {
         Ok((connection, scripts))
     }
 
-    fn set_up(&self) {
-        let before = std::mem::replace(&mut *lock(&self.state), State::Up);
-        self.changed.notify_one();
-        let server = &self.address.server;
-        if let State::Down(_) = before {
-            tracing::info!(
-                "the Redis server at {server} is there again: rates and places are shared"
-            );
+    /// Asks the server what is asked, many at once, until there is nobody left to ask.
+    async fn serve(
+        &self,
+        connection: &mut Connection,
+        scripts: &Scripts,
+        asked: &mut mpsc::Receiver<Question>,
+    ) -> io::Result<()> {
+        let mut batch = Vec::new();
+        loop {
+            match timeout(LOOK, asked.recv_many(&mut batch, BATCH)).await {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(_) => drop(connection.expect(&[b"PING"]).await?),
+            }
+            let mut commands = Vec::new();
+            for question in &batch {
+                question.command(&mut commands, scripts);
+            }
+            // Dropped with an error, they are told that nobody answers.
+            let replies = connection.exchange(&commands, batch.len()).await?;
+            for (question, reply) in batch.drain(..).zip(replies) {
+                match reply {
+                    // It has forgotten the scripts: the next connection brings them along.
+                    Reply::Error(text) if text.starts_with("NOSCRIPT") => {
+                        return Err(io::Error::other(text));
+                    }
+                    // Whoever asked does without; the rest may be answered.
+                    Reply::Error(text) => self.set_refusing(question.subject(), &text),
+                    reply @ (Reply::Text(_) | Reply::Integer(_) | Reply::List(_) | Reply::Null) => {
+                        let subject = question.subject();
+                        question.answer(&reply)?;
+                        self.set_obliging(subject);
+                    }
+                }
+            }
         }
+    }
+
+    fn set_refusing(&self, subject: Subject, text: &str) {
+        let server = &self.address.server;
+        let detail = format!("the Redis server at {server} refuses what it is asked: {text}");
+        self.set(State::Refusing(subject, detail));
+    }
+
+    /// It does what it is asked about this; whether it does what else it has refused is not known.
+    fn set_obliging(&self, subject: Subject) {
+        let known = lock(&self.state).clone();
+        if known == State::Up || matches!(known, State::Refusing(other, _) if other == subject) {
+            self.set_up();
+        }
+    }
+
+    fn set_up(&self) {
+        self.set(State::Up);
     }
 
     fn set_down(&self, error: &io::Error) {
         let server = &self.address.server;
-        let detail = format!("cannot ask the Redis server at {server}: {error}");
-        let before = std::mem::replace(&mut *lock(&self.state), State::Down(detail.clone()));
+        self.set(State::Down(format!(
+            "cannot ask the Redis server at {server}: {error}"
+        )));
+    }
+
+    /// Says how it is from now on, where that is another than before.
+    fn set(&self, state: State) {
+        let mut known = lock(&self.state);
+        if *known == state {
+            return;
+        }
+        let before = std::mem::replace(&mut *known, state.clone());
+        drop(known);
         self.changed.notify_one();
-        if !matches!(before, State::Down(_)) {
-            tracing::warn!(
-                "{detail}; each daemon keeps to rates and shared places by itself meanwhile"
-            );
+        let server = &self.address.server;
+        match (before, state) {
+            (State::Unknown | State::Up, State::Down(detail) | State::Refusing(_, detail)) => {
+                tracing::warn!(
+                    "{detail}; each daemon keeps to rates and shared places by itself meanwhile"
+                );
+            }
+            (State::Down(_) | State::Refusing(..), State::Up) => {
+                tracing::info!(
+                    "the Redis server at {server} is there again: rates and places are shared"
+                );
+            }
+            _ => {}
         }
     }
 }
@@ -218,32 +292,14 @@ async fn load(connection: &mut Connection, script: &str) -> io::Result<Vec<u8>> 
     }
 }
 
-/// Asks the server what is asked, many at once, until there is nobody left to ask.
-async fn serve(
-    connection: &mut Connection,
-    scripts: &Scripts,
-    asked: &mut mpsc::Receiver<Question>,
-) -> io::Result<()> {
-    let mut batch = Vec::new();
-    loop {
-        match timeout(LOOK, asked.recv_many(&mut batch, BATCH)).await {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(_) => drop(connection.expect(&[b"PING"]).await?),
-        }
-        let mut commands = Vec::new();
-        for question in &batch {
-            question.command(&mut commands, scripts);
-        }
-        // Dropped with an error, they are told that nobody answers.
-        let replies = connection.exchange(&commands, batch.len()).await?;
-        for (question, reply) in batch.drain(..).zip(replies) {
-            question.answer(&reply)?;
+impl Question {
+    fn subject(&self) -> Subject {
+        match self {
+            Self::Take(..) => Subject::Rates,
+            Self::Hold(..) => Subject::Places,
         }
     }
-}
 
-impl Question {
     fn command(&self, commands: &mut Vec<u8>, scripts: &Scripts) {
         let (script, keys, arguments) = match self {
             Self::Take(charges, _) => (&scripts.take, rates::keys(charges), rates::words(charges)),

@@ -22,10 +22,11 @@ impl Server {
         let all = self.claims.entry(told.cap.clone()).or_default();
         all.retain(|id| !told.gone.contains(id));
         for claim in &told.claims {
-            match claim.is_held {
-                _ if all.contains(&claim.id) => {}
-                true => all.insert(0, claim.id.clone()),
-                false => all.push(claim.id.clone()),
+            if claim.is_held {
+                all.retain(|id| *id != claim.id);
+                all.insert(0, claim.id.clone());
+            } else if !all.contains(&claim.id) {
+                all.push(claim.id.clone());
             }
         }
         let held = |id: &String| all.iter().position(|other| other == id);

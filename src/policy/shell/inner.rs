@@ -28,9 +28,10 @@ impl Reader {
                 Some(Input::Unknown) => {}
                 None => nested.extend(self.own_input(false)),
             }
-            let reads = !arguments.iter().any(|word| word.starts_with('-'));
-            if matches!(name, "at" | "batch") && reads && !matches!(input, Some(Input::Text(_))) {
-                // What stands before it in a pipe is its script.
+            let lists = |word: &String| matches!(word.as_str(), "-l" | "-r" | "-d" | "-c" | "-V");
+            let reads = matches!(name, "at" | "batch") && !arguments.iter().any(lists);
+            if reads && !matches!(input, Some(Input::Text(_))) {
+                // What stands before it in a pipe, or in a file, is its script.
                 self.unknown();
             }
         }
@@ -231,15 +232,36 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
     let begin = match name {
         "git" => after("bisect", Some("run")),
         "jobs" => after("-x", None),
-        // Of a namespace, whose name comes first.
-        "ip" => after("exec", None).map(|at| at + 1),
+        "ip" => of_ip(words),
         "gdb" => after("--args", None),
-        "uv" | "poetry" | "pdm" | "hatch" | "pipx" | "rye" => after("run", None),
-        "bundle" | "npm" | "pnpm" | "yarn" => after("exec", None),
+        "uv" | "poetry" | "pdm" | "hatch" | "pipx" | "pipenv" | "rye" => after("run", None),
+        "conda" | "mamba" => after("run", None).map(|at| match words.get(at).map(String::as_str) {
+            Some("-n" | "-p" | "--name" | "--prefix") => at + 2,
+            Some(_) | None => at,
+        }),
+        "bundle" | "npm" | "pnpm" | "yarn" => words
+            .iter()
+            .position(|word| matches!(word.as_str(), "x" | "dlx") || is_short(word, "exec", 3))
+            .map(|at| at + 1 + usize::from(words.get(at + 1).is_some_and(|word| word == "--"))),
         _ => None,
     };
     let begin = begin.filter(|at| *at < words.len());
     begin.map(|at| (at, words.len())).into_iter().collect()
+}
+
+/// Where the command of `ip netns exec NAME` or `ip vrf exec NAME` begins; ip takes beginnings of its words.
+fn of_ip(words: &[String]) -> Option<usize> {
+    let is_exec = |pair: &[String]| {
+        let object = is_short(&pair[0], "netns", 3) || is_short(&pair[0], "vrf", 1);
+        object && is_short(&pair[1], "exec", 1)
+    };
+    // Behind them comes the name of the namespace.
+    words.windows(2).position(is_exec).map(|at| at + 3)
+}
+
+/// Whether a word stands for another of which it is a beginning, of so many letters at least.
+fn is_short(word: &str, whole: &str, least: usize) -> bool {
+    word.len() >= least && whole.starts_with(word)
 }
 
 /// The scripts in the words of git: what it runs for each submodule, commit or alias.

@@ -41,11 +41,11 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["timeout"], &["-s", "--signal", "-k", "--kill-after"], 1, false),
     wrapper(&["nice"], &["-n", "--adjustment"], 0, false),
     wrapper(&["ionice"], &["-c", "--class", "-n", "--classdata"], 0, false),
-    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "torsocks", "proxychains", "chronic", "npx", "pnpx", "bunx", "uvx"], &[], 0, false),
+    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "torsocks", "proxychains", "chronic", "ifne", "npx", "pnpx", "bunx", "uvx"], &[], 0, false),
     wrapper(&["exec"], &["-a"], 0, false),
     wrapper(&["stdbuf"], &["-i", "--input", "-o", "--output", "-e", "--error"], 0, false),
     wrapper(&["time"], &["-f", "--format", "-o", "--output"], 0, false),
-    wrapper(&["chrt", "setarch", "gosu", "su-exec", "chpst", "faketime"], &[], 1, false),
+    wrapper(&["chrt", "setarch", "gosu", "su-exec", "setuidgid", "s6-setuidgid", "chpst", "faketime"], &[], 1, false),
     wrapper(&["taskset"], &[], 1, false),
     wrapper(&["flock"], &["-w", "--timeout", "-E", "--conflict-exit-code"], 1, false),
     wrapper(&["prlimit", "choom", "linux32", "linux64", "setpriv", "capsh", "numactl", "runcon"], &[], 0, false),
@@ -54,6 +54,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["xargs"], &["-I", "-n", "--max-args", "-P", "--max-procs", "-L", "--max-lines", "-s", "--max-chars", "-a", "--arg-file", "-d", "--delimiter", "-E"], 0, false),
     wrapper(&["parallel", "watch", "entr", "strace", "ltrace", "perf", "valgrind", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
     wrapper(&["coproc"], &[], 0, false),
+    wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
 
 /// Shells: `-c` and a script, or a script on their input.
@@ -62,7 +63,7 @@ const SHELLS: [&str; 11] = [
 ];
 
 /// Programs with a script in an option's value or in their words, somewhere.
-const SCRIPT_TAKERS: [&str; 25] = [
+const SCRIPT_TAKERS: [&str; 30] = [
     "declare",
     "hash",
     "typeset",
@@ -79,6 +80,11 @@ const SCRIPT_TAKERS: [&str; 25] = [
     "tmux",
     "screen",
     "capsh",
+    "pee",
+    "npm",
+    "npx",
+    "pnpm",
+    "yarn",
     "ssh",
     "mapfile",
     "readarray",
@@ -88,6 +94,19 @@ const SCRIPT_TAKERS: [&str; 25] = [
     "alias",
     "env",
     "sudo",
+];
+
+/// Words with which tmux runs commands of its own that say what to run, or reads them from a file.
+const TMUX_COMMANDS: [&str; 9] = [
+    "if-shell",
+    "if",
+    "set-hook",
+    "bind-key",
+    "bind",
+    "source-file",
+    "source",
+    "confirm-before",
+    "-f",
 ];
 
 /// How many words behind a wrapper are looked at as what may be the command.
@@ -294,6 +313,13 @@ impl Reader {
             }
             // Not all of these are scripts, and none is for certain.
             _ if SCRIPT_TAKERS.contains(&name) => {
+                if name == "tmux"
+                    && arguments
+                        .iter()
+                        .any(|word| TMUX_COMMANDS.contains(&&**word))
+                {
+                    self.unknown();
+                }
                 for word in arguments {
                     add(word, false);
                     let value = word.split_once('=').map(|(_, value)| value);

@@ -158,3 +158,64 @@ fn what_runs_already_counts_when_places_come_to_be_shared() {
     let health: Value = two.get("/health").json();
     assert_eq!(health["problems"], json!([]), "{health}");
 }
+
+/// It is asked again; what it forgot is brought along, and what it does not do is done without.
+#[test]
+fn a_server_that_refuses_is_done_without_and_one_that_forgot_its_scripts_is_not() {
+    let Some(redis) = Redis::start() else { return };
+    let flow = "tools.bash.max_running_shared = 1";
+    let (one, two) = (sharing(&redis, flow), sharing(&redis, flow));
+    let (first, gate) = holds(&one, &redis, "tool:bash");
+    let file = one.dir().join("ran");
+    let second = waits(&two, "two", &file);
+    wait_until("both are known", || claims(&redis, "tool:bash") == 2);
+    assert_eq!(redis.ask("SCRIPT FLUSH"), ["+OK"]);
+    let third = waits(&one, "one", &file);
+    gate.say("on");
+    for (daemon, id) in [(&one, &first), (&two, &second), (&one, &third)] {
+        wait_for_status(daemon, id, "success");
+    }
+    let ran = std::fs::read_to_string(&file).expect("they ran");
+    assert_eq!(ran, "two\none\n");
+
+    wait_to_equal("what is claimed", 0, || claims(&redis, "tool:bash"));
+    assert_eq!(redis.ask("SET shelly:places:tool:bash nonsense"), ["+OK"]);
+    assert_eq!(one.bash("true").status, 200);
+    wait_to_equal("the problems", json!(["flow_backend_unavailable"]), || {
+        problems(&one)
+    });
+    for _ in 0..20 {
+        assert_eq!(one.bash("true").status, 200);
+    }
+    let log = one.log();
+    let warnings = log
+        .lines()
+        .filter(|line| line.contains("by itself meanwhile"));
+    let told = warnings.filter(|line| line.contains("WRONGTYPE")).count();
+    assert_eq!(told, 1, "{log}");
+    redis.ask("DEL shelly:places:tool:bash");
+    wait_until("it is asked again", || {
+        one.bash("true").status == 200 && problems(&one) == json!([])
+    });
+}
+
+#[test]
+fn no_call_is_one_too_many_while_there_are_places() {
+    let Some(redis) = Redis::start() else { return };
+    let daemon = sharing(&redis, "queue_max = 1\ntools.bash.max_running_shared = 10");
+    let fifo = Fifo::new(daemon.dir().join("all"));
+    let script = format!("read word < {}", fifo.path().display());
+    let all: Vec<String> = (0..11).map(|_| daemon.begin(&script, &json!({}))).collect();
+    let running = || {
+        all.iter()
+            .filter(|id| status(&daemon, id) == "running")
+            .count()
+    };
+    wait_to_equal("how many run", 10, running);
+    super::flow::refused(&daemon.bash("true"), 429, "queue_full");
+    for id in &all {
+        daemon
+            .connect()
+            .request("DELETE", &format!("/executions/{id}"), &[], b"");
+    }
+}

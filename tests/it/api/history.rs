@@ -171,24 +171,24 @@ fn a_ledger_that_is_taken_away_is_missed() {
     for (audit, status) in [("required", 503), ("best_effort", 200)] {
         let toml = format!("[ledger]\naudit = \"{audit}\"\n");
         let daemon = Daemon::start_with(Mode::Group, &toml);
-        let (file, away) = (
-            daemon.dir().join("state/ledger.db"),
-            daemon.dir().join("away"),
-        );
-        fs::rename(&file, &away).expect("ours");
-        let problems = || daemon.get("/health").json()["problems"].clone();
-        wait_to_equal("its code", json!("ledger_failed"), || {
-            problems()[0]["code"].clone()
-        });
-        assert!(
-            problems()[0]["detail"]
-                .to_string()
-                .contains("removed or replaced")
-        );
-        assert_eq!(daemon.bash("true").status, status);
-        fs::rename(&away, &file).expect("ours");
-        wait_to_equal("what is wrong", json!([]), problems);
-        assert_eq!(daemon.bash("true").status, 200);
+        let away = daemon.dir().join("away");
+        for file in ["ledger.db", "ledger.db-log-1", "ledger.db-log-2"] {
+            let file = daemon.dir().join("state").join(file);
+            fs::rename(&file, &away).expect("ours");
+            let problems = || daemon.get("/health").json()["problems"].clone();
+            wait_to_equal("its code", json!("ledger_failed"), || {
+                problems()[0]["code"].clone()
+            });
+            assert!(
+                problems()[0]["detail"]
+                    .to_string()
+                    .contains("removed or replaced")
+            );
+            assert_eq!(daemon.bash("true").status, status);
+            fs::rename(&away, &file).expect("ours");
+            wait_to_equal("what is wrong", json!([]), problems);
+            assert_eq!(daemon.bash("true").status, 200);
+        }
     }
 }
 
