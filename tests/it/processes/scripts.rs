@@ -72,6 +72,9 @@ fn what_keeps_a_process_from_starting_is_named() {
         let baseline = daemon.baseline();
         let file = daemon.dir().join("file");
         std::fs::write(&file, "").expect("written");
+        // Each of a length that is possible, and together more than is.
+        let much = (0..60).map(|n| (format!("LONG{n}"), json!("x".repeat(100_000))));
+        let much: serde_json::Map<String, serde_json::Value> = much.collect();
         for (members, step, reason) in [
             (
                 json!({"working_dir": "/no/such"}),
@@ -84,7 +87,7 @@ fn what_keeps_a_process_from_starting_is_named() {
                 "Not a directory",
             ),
             (
-                json!({"env": {"LONG": "x".repeat(131_072)}}),
+                json!({"env": much}),
                 "execute `/bin/bash`",
                 "Argument list too long",
             ),
