@@ -139,6 +139,7 @@ impl Flow {
                 match backend {
                     FlowBackend::Memory => {
                         queues.places.keep_alone();
+                        queues.advance(shared.now());
                         None
                     }
                     FlowBackend::Redis(address) => {

@@ -209,8 +209,8 @@ impl Places {
         let queue_max = self.config.queue_max;
         let waiting = self.tools.get(tool).map_or(0, |known| known.waiting);
         // Who only waits to hear from the server does not wait for anybody.
-        let asking = self.room_alone(tool, origin);
-        if !has_room && waiting >= queue_max.saturating_add(asking) {
+        let is_full = || waiting >= queue_max.saturating_add(self.room_alone(tool, origin));
+        if !has_room && is_full() {
             return Entered::Full {
                 retry_after: self.usual_wait(tool),
             };

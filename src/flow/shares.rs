@@ -100,7 +100,7 @@ impl Shares {
                 let id = format!("{}/{}", self.name, self.next);
                 Claim { id, is_held }
             };
-            // What was begun without asking is nothing to be asked for now.
+            // Who runs has a place, whether the server was asked for it or not.
             let held = |claims: &[Claim]| claims.iter().filter(|claim| claim.is_held).count();
             while held(&share.claims) < demand.running as usize {
                 match share.claims.iter_mut().find(|claim| !claim.is_held) {

@@ -215,7 +215,7 @@ impl Keeper {
             let replies = connection.exchange(&commands, batch.len()).await?;
             for (question, reply) in batch.drain(..).zip(replies) {
                 match reply {
-                    // It has forgotten the scripts: the next connection brings them along.
+                    // It was started anew, or had to forget the scripts: the next connection brings them along.
                     Reply::Error(text) if text.starts_with("NOSCRIPT") => {
                         return Err(io::Error::other(text));
                     }
@@ -319,7 +319,6 @@ impl Question {
     /// Passes on what the script says; who asked may have gone.
     fn answer(self, reply: &Reply) -> io::Result<()> {
         let Reply::List(members) = reply else {
-            // A server that was started anew lacks the script: the next connection brings it along.
             return Err(unexpected(reply));
         };
         let numbers: Option<Vec<i64>> = members.iter().map(Reply::integer).collect();

@@ -41,6 +41,7 @@ impl Capture {
             .draft
             .as_ref()
             .map(|draft| Arc::clone(&draft.file));
+        let is_new = known.is_none();
         let file = match known {
             Some(file) => file,
             None => self.spool.as_ref()?.draft(self.id, self.name)?,
@@ -53,7 +54,9 @@ impl Capture {
             }
             Head::Growing(_) | Head::Sealed(_) => {
                 drop(inner);
-                file.evict();
+                if is_new {
+                    file.evict();
+                }
                 return None;
             }
         };
