@@ -26,7 +26,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::config::Access;
 use crate::domain::ExecutionId;
-use crate::pipeline::{EventFilter, NumberedEvent, NumberedEvents};
+use crate::pipeline::{self, EventFilter, NumberedEvent, NumberedEvents};
 
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -120,17 +120,12 @@ pub(super) async fn follow(
         let parsed = text.parse::<ExecutionId>();
         parsed.map_err(|_| malformed("execution_id", &format!("{text:?} is no id")))
     });
-    let kinds = query.r#type.unwrap_or_default();
     let filter = EventFilter {
         execution_id: id.transpose()?,
         tool: query.tool,
         caller_uid: (!is_admin(&api, &peer)).then_some(peer.caller.uid),
         of_everybody: of_everybody(&api, &peer),
-        kinds: kinds
-            .split(',')
-            .map(|kind| kind.trim().to_owned())
-            .filter(|kind| !kind.is_empty())
-            .collect(),
+        kinds: kinds(&query.r#type.unwrap_or_default())?,
     };
     let follows = query.follow.unwrap_or(true);
     // Who has heard of more than there is knew another ledger: there is nothing of it to wait for.
@@ -155,6 +150,23 @@ pub(super) async fn follow(
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response())
+}
+
+/// The types in a list with commas between.
+fn kinds(list: &str) -> Result<Vec<String>, Refusal> {
+    let named = list
+        .split(',')
+        .map(str::trim)
+        .filter(|kind| !kind.is_empty());
+    let known = |kind: &str| {
+        if pipeline::Event::TYPES.contains(&kind) {
+            return Ok(kind.to_owned());
+        }
+        let types = pipeline::Event::TYPES.join(", ");
+        let detail = format!("{kind:?} is no type of event; expected some of {types}");
+        Err(malformed("type", &detail))
+    };
+    named.map(known).collect()
 }
 
 /// What somebody hears of that is about others: an approver is asked by everybody.

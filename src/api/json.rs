@@ -9,6 +9,8 @@ use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
 use serde_json::value::RawValue;
 
+use crate::domain::JsonSink;
+
 /// The place of the text for the model in a body; `to_json_around` puts it there. It is nearly all
 /// of most large bodies, and serde_json takes longer to escape it than everything else about an
 /// answer takes together.
@@ -39,14 +41,15 @@ pub(super) fn to_json_around(text: &str, value: &impl Serialize) -> Vec<u8> {
     // takes as long as writing.
     let escapes = text.len() / 16;
     let mut body = Vec::with_capacity(text.len() + escapes + OTHERS);
-    let mut serializer = serde_json::Serializer::with_formatter(&mut body, Around(text));
+    let sink = JsonSink(&mut body);
+    let mut serializer = serde_json::Serializer::with_formatter(sink, Around(text));
     complete(value.serialize(&mut serializer), body)
 }
 
 /// JSON of one of our own bodies, none of which has anything that JSON cannot hold.
 pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
     let mut body = Vec::new();
-    complete(serde_json::to_writer(&mut body, value), body)
+    complete(serde_json::to_writer(JsonSink(&mut body), value), body)
 }
 
 pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response {

@@ -28,6 +28,11 @@ impl Correlation {
     /// The variables in which [`Self::variables`] tells a process of it.
     pub const VARIABLES: [&str; 3] = ["SHELLY_TRACE_ID", "SHELLY_TENANT_ID", "SHELLY_SESSION_ID"];
 
+    /// Whether there is nothing to be told of it.
+    pub fn is_empty(&self) -> bool {
+        self.trace_id.is_none() && self.tenant_id.is_none() && self.session_id.is_none()
+    }
+
     /// What a process of the execution finds in its environment.
     pub fn variables(&self) -> Vec<(&'static str, &str)> {
         let [trace, tenant, session] = Self::VARIABLES;

@@ -3,10 +3,11 @@
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Json;
-use crate::domain::ExecutionId;
+use super::time::{from_micros, micros};
+use crate::domain::{ExecutionId, JsonSink};
 
 /// What has happened, for those who listen: events that follow one another and are about the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,8 +18,9 @@ pub struct Events {
     pub tool: Option<String>,
     /// Its caller.
     pub caller_uid: Option<u32>,
-    /// At least one; an execution has some fourteen in all.
-    pub events: Vec<Event>,
+    /// What happened: at least one thing.
+    #[serde(skip)]
+    pub happened: Happened,
 }
 
 impl Events {
@@ -26,7 +28,7 @@ impl Events {
     pub(super) fn joined(first: Option<Self>, then: Option<Self>) -> Option<Self> {
         match (first, then) {
             (Some(mut first), Some(then)) => {
-                first.events.extend(then.events);
+                first.happened.append(&then.happened);
                 Some(first)
             }
             (first, then) => first.or(then),
@@ -34,15 +36,75 @@ impl Events {
     }
 }
 
-/// One thing that has happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// When.
-    #[serde(with = "super::time")]
-    pub time: SystemTime,
-    /// What: an object whose `type` is the type as it goes over the wire, such as
-    /// `executionStarted`.
-    pub body: Json,
+/// Things that have happened, one after another, in the text that is kept of them: an array of pairs,
+/// the microseconds since 1970 and an object. An execution has some fourteen; each is written once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Happened {
+    count: u64,
+    /// The array without its brackets.
+    pairs: Vec<u8>,
+}
+
+impl Happened {
+    /// Adds something: an object whose `type` is the type as it goes over the wire, such as
+    /// `executionStarted`. What has no JSON has not happened.
+    pub fn push(&mut self, time: SystemTime, body: &impl Serialize) {
+        /// About what an execution takes.
+        const ROOM: usize = 1024;
+        let before = self.pairs.len();
+        if before == 0 {
+            self.pairs.reserve(ROOM);
+        } else {
+            self.pairs.push(b',');
+        }
+        let pair = (micros(time), body);
+        match serde_json::to_writer(JsonSink(&mut self.pairs), &pair) {
+            Ok(()) => self.count += 1,
+            Err(_) => self.pairs.truncate(before),
+        }
+    }
+
+    /// Whether it is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The array.
+    pub(super) fn to_json(&self) -> String {
+        String::from_utf8([b"[", &*self.pairs, b"]"].concat()).unwrap_or_default()
+    }
+
+    /// What an array says; nothing if it is not one.
+    pub(super) fn from_json(array: &[u8]) -> Self {
+        let pairs: Vec<(i64, &RawValue)> = serde_json::from_slice(array).unwrap_or_default();
+        let things = pairs.into_iter();
+        things
+            .map(|(time, body)| (from_micros(time), body))
+            .collect()
+    }
+
+    fn read(&self) -> Vec<(i64, Value)> {
+        serde_json::from_str(&self.to_json()).unwrap_or_default()
+    }
+
+    fn append(&mut self, then: &Self) {
+        if !self.is_empty() && !then.is_empty() {
+            self.pairs.push(b',');
+        }
+        self.pairs.extend_from_slice(&then.pairs);
+        self.count += then.count;
+    }
+}
+
+/// Of one thing and another, in their order.
+impl<T: Serialize> FromIterator<(SystemTime, T)> for Happened {
+    fn from_iter<I: IntoIterator<Item = (SystemTime, T)>>(things: I) -> Self {
+        let mut happened = Self::default();
+        for (time, body) in things {
+            happened.push(time, &body);
+        }
+        happened
+    }
 }
 
 /// Events with the numbers they were given.
@@ -58,7 +120,7 @@ pub struct NumberedEvents {
 impl NumberedEvents {
     /// The number of the last.
     pub fn last(&self) -> u64 {
-        self.first + (self.events.events.len() as u64).saturating_sub(1)
+        self.first + self.events.happened.count.saturating_sub(1)
     }
 
     /// Those after a number that a filter lets through, one by one.
@@ -67,7 +129,7 @@ impl NumberedEvents {
             execution_id,
             tool,
             caller_uid,
-            events,
+            happened,
         } = &self.events;
         let is_asked = filter
             .execution_id
@@ -77,8 +139,10 @@ impl NumberedEvents {
         if !is_asked || (!is_own && filter.of_everybody.is_empty()) {
             return Vec::new();
         }
-        let single = |(number, event): (u64, &Event)| {
-            let mut body: Map<String, Value> = event.body.read()?;
+        let single = |(number, (time, body)): (u64, (i64, Value))| {
+            let Value::Object(mut body) = body else {
+                return None;
+            };
             let Some(Value::String(kind)) = body.remove("type") else {
                 return None;
             };
@@ -89,13 +153,13 @@ impl NumberedEvents {
                 execution_id: *execution_id,
                 tool: tool.clone(),
                 caller_uid: *caller_uid,
-                time: event.time,
+                time: from_micros(time),
                 kind,
                 body,
             })
         };
         (self.first..)
-            .zip(events)
+            .zip(happened.read())
             .filter(|(number, _)| *number > after)
             .filter_map(single)
             .collect()
@@ -147,4 +211,45 @@ pub struct EventPage {
     pub has_more: bool,
     /// The number of the first that is kept at all; those before it are forgotten.
     pub kept_from: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn happened(numbers: &[u64]) -> Happened {
+        let body = |number: &u64| (from_micros(7), json!({"type": "x", "number": number}));
+        numbers.iter().map(body).collect()
+    }
+
+    #[test]
+    fn what_is_added_is_an_array_however_it_was_added() {
+        for (first, then) in [
+            (&[][..], &[][..]),
+            (&[1], &[]),
+            (&[], &[2]),
+            (&[1, 2], &[3, 4]),
+        ] {
+            let mut all = happened(first);
+            all.append(&happened(then));
+            let expected = happened(&[first, then].concat());
+            assert_eq!(all, expected);
+            assert_eq!(Happened::from_json(all.to_json().as_bytes()), expected);
+            assert_eq!(all.read().len() as u64, all.count);
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_has_not_happened() {
+        let mut one = happened(&[1]);
+        one.push(from_micros(8), &HashMap::from([((1, 2), 3)]));
+        assert_eq!(one, happened(&[1]));
+        for text in ["", "[", "[1]", "[[7,{}]", r#"[[7,{}],[8,{}"#] {
+            assert!(Happened::from_json(text.as_bytes()).is_empty(), "{text}");
+        }
+    }
 }

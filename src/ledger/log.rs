@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use super::event::Events;
+use super::event::{Events, Happened};
 use super::file::beside;
 use super::queue::lock;
 use super::record::{CloseRecord, OpenRecord, Place};
-use crate::domain::ExecutionId;
+use crate::domain::{ExecutionId, JsonSink};
 
 /// What the names of the two end in, after the ledger's own.
 pub(super) const LOGS: [&str; 2] = ["-log-1", "-log-2"];
@@ -26,6 +26,12 @@ pub(super) const LOGS: [&str; 2] = ["-log-1", "-log-2"];
 /// The longest line of an end, its texts only, in bytes: beyond it one commit costs less than
 /// writing all of it twice.
 const LINE: usize = 64 << 10;
+
+/// What most lines take, in bytes.
+const ROOM: usize = 4 << 10;
+
+/// What stands before that which happened, as it is kept, behind a line's JSON, which has none.
+const BEHIND: u8 = b'\t';
 
 /// How long a log gets before the other is used, in bytes: a few hundred calls of the usual kind.
 const TURN: u64 = 1 << 20;
@@ -110,10 +116,15 @@ impl Log {
                 .mode(0o600)
                 .open(beside(file, suffix))?;
             for line in BufReader::new(&file).split(b'\n') {
+                let line = line?;
+                let (line, happened) = match line.iter().position(|byte| *byte == BEHIND) {
+                    Some(at) => (&line[..at], &line[at + 1..]),
+                    None => (&*line, &[][..]),
+                };
                 // The last one may have been cut off: nothing of it was run, nobody was told.
-                match serde_json::from_slice(&line?) {
+                match serde_json::from_slice(line) {
                     Ok(Line::Opened(record)) => found.opened.push(record.into_owned()),
-                    Ok(Line::Ended(ended)) => found.ended.push(ended.into_parts()),
+                    Ok(Line::Ended(ended)) => found.ended.push(ended.into_parts(happened)),
                     Err(_) => {}
                 }
             }
@@ -151,7 +162,7 @@ impl Log {
         record: OpenRecord,
         events: Option<Events>,
     ) -> Option<(OpenRecord, Option<Events>)> {
-        let Ok(logged) = self.append(&Line::Opened(Cow::Borrowed(&record))) else {
+        let Ok(logged) = self.append(&Line::Opened(Cow::Borrowed(&record)), None) else {
             return Some((record, events));
         };
         let begun = Begun {
@@ -183,24 +194,30 @@ impl Log {
             texts: texts(record)?,
             events: events.map(Cow::Borrowed),
         });
-        self.append(&line).ok()
+        self.append(&line, events.map(|events| &events.happened))
+            .ok()
     }
 
-    fn append(&self, line: &Line<'_>) -> io::Result<Logged> {
-        let mut line = serde_json::to_vec(line)?;
-        line.push(b'\n');
+    fn append(&self, line: &Line<'_>, happened: Option<&Happened>) -> io::Result<Logged> {
+        let mut text = Vec::with_capacity(ROOM);
+        serde_json::to_writer(JsonSink(&mut text), line)?;
+        if let Some(happened) = happened {
+            text.push(BEHIND);
+            text.extend_from_slice(happened.to_json().as_bytes());
+        }
+        text.push(b'\n');
         let turns = &mut *lock(&self.turns);
         if turns.current.length > TURN && turns.other.open.load(Ordering::Acquire) == 0 {
             turns.other.clear()?;
             std::mem::swap(&mut turns.current, &mut turns.other);
         }
         let part = &mut turns.current;
-        if let Err(error) = part.file.write_all_at(&line, part.length) {
+        if let Err(error) = part.file.write_all_at(&text, part.length) {
             // A part of it may be there, which reads like a line that was cut off.
             let _ = part.file.set_len(part.length);
             return Err(error);
         }
-        part.length += line.len() as u64;
+        part.length += text.len() as u64;
         part.open.fetch_add(1, Ordering::Relaxed);
         Ok(Logged(Arc::clone(&part.open)))
     }
@@ -215,7 +232,7 @@ impl Part {
 }
 
 impl Ended<'_> {
-    fn into_parts(self) -> (CloseRecord, Option<Events>) {
+    fn into_parts(self, happened: &[u8]) -> (CloseRecord, Option<Events>) {
         let mut record = self.record.into_owned();
         let outputs = [&mut record.content, &mut record.stdout, &mut record.stderr];
         for (output, text) in outputs.into_iter().zip(self.texts) {
@@ -223,7 +240,11 @@ impl Ended<'_> {
                 output.place = Place::Inline(text.into_owned().into_bytes());
             }
         }
-        (record, self.events.map(Cow::into_owned))
+        let events = self.events.map(|events| Events {
+            happened: Happened::from_json(happened),
+            ..events.into_owned()
+        });
+        (record, events.filter(|events| !events.happened.is_empty()))
     }
 }
 

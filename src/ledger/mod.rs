@@ -35,7 +35,7 @@ pub use crate::domain::{Digest, Ruling, Verdict};
 pub use chain::{Chain, Link, Verifier};
 pub use enter::Ended;
 pub use error::LedgerError;
-pub use event::{Event, EventFilter, EventPage, Events, NumberedEvent, NumberedEvents};
+pub use event::{EventFilter, EventPage, Events, Happened, NumberedEvent, NumberedEvents};
 pub use handle::{Ledger, Opened};
 pub use json::Json;
 pub use queue::Receipt;

@@ -2,11 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
-use super::Json;
 use super::convert::{
     blob_digest, id_bytes, json, optional_raw_json, path, raw_json, signed, unsigned, word,
 };
-use super::event::{Event, EventFilter, EventPage, Events, NumberedEvents};
+use super::event::{EventFilter, EventPage, Events, Happened, NumberedEvents};
 use super::record::{
     Approval, CloseRecord, Cursor, ExecutionRecord, Filter, Idempotency, OpenRecord, Output, Page,
     Place,
@@ -408,18 +407,13 @@ pub(super) fn events(
 }
 
 fn numbered(row: &Row<'_>) -> rusqlite::Result<NumberedEvents> {
-    let events: Vec<(i64, Json)> = raw_json(row, 4)?.read().unwrap_or_default();
-    let event = |(time, body)| Event {
-        time: from_micros(time),
-        body,
-    };
     Ok(NumberedEvents {
         first: unsigned(row.get(0)?),
         events: Events {
             execution_id: id_bytes(row, 1)?.map(ExecutionId::from_bytes),
             tool: row.get(2)?,
             caller_uid: row.get(3)?,
-            events: events.into_iter().map(event).collect(),
+            happened: Happened::from_json(row.get_ref(4)?.as_bytes()?),
         },
     })
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use rusqlite::params;
 use serde_json::{Value, json};
 
-use super::event::{Event, Events, NumberedEvents};
+use super::event::{Events, NumberedEvents};
 use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, Output};
 use super::store::{Fault, Store};
 use super::time::micros;
@@ -57,17 +57,13 @@ impl Store {
                 "summary": call["summary"].as_str().unwrap_or_default(), "detail": Failure::lost().detail,
             }));
             let count = happened.len() as u64;
-            let happened = happened.into_iter().map(|body| Event {
-                time: now,
-                body: body.into(),
-            });
             self.events(&NumberedEvents {
                 first: event,
                 events: Events {
                     execution_id: Some(id),
                     tool: Some(record.open.tool),
                     caller_uid: Some(record.open.caller_uid),
-                    events: happened.collect(),
+                    happened: happened.into_iter().map(|body| (now, body)).collect(),
                 },
             })?;
             event += count;

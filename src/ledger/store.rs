@@ -6,7 +6,6 @@ use std::collections::{HashMap, VecDeque};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Serialize;
 
-use super::Json;
 use super::chain::{self, Link};
 use super::convert::{signed, unsigned};
 use super::event::{Events, NumberedEvents};
@@ -219,13 +218,8 @@ impl Store {
             execution_id,
             tool,
             caller_uid,
-            events,
+            happened,
         } = &numbered.events;
-        let rows: Vec<(i64, &Json)> = events
-            .iter()
-            .map(|event| (micros(event.time), &event.body))
-            .collect();
-        let rows = serde_json::to_string(&rows).unwrap_or_default();
         self.connection
             .prepare_cached("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)")?
             .execute(params![
@@ -234,7 +228,7 @@ impl Store {
                 execution_id.as_ref().map(|id| id.as_bytes().as_slice()),
                 tool,
                 caller_uid,
-                rows,
+                happened.to_json(),
             ])?;
         Ok(())
     }

@@ -5,8 +5,8 @@ use super::event::Event;
 use super::{CallRecord, Execution, Finished};
 use crate::domain::{ApprovalId, Correlation, Digest, ExecutionId, Ruling, Status, StreamName};
 use crate::ledger::{
-    self, AuditEntry, Change, CloseRecord, Ended, Events, Idempotency, Json, Ledger, OpenRecord,
-    Output, Place, Receipt,
+    self, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json, Ledger,
+    OpenRecord, Output, Place, Receipt,
 };
 use crate::runner::Kept;
 
@@ -26,7 +26,7 @@ struct Pending {
     is_open: bool,
     change: Change,
     has_change: bool,
-    events: Vec<ledger::Event>,
+    happened: Happened,
 }
 
 impl Entry {
@@ -40,8 +40,8 @@ impl Entry {
 
     /// Something happened.
     pub(super) fn note(&self, event: Event) {
-        let event = event.within(&self.correlation, SystemTime::now());
-        self.lock().events.push(event);
+        let happened = &mut self.lock().happened;
+        event.tell(&self.correlation, SystemTime::now(), happened);
     }
 
     /// Its input is another than it was, defaults filled in.
@@ -207,12 +207,12 @@ impl Outputs {
 }
 
 fn take_events(pending: &mut Pending, execution: &Execution) -> Option<Events> {
-    let events = std::mem::take(&mut pending.events);
-    (!events.is_empty()).then(|| Events {
+    let happened = std::mem::take(&mut pending.happened);
+    (!happened.is_empty()).then(|| Events {
         execution_id: Some(execution.id),
         tool: Some(execution.tool.clone()),
         caller_uid: Some(execution.caller.uid),
-        events,
+        happened,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::domain::{
     ApprovalId, Correlation, ExecutionId, ExecutorError, FailureKind, Lineage, Stage, Status,
     ToolOutput, When,
 };
-use crate::ledger;
+use crate::ledger::Happened;
 
 /// What happens, for those who listen. The names are those of seed 004; a type goes over the wire
 /// as its name, the rest as its body.
@@ -187,6 +187,31 @@ pub(super) fn rfc3339(time: SystemTime) -> String {
 }
 
 impl Event {
+    /// All types there are, as they go over the wire.
+    pub const TYPES: [&str; 21] = [
+        "executionStarted",
+        "stageStarted",
+        "stageCompleted",
+        "hookCompleted",
+        "skill_call",
+        "skill_result",
+        "executionCompleted",
+        "executionFailed",
+        "executionAborted",
+        "confirmationRequired",
+        "confirmationDecided",
+        "confirmationExpired",
+        "executionQueued",
+        "executionRetried",
+        "circuitOpened",
+        "circuitHalfOpened",
+        "circuitClosed",
+        "configurationReloaded",
+        "configurationRefused",
+        "policyReloaded",
+        "policyRefused",
+    ];
+
     /// That a tool made this call.
     pub(super) fn skill_call(execution: &Execution, lineage: &Lineage) -> Self {
         Self::SkillCall {
@@ -274,20 +299,112 @@ impl Event {
         }
     }
 
-    /// As the ledger has it.
-    pub(super) fn at(self, time: SystemTime) -> ledger::Event {
-        self.within(&Correlation::default(), time)
-    }
-
-    /// The same of what belongs to something.
-    pub(super) fn within(self, correlation: &Correlation, time: SystemTime) -> ledger::Event {
+    /// Adds it to what has happened.
+    pub(super) fn tell(
+        &self,
+        correlation: &Correlation,
+        time: SystemTime,
+        happened: &mut Happened,
+    ) {
+        if correlation.is_empty() {
+            // In a third of the time.
+            return happened.push(time, self);
+        }
         let correlated = Correlated {
-            event: &self,
+            event: self,
             correlation,
         };
-        ledger::Event {
-            time,
-            body: ledger::Json::of(&correlated),
-        }
+        happened.push(time, &correlated);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first of the enum without one, else the one behind it.
+    fn behind(event: Option<&Event>) -> Option<Event> {
+        let text = String::new;
+        let stage = Stage::Discovery;
+        let status = Status::Success;
+        let (execution, approval) = (ExecutionId::new(), ApprovalId::new());
+        Some(match event {
+            None => Event::ExecutionStarted { summary: text() },
+            Some(Event::ExecutionStarted { .. }) => Event::StageStarted { stage },
+            Some(Event::StageStarted { .. }) => Event::of_stage(stage, Duration::ZERO),
+            Some(Event::StageCompleted { .. }) => Event::HookCompleted {
+                hook: text(),
+                stage,
+                when: When::Before,
+                decision: "allow",
+                duration_ms: 0.0,
+                detail: text(),
+            },
+            Some(Event::HookCompleted { .. }) => Event::SkillCall {
+                skill: text(),
+                parent_id: execution,
+                depth: 1,
+                summary: text(),
+            },
+            Some(Event::SkillCall { .. }) => Event::SkillResult {
+                skill: text(),
+                parent_id: execution,
+                depth: 1,
+                duration_ms: 0,
+                is_error: false,
+            },
+            Some(Event::SkillResult { .. }) => Event::ExecutionCompleted {
+                status,
+                summary: text(),
+                duration_ms: 0,
+                exit: text(),
+            },
+            Some(Event::ExecutionCompleted { .. }) => Event::ExecutionFailed {
+                status,
+                summary: text(),
+                detail: text(),
+            },
+            Some(Event::ExecutionFailed { .. }) => Event::ExecutionAborted {
+                status,
+                summary: text(),
+                detail: text(),
+            },
+            Some(Event::ExecutionAborted { .. }) => Event::ConfirmationRequired {
+                approval_id: approval,
+                summary: text(),
+                expires_at: text(),
+            },
+            Some(Event::ConfirmationRequired { .. }) => Event::ConfirmationDecided {
+                approval_id: approval,
+                decision: text(),
+                by: None,
+            },
+            Some(Event::ConfirmationDecided { .. }) => Event::ConfirmationExpired {
+                approval_id: approval,
+            },
+            Some(Event::ConfirmationExpired { .. }) => Event::ExecutionQueued { summary: text() },
+            Some(Event::ExecutionQueued { .. }) => Event::ExecutionRetried {
+                attempt: 1,
+                delay_ms: 0.0,
+                detail: text(),
+            },
+            Some(Event::ExecutionRetried { .. }) => Event::CircuitOpened,
+            Some(Event::CircuitOpened) => Event::CircuitHalfOpened,
+            Some(Event::CircuitHalfOpened) => Event::CircuitClosed,
+            Some(Event::CircuitClosed) => Event::ConfigurationReloaded,
+            Some(Event::ConfigurationReloaded) => Event::ConfigurationRefused { detail: text() },
+            Some(Event::ConfigurationRefused { .. }) => Event::PolicyReloaded { rules: 0 },
+            Some(Event::PolicyReloaded { .. }) => Event::PolicyRefused { detail: text() },
+            Some(Event::PolicyRefused { .. }) => return None,
+        })
+    }
+
+    #[test]
+    fn every_type_is_listed_and_no_other() {
+        let all = std::iter::successors(behind(None), |event| behind(Some(event)));
+        let types: Vec<_> = all
+            .map(|event| serde_json::to_value(event).expect("JSON")["type"].clone())
+            .collect();
+        assert_eq!(types, Event::TYPES);
     }
 }

@@ -203,7 +203,7 @@ impl Executor {
                 execution_id: None,
                 tool: None,
                 caller_uid: None,
-                events: vec![event.at(SystemTime::now())],
+                happened: [(SystemTime::now(), event)].into_iter().collect(),
             }));
         }
     }

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use shelly_executor::domain::{ExecutionId, Status};
 use shelly_executor::ledger::{
-    Chain, CloseRecord, Digest, Durability, Ended, Event, Events, Filter, Head, Ledger, OpenRecord,
+    Chain, CloseRecord, Digest, Durability, Ended, Events, Filter, Head, Ledger, OpenRecord,
     Output, Place,
 };
 
@@ -243,10 +243,9 @@ fn write_one(ledger: &Ledger, n: u64) {
         execution_id: Some(close.id),
         tool: None,
         caller_uid: None,
-        events: vec![Event {
-            time: SystemTime::now(),
-            body: json!({"type": "executionCompleted"}).into(),
-        }],
+        happened: [(SystemTime::now(), json!({"type": "executionCompleted"}))]
+            .into_iter()
+            .collect(),
     };
     let told = if is_logged {
         ledger.end_execution(close, Some(ended))

@@ -7,6 +7,8 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
+use crate::ledger::file::beside;
+use crate::ledger::log::LOGS;
 
 /// An end with a text of each kind that is kept with it.
 fn closing_with_texts(id: ExecutionId) -> CloseRecord {
@@ -35,10 +37,7 @@ fn events(id: ExecutionId, kind: &str) -> Option<Events> {
         execution_id: Some(id),
         tool: Some("bash".to_owned()),
         caller_uid: Some(7),
-        events: vec![Event {
-            time: at(4),
-            body: json!({"type": kind}).into(),
-        }],
+        happened: [(at(4), json!({"type": kind}))].into_iter().collect(),
     })
 }
 
@@ -113,6 +112,40 @@ fn an_end_that_was_told_survives_in_the_log_alone() {
         drop(opened);
         copy(&log.0, &crashed.0, is_log);
     }
+}
+
+#[test]
+fn an_end_is_kept_although_what_happened_cannot_be_read() {
+    let scratch = Scratch::new();
+    let crashed = Scratch::new();
+    let ledger = scratch.open();
+    copy(&scratch.0, &crashed.0, |name| !is_log(name));
+    let id = opened_and_ended(&ledger);
+    copy(&scratch.0, &crashed.0, is_log);
+    for suffix in LOGS {
+        let log = beside(&crashed.file(), suffix);
+        let text = fs::read_to_string(&log).expect("a log");
+        let cut: String = text
+            .lines()
+            .map(|line| format!("{}\n", line.trim_end_matches(']')))
+            .collect();
+        fs::write(&log, cut).expect("written");
+    }
+    let ledger = crashed.open();
+    let record = block_on(ledger.get(id)).expect("read").expect("there");
+    assert_eq!(record.close.expect("an end").status, Status::Timeout);
+    let page = block_on(ledger.events(0, EventFilter::default(), 10)).expect("read");
+    assert!(page.events.is_empty());
+}
+
+fn opened_and_ended(ledger: &Ledger) -> ExecutionId {
+    let opened = opening("bash", 7, at(2));
+    let id = opened.id;
+    let begun = ledger.begin_execution(opened, events(id, "executionStarted"));
+    assert!(begun.is_none());
+    let told = ledger.end_execution(closing_with_texts(id), events(id, "executionFailed"));
+    assert!(matches!(told, Ended::Logged(_)));
+    id
 }
 
 #[test]

@@ -214,15 +214,12 @@ fn a_key_is_claimed_once_whatever_happens_in_between() {
 fn events_are_numbered_for_good() {
     let scratch = Scratch::new();
     let ledger = scratch.open();
-    let event = |kind: &str| Event {
-        time: at(3),
-        body: json!({"type": kind, "a": 1}).into(),
-    };
+    let event = |kind: &&str| (at(3), json!({"type": kind, "a": 1}));
     let of = |id: Option<ExecutionId>, kinds: &[&str]| Events {
         execution_id: id,
         tool: id.map(|_| "bash".to_owned()),
         caller_uid: id.map(|_| 7),
-        events: kinds.iter().map(|kind| event(kind)).collect(),
+        happened: kinds.iter().map(event).collect(),
     };
     let first = opening("bash", 7, at(0));
     let (one, two) = (first.id, ExecutionId::new());
@@ -302,10 +299,9 @@ fn events_from_before_the_first_execution_go_when_executions_go() {
         execution_id: None,
         tool: None,
         caller_uid: None,
-        events: vec![Event {
-            time: at(0),
-            body: json!({"type": "configurationReloaded"}).into(),
-        }],
+        happened: [(at(0), json!({"type": "configurationReloaded"}))]
+            .into_iter()
+            .collect(),
     };
     let kept_from = |limits| {
         block_on(ledger.prune(limits)).expect("pruned");
@@ -344,10 +340,7 @@ fn listeners_hear_of_what_is_on_file_in_its_order() {
         execution_id: Some(id),
         tool: None,
         caller_uid: Some(0),
-        events: vec![Event {
-            time: at(0),
-            body: json!({"type": kind}).into(),
-        }],
+        happened: [(at(0), json!({"type": kind}))].into_iter().collect(),
     };
     drop(ledger.open_execution(record, Some(of("executionStarted"))));
     let closed =

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 use shelly_executor::domain::{ExecutionId, Status};
 use shelly_executor::ledger::{
-    CloseRecord, Digest, Durability, Event, EventFilter, Events, Filter, Ledger, Limits,
-    OpenRecord, Output, Place, Receipt, Ruling, Verdict,
+    CloseRecord, Digest, Durability, EventFilter, Events, Filter, Ledger, Limits, OpenRecord,
+    Output, Place, Receipt, Ruling, Verdict,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -178,15 +178,13 @@ fn end(ledger: &Ledger, n: u64, id: ExecutionId) -> Receipt<()> {
 
 /// As many as an execution has before its process is started, or after it has ended.
 fn events(id: ExecutionId, count: usize) -> Events {
-    let event = Event {
-        time: SystemTime::now(),
-        body: json!({"type": "stageCompleted", "stage": "validation", "duration_ms": 0.012}).into(),
-    };
+    let body = json!({"type": "stageCompleted", "stage": "validation", "duration_ms": 0.012});
+    let event = (SystemTime::now(), body);
     Events {
         execution_id: Some(id),
         tool: Some("bash".to_owned()),
         caller_uid: Some(0),
-        events: vec![event; count],
+        happened: vec![event; count].into_iter().collect(),
     }
 }
 

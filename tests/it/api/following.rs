@@ -184,6 +184,11 @@ fn what_is_asked_for_wrongly_is_said() {
     for (query, header, part) in [
         ("execution_id=x", None, "execution_id"),
         ("colour=red", None, "colour"),
+        (
+            "type=stageStarted,executionStarter",
+            None,
+            "executionStarter",
+        ),
         ("", Some("x"), "Last-Event-ID"),
     ] {
         let headers: Vec<_> = header

@@ -1,31 +1,7 @@
 //! The arguments of what is told of the daemon's work: the feed of events and the audit trail.
 
 use clap::Subcommand;
-
-/// The types an event can have.
-const TYPES: [&str; 21] = [
-    "executionStarted",
-    "stageStarted",
-    "stageCompleted",
-    "executionCompleted",
-    "executionFailed",
-    "executionAborted",
-    "confirmationRequired",
-    "confirmationDecided",
-    "confirmationExpired",
-    "hookCompleted",
-    "skill_call",
-    "skill_result",
-    "executionQueued",
-    "executionRetried",
-    "circuitOpened",
-    "circuitHalfOpened",
-    "circuitClosed",
-    "configurationReloaded",
-    "configurationRefused",
-    "policyReloaded",
-    "policyRefused",
-];
+use shelly_executor::pipeline::Event;
 
 /// Which events to show.
 #[derive(Debug, clap::Args)]
@@ -43,7 +19,7 @@ pub struct EventsArgs {
     pub tool: Option<String>,
 
     /// Only those of these types; several with commas between
-    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = TYPES)]
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = Event::TYPES)]
     pub types: Vec<String>,
 
     /// Only those after the event with this number, with --follow those from before now too
