@@ -56,10 +56,30 @@ impl Numeric {
     pub(super) fn compare(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Whole(a), Self::Whole(b)) => a.cmp(&b),
-            // Neither is NaN: JSON has none.
-            (a, b) => a.real().partial_cmp(&b.real()).unwrap_or(Ordering::Equal),
+            (Self::Whole(a), Self::Real(b)) => whole_to_real(a, b),
+            (Self::Real(a), Self::Whole(b)) => whole_to_real(b, a).reverse(),
+            (Self::Real(a), Self::Real(b)) => of_reals(a, b),
         }
     }
+}
+
+/// To the last digit, as Python compares: beyond 53 bits a whole number has neighbours that are the
+/// same as a real one.
+fn whole_to_real(whole: i128, real: f64) -> Ordering {
+    // Saturates beyond 128 bits, where no whole number is.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the fraction is compared behind it"
+    )]
+    let truncated = real.trunc() as i128;
+    whole
+        .cmp(&truncated)
+        .then_with(|| of_reals(0.0, real.fract()))
+}
+
+/// Neither is NaN: JSON has none.
+fn of_reals(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or(Ordering::Equal)
 }
 
 /// Whether it counts as true.
