@@ -121,7 +121,11 @@ impl Runtime {
 /// The version in what a runtime says to `--version`: `runsc version release-2023`, `crun version
 /// 1.8`.
 pub(super) fn version(text: &str) -> Option<String> {
-    let (_, rest) = text.lines().next()?.split_once(" version ")?;
+    let line = text.lines().next()?;
+    // Kata 1 says `kata-runtime  : 1.13.0`.
+    let (_, rest) = line
+        .split_once(" version ")
+        .or_else(|| line.split_once(" : "))?;
     let version: String = rest.split_whitespace().next()?.chars().take(64).collect();
     Some(version)
 }
@@ -142,6 +146,10 @@ mod tests {
                 Some("0.0~20221219.0"),
             ),
             ("crun version 1.8.1\ncommit: f8a\n", Some("1.8.1")),
+            (
+                "kata-runtime  : 1.13.0-alpha0\n   commit   : 04f2983\n",
+                Some("1.13.0-alpha0"),
+            ),
             ("", None),
             ("usage: x", None),
         ] {
