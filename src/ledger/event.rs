@@ -71,7 +71,16 @@ impl Happened {
 
     /// The array.
     pub(super) fn to_json(&self) -> String {
-        String::from_utf8([b"[", &*self.pairs, b"]"].concat()).unwrap_or_default()
+        let mut array = Vec::with_capacity(self.pairs.len() + 2);
+        self.write_json(&mut array);
+        String::from_utf8(array).unwrap_or_default()
+    }
+
+    /// Adds the array to a text.
+    pub(super) fn write_json(&self, text: &mut Vec<u8>) {
+        text.push(b'[');
+        text.extend_from_slice(&self.pairs);
+        text.push(b']');
     }
 
     /// What an array says; nothing if it is not one.

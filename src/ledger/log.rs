@@ -203,7 +203,7 @@ impl Log {
         serde_json::to_writer(JsonSink(&mut text), line)?;
         if let Some(happened) = happened {
             text.push(BEHIND);
-            text.extend_from_slice(happened.to_json().as_bytes());
+            happened.write_json(&mut text);
         }
         text.push(b'\n');
         let turns = &mut *lock(&self.turns);
