@@ -509,7 +509,7 @@ impl Executor {
             let _ = running.wait_for(|running| *running == 0).await;
         }
         self.inner.runner.end_kept().await;
-        self.inner.sandbox.end_ready().await;
+        self.inner.sandbox.end().await;
         self.tidy();
     }
 

@@ -14,19 +14,21 @@ mod started;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use futures_util::future::{Either, select};
+use tokio::sync::{SetOnce, oneshot};
 
 pub use init::sandbox_init;
 
 use crate::config::{Destination, ExecutorConfig, Limits, SandboxConfig, Truncate};
 use crate::domain::{
     Background, Calls, Ending, ExecutionId, Exit, KillReason, KillReport, Sandboxed, Secrets,
-    Signal,
+    Signal, StopReason,
 };
 use crate::runner::{Live, Outcome, Plan, RunError, Runner};
 use basis::Basis;
@@ -67,6 +69,10 @@ pub(crate) struct Sandbox {
     known: Mutex<Option<(PathBuf, Sandboxed)>>,
     /// The last try, and of what.
     tested: Mutex<Option<(SandboxConfig, SelfTest)>>,
+    /// Held by whoever tries it.
+    testing: tokio::sync::Mutex<()>,
+    /// That nobody is to try it any more.
+    ending: SetOnce<()>,
     /// Whether a call has wanted it.
     is_wanted: AtomicBool,
     ready: Ready,
@@ -174,8 +180,13 @@ impl Sandbox {
         self.ready.reconfigure(config);
     }
 
-    /// Ends the sandboxes that wait for a call, and waits for their end.
-    pub(crate) async fn end_ready(&self) {
+    /// Ends what is not an execution's, the sandboxes that wait for a call and one that is being tried, and
+    /// waits for their end.
+    pub(crate) async fn end(&self) {
+        // An error says that it is set already.
+        let _ = self.ending.set(());
+        // At its end others may be started that wait.
+        drop(self.testing.lock().await);
         self.ready.end().await;
     }
 
@@ -225,10 +236,20 @@ impl Sandbox {
         let id = ExecutionId::new();
         let args = vec!["-c".to_owned(), "exit 42".to_owned()];
         let plan = helper(id, &config.shell, args, config);
+        let _alone = self.testing.lock().await;
         let began = Instant::now();
-        let ran = self
-            .run(plan, &Grants::default(), config, runner, &quiet(id))
-            .await;
+        let (live, grants) = (quiet(id), Grants::default());
+        let ran = {
+            let stopped = pin!(async {
+                self.ending.wait().await;
+                live.stop(StopReason::Shutdown);
+            });
+            let ran = pin!(self.run(plan, &grants, config, runner, &live));
+            match select(ran, stopped).await {
+                Either::Left((ran, _)) => ran,
+                Either::Right(((), ran)) => ran.await,
+            }
+        };
         let tested = match ran {
             Ok(outcome) if outcome.ending == Ending::Itself(Exit::Code(42)) => {
                 SelfTest::Passed(began.elapsed())

@@ -125,6 +125,18 @@ impl Leaders {
         is_here.then_some(id)
     }
 
+    /// To which of the executions that are here a process says that it belongs, by its session or its
+    /// environment; else what the latter says.
+    fn told(&self, pid: Pid, stat: Stat) -> Result<ExecutionId, Variable> {
+        if let Some(id) = self.lock().leaders.get(&stat.session) {
+            return Ok(*id);
+        }
+        match procfs::variable(pid, EXECUTION_VARIABLE) {
+            Variable::Value(id) => self.execution(&id).ok_or(Variable::Value(id)),
+            untold => Err(untold),
+        }
+    }
+
     /// Whether there are orphans: found out now, or by somebody else since `asked`.
     fn has_orphans(&self, asked: Instant) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,6 +163,7 @@ impl Leaders {
             let seen = procfs::stat(pid);
             if abandoned.contains(&pid)
                 && let Some(seen) = seen.filter(|seen| !seen.is_dead)
+                && self.told(pid, seen).is_err()
             {
                 tracing::warn!(%pid, command = procfs::command_line(pid), "killing a process that an earlier command left behind");
                 let _ = procfs::kill_if_same(pid, seen);
@@ -328,21 +341,15 @@ impl GroupTree {
 
     /// To which execution a living process belongs.
     fn tell(&self, pid: Pid, stat: Stat) -> Result<ExecutionId, Owner> {
-        let known = self.leaders.lock();
-        if let Some(id) = known.leaders.get(&stat.session) {
-            return Ok(*id);
-        }
+        let variable = match self.leaders.told(pid, stat) {
+            Ok(id) => return Ok(id),
+            Err(variable) => variable,
+        };
         let only_one = {
+            let known = self.leaders.lock();
             let mut suspects = known.suspects();
             suspects.next() == self.leader && suspects.next().is_none()
         };
-        drop(known);
-        let variable = procfs::variable(pid, EXECUTION_VARIABLE);
-        if let Variable::Value(id) = &variable
-            && let Some(id) = self.leaders.execution(id)
-        {
-            return Ok(id);
-        }
         match variable {
             // It gave up session and environment, or changed it. With no other execution about it
             // can be but ours.

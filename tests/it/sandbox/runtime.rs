@@ -1,6 +1,7 @@
 //! The runtime: missing, broken, there.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{assert_clean, is_there, start, wait_for_test, waiting, workspace};
-use crate::support::{Daemon, Mode, scratch, skip, timed, wait_until};
+use super::{assert_clean, bundles, is_there, modes, start, wait_for_test, waiting, workspace};
+use crate::support::{Daemon, Mode, Process, scratch, skip, timed, wait_until};
 
 #[test]
 fn its_first_process_is_nothing_to_be_started_by_hand() {
@@ -150,10 +151,14 @@ fn runs_as_any(daemon: &Daemon) {
 
 /// Whether somebody sleeps for so long.
 fn sleeps(seconds: u32) -> bool {
-    let words = format!("sleep\0{seconds}\0").into_bytes();
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    let mut lines = entries.map(|entry| fs::read(entry.path().join("cmdline")));
-    lines.any(|line| line.is_ok_and(|line| line == words))
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.any(|pid| is_sleeping(pid, &seconds.to_string()))
+}
+
+fn is_sleeping(pid: i32, seconds: &str) -> bool {
+    let words = format!("sleep\0{seconds}\0").into_bytes();
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == words)
 }
 
 /// The cgroups that runc has made for sandboxes, but for those that wait for a call.
@@ -299,15 +304,8 @@ fn a_runtime_that_does_not_work_is_told_of() {
             "does not say why",
         ),
     ] {
-        let dir = crate::support::scratch();
-        let runtime = dir.join("runtime");
-        std::fs::write(&runtime, program).expect("written");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&runtime, mode).expect("executable");
-        let toml = format!(
-            "[sandbox]\nruntime = {:?}\n[tools]\nuntrusted = [\"bash\"]\n",
-            runtime.display().to_string()
-        );
+        let (dir, runtime) = runtime_of(program);
+        let toml = format!("{runtime}\n[tools]\nuntrusted = [\"bash\"]\n");
         let daemon = Daemon::start_with(Mode::Group, &toml);
         wait_for_test(&daemon, "failed");
         let (reply, took) = timed(|| daemon.bash("true"));
@@ -323,7 +321,70 @@ fn a_runtime_that_does_not_work_is_told_of() {
             "{body}"
         );
         assert_clean(&daemon, said);
-        std::fs::remove_dir_all(dir).expect("removed");
+        fs::remove_dir_all(dir).expect("removed");
+    }
+}
+
+/// A directory with a program, and what configures that as the runtime.
+fn runtime_of(program: &str) -> (PathBuf, String) {
+    let dir = scratch();
+    let runtime = dir.join("runtime");
+    fs::write(&runtime, program).expect("written");
+    fs::set_permissions(&runtime, Permissions::from_mode(0o755)).expect("executable");
+    let toml = format!("[sandbox]\nruntime = {runtime:?}\n");
+    (dir, toml)
+}
+
+/// As Kata does with its virtual machines, which become the daemon's children.
+#[test]
+fn what_a_runtime_leaves_to_the_daemon_lives_as_long_as_the_sandbox() {
+    const PROGRAM: &str = "#!/bin/sh
+case \"$*\" in
+*' run '*)
+    (setsid sleep 60102 </dev/null >/dev/null 2>&1 &)
+    (setsid sleep 0.0102 </dev/null >/dev/null 2>&1 &)
+esac
+exec runsc \"$@\"
+";
+    for mode in modes() {
+        let (dir, runtime) = runtime_of(PROGRAM);
+        let options = "runtime_args = [\"--ignore-cgroups\", \"--network=none\"]\nready = 0\n";
+        let daemon = start(mode, &format!("{runtime}{options}"));
+        let id = daemon.begin("echo up; sleep 60", &json!({}));
+        wait_until("it runs", || daemon.output(&id, "stdout") == b"up\n");
+        // It does when it looks for what commands have left behind.
+        wait_until("the daemon has reaped what has ended", || {
+            let has_ended =
+                |child: &Process| child.state == 'Z' || is_sleeping(child.pid, "0.0102");
+            !daemon.children().iter().any(has_ended)
+        });
+        assert!(sleeps(60_102), "{mode:?}: {}", daemon.log());
+        let path = format!("/executions/{id}");
+        let record = daemon.connect().request("DELETE", &path, &[], b"").json();
+        assert_eq!(record["status"], "cancelled", "{record}");
+        assert!(!sleeps(60_102), "{mode:?}: {record}");
+        assert_clean(&daemon, "after a runtime that leaves something");
+        fs::remove_dir_all(dir).expect("ours");
+    }
+}
+
+/// Nobody else would end it.
+#[test]
+fn a_self_test_ends_with_the_daemon() {
+    const PROGRAM: &str = "#!/bin/sh
+[ \"$1\" = --version ] && { echo slow version 1.0; exit; }
+sleep 60103 & wait
+";
+    for mode in Mode::all() {
+        let (dir, runtime) = runtime_of(PROGRAM);
+        let toml = format!("{runtime}\n[tools]\nuntrusted = [\"bash\"]\n");
+        let mut daemon = Daemon::start_with(mode, &toml);
+        daemon.wait_until("it is tried", || sleeps(60_103));
+        daemon.signal(Signal::SIGTERM);
+        assert_eq!(daemon.wait().code(), Some(0), "{mode:?}");
+        assert!(!sleeps(60_103), "{mode:?}: {}", daemon.log());
+        assert_eq!(bundles(&daemon), Vec::<PathBuf>::new(), "{mode:?}");
+        fs::remove_dir_all(dir).expect("ours");
     }
 }
 
