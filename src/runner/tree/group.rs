@@ -133,7 +133,7 @@ impl Leaders {
         }
         match procfs::variable(pid, EXECUTION_VARIABLE) {
             Variable::Value(id) => self.execution(&id).ok_or(Variable::Value(id)),
-            untold => Err(untold),
+            untold @ (Variable::Unset | Variable::Unreadable) => Err(untold),
         }
     }
 
