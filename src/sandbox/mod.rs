@@ -227,7 +227,7 @@ impl Sandbox {
         Ok(sandboxed)
     }
 
-    /// Runs the shell on nothing inside, and remembers what came of it.
+    /// Runs the shell on nothing inside, and remembers what came of it, unless it was ended before.
     pub(crate) async fn test(
         &self,
         config: &Arc<ExecutorConfig>,
@@ -247,7 +247,11 @@ impl Sandbox {
             let ran = pin!(self.run(plan, &grants, config, runner, &live));
             match select(ran, stopped).await {
                 Either::Left((ran, _)) => ran,
-                Either::Right(((), ran)) => ran.await,
+                Either::Right(((), ran)) => {
+                    // What was cut short says nothing of the runtime.
+                    let _ = ran.await;
+                    return SelfTest::Untested;
+                }
             }
         };
         let tested = match ran {

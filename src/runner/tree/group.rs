@@ -152,7 +152,8 @@ impl Leaders {
     }
 
     /// Reaps orphans that have ended, and kills those that belong to nobody: when no execution is
-    /// left that was there when it came, it was left behind unrecognisably.
+    /// left that was there when it came, nor one that it says it belongs to, it was left behind
+    /// unrecognisably.
     pub(in crate::runner) fn tidy(&self) {
         if !self.subreaper {
             return;
