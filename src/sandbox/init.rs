@@ -1,5 +1,5 @@
-//! The first process inside: starts the program, reaps, passes SIGTERM on, and tells what became of
-//! it. A runtime's own exit code cannot tell 137 from SIGKILL, and says nothing of what is left.
+//! The first process inside: starts the program, reaps, asks it to end, and tells what became of it.
+//! A runtime's own exit code cannot tell 137 from SIGKILL, and says nothing of what is left.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -22,6 +22,10 @@ use crate::domain::{self, Exit, LeftBehind, StreamName, summarize};
 
 /// What the first argument has to be: orders of another version may mean something else.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The signal that asks it to send SIGTERM to the program. Not that itself, at which Kata Containers
+/// ends the virtual machine and leaves nobody any time.
+pub(super) const ASK: Signal = Signal::SIGUSR1;
 
 /// The exit code of who was not started by the daemon: `EX_USAGE` of sysexits.h.
 const USAGE: u8 = 64;
@@ -114,12 +118,17 @@ impl Order {
                         break exit;
                     }
                 }
-                Ok(signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP)) => {
+                Ok(signal @ (ASK | Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP)) => {
                     if !std::mem::replace(&mut asked, true) {
                         let count = u32::try_from(others().len()).unwrap_or(u32::MAX);
                         let _ = reporter.add(&Line::Signalled(count));
                     }
                     // It leads its group from before its first instruction.
+                    let signal = if signal == ASK {
+                        Signal::SIGTERM
+                    } else {
+                        signal
+                    };
                     let _ = killpg(leader, signal);
                 }
                 Ok(_) | Err(_) => {}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::SandboxError;
 use super::bundle::Bundle;
+use super::init;
 use crate::config::SandboxConfig;
 
 /// Where a runtime that is named without its path is looked for: where packages install programs.
@@ -73,10 +74,10 @@ impl Runtime {
         args
     }
 
-    /// The arguments that send SIGTERM to the first process inside.
+    /// The arguments that have the first process inside ask the program to end.
     pub(super) fn kill(&self, bundle: &Bundle) -> Vec<String> {
         let mut args = self.global(bundle);
-        args.extend(["kill".to_owned(), bundle.id(), "TERM".to_owned()]);
+        args.extend(["kill".to_owned(), bundle.id(), init::ASK.to_string()]);
         args
     }
 
