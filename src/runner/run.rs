@@ -131,8 +131,13 @@ impl Runner {
         self.conclude(run, waited, asking, live).await
     }
 
-    /// Runs what asks another run to end.
+    /// Runs what asks another run to end, under an id of its own: of one id it would take that run's
+    /// orphans for what it has left behind itself, and kill them.
     fn ask(&self, plan: Plan) -> (Arc<Live>, BoxFuture<'_, ()>) {
+        let plan = Plan {
+            id: ExecutionId::new(),
+            ..plan
+        };
         let secrets = Arc::new(Secrets::default());
         let helper = Arc::new(Live::new(plan.id, 0, Truncate::Tail, None, &secrets));
         let live = Arc::clone(&helper);

@@ -368,6 +368,36 @@ exec runsc \"$@\"
     }
 }
 
+/// Who asks a runtime for the end of a program does not end what that runtime has left to the daemon.
+#[test]
+fn a_program_has_its_last_words_whoever_its_runtime_belongs_to() {
+    // It runs as an orphan, for whose end the one that was started waits.
+    const PROGRAM: &str = "#!/bin/sh
+case \"$*\" in
+*' run '*)
+    exec 4>&1 5<&0
+    ( (setsid runsc \"$@\" <&5 3>&1 >&4 4>&- 5<&- &) ) | cat
+    exit
+esac
+exec runsc \"$@\"
+";
+    for mode in modes() {
+        let (dir, runtime) = runtime_of(PROGRAM);
+        let options = "runtime_args = [\"--ignore-cgroups\", \"--network=none\"]\nready = 0\n";
+        let daemon = start(mode, &format!("kill_grace_ms = 60000\n{runtime}{options}"));
+        let last = "trap 'sleep 1; echo bye; exit 5' TERM; echo up; sleep 600 & wait";
+        let id = daemon.begin(last, &json!({}));
+        daemon.wait_until("it runs", || daemon.output(&id, "stdout") == b"up\n");
+        let path = format!("/executions/{id}");
+        let record = daemon.connect().request("DELETE", &path, &[], b"").json();
+        assert_eq!(record["status"], "cancelled", "{record}");
+        let content = record["result"]["content"].as_str().expect("text");
+        assert!(content.contains("up\nbye\n"), "{mode:?}: {content}");
+        assert_clean(&daemon, "after last words");
+        fs::remove_dir_all(dir).expect("ours");
+    }
+}
+
 /// Nobody else would end it.
 #[test]
 fn a_self_test_ends_with_the_daemon() {
