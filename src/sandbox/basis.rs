@@ -76,7 +76,7 @@ impl Basis {
             visible: visible.collect::<io::Result<_>>().map_err(broken)?,
             hidden: sandbox.hidden.iter().map(|dir| dir.is_dir()).collect(),
             mounted: Digest::of(&mounted),
-            is_single: grants.calls.is_some() || !grants.destinations.is_empty(),
+            is_single: grants.has_socket(),
         })
     }
 

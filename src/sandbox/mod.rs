@@ -62,6 +62,13 @@ pub(crate) struct Grants {
     pub(crate) destinations: Vec<Destination>,
 }
 
+impl Grants {
+    /// Whether a socket belongs to them, which is that of one execution.
+    fn has_socket(&self) -> bool {
+        self.calls.is_some() || !self.destinations.is_empty()
+    }
+}
+
 /// Runs plans inside.
 #[derive(Default)]
 pub(crate) struct Sandbox {
@@ -146,6 +153,12 @@ impl Sandbox {
         let (given, with) = (grants.clone(), Arc::clone(config));
         let basis = beside(move || Ok(Basis::of(&given, &with))).await;
         let basis = basis.map_err(|error| SandboxError::broken("make its bundle", &error))??;
+        if grants.has_socket() && !runtime.lets_sockets_in() {
+            return Err(SandboxError::Unavailable(format!(
+                "`{}` lets no socket into its virtual machine, as `egress` and skills that declare `calls` need one: name another `runtime` in [sandbox], such as \"runsc\"",
+                runtime.name
+            )));
+        }
         let running = self.ready.enter();
         let (done, ended) = oneshot::channel();
         let job = Job {
@@ -301,7 +314,6 @@ pub(crate) fn sweep(config: &SandboxConfig) -> usize {
         return 0;
     };
     let runtime = Runtime::of(config).ok();
-    let runtime = runtime.filter(Runtime::makes_cgroups);
     let mut swept = 0;
     for entry in entries.flatten() {
         let path = entry.path();
@@ -322,7 +334,7 @@ pub(crate) fn sweep(config: &SandboxConfig) -> usize {
 /// Has the runtime remove what it keeps outside of the bundle at `path`.
 fn delete(runtime: &Runtime, path: &Path) -> io::Result<()> {
     let state = bundle::state(path);
-    if !has_entries(&state) {
+    if !runtime.may_leave(&state) {
         return Ok(());
     }
     let mut runtime = Command::new(&runtime.program)
@@ -344,10 +356,6 @@ fn delete(runtime: &Runtime, path: &Path) -> io::Result<()> {
             }
         }
     }
-}
-
-fn has_entries(dir: &Path) -> bool {
-    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// A plan of a program of ours, which starts and ends by itself. Under an execution's id it ends with

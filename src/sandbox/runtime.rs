@@ -1,5 +1,6 @@
 //! OCI runtimes, as programs with arguments.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::SandboxError;
@@ -16,6 +17,9 @@ const DIRECTORIES: [&str; 6] = [
     "/sbin",
     "/bin",
 ];
+
+/// Kata Containers, whose containers are in a virtual machine.
+const KATA: &str = "kata-runtime";
 
 /// An OCI runtime.
 #[derive(Clone, Debug, Default)]
@@ -52,10 +56,11 @@ impl Runtime {
                 wanted.display()
             ))
         })?;
-        if matches!(name.as_ref(), "runc" | "crun") && config.rootfs == Path::new("/") {
-            // They make another root with pivot_root(2), which has to be another mount.
+        if matches!(name.as_ref(), "runc" | "crun" | KATA) && config.rootfs == Path::new("/") {
+            // The first two make another root with pivot_root(2), which has to be another mount; Kata lets its
+            // virtual machine write to all of it, and leaves the guest's kernel to see that nobody does.
             return Err(SandboxError::Unavailable(format!(
-                "`{name}` cannot give the host's own `/` to the inside: name a directory with a system of its own as `rootfs` in [sandbox]"
+                "`{name}` cannot safely give the host's own `/` to the inside: name a directory with a system of its own as `rootfs` in [sandbox]"
             )));
         }
         Ok(Self {
@@ -96,6 +101,18 @@ impl Runtime {
         !matches!(self.name.as_str(), "runsc" | "crun")
     }
 
+    /// Whether something outside of the bundle may be left of a container: cgroups, or what Kata has
+    /// mounted, which keeps its state in a place of its own.
+    pub(super) fn may_leave(&self, state: &Path) -> bool {
+        self.makes_cgroups() && (self.name == KATA || has_entries(state))
+    }
+
+    /// Whether a Unix socket that is mounted can be connected to from inside. It is the kernel that knows
+    /// who listens, and that of a virtual machine is another.
+    pub(super) fn lets_sockets_in(&self) -> bool {
+        self.name != KATA
+    }
+
     /// Where it keeps its state.
     fn root(&self, state: &Path) -> Vec<String> {
         vec!["--root".to_owned(), state.display().to_string()]
@@ -129,6 +146,10 @@ pub(super) fn version(text: &str) -> Option<String> {
         .or_else(|| line.split_once(" : "))?;
     let version: String = rest.split_whitespace().next()?.chars().take(64).collect();
     Some(version)
+}
+
+fn has_entries(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn is_program(path: &Path) -> bool {
@@ -174,7 +195,12 @@ mod tests {
     fn what_shares_the_hosts_kernel_wants_a_root_of_its_own() {
         let dir = std::env::temp_dir().join(format!("runtimes-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir(&dir).expect("made");
-        for (name, is_right) in [("runc", false), ("crun", false), ("runsc", true)] {
+        for (name, is_right) in [
+            ("runc", false),
+            ("crun", false),
+            (KATA, false),
+            ("runsc", true),
+        ] {
             let runtime = dir.join(name);
             std::os::unix::fs::symlink("/bin/true", &runtime).expect("made");
             let config = SandboxConfig {

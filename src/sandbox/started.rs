@@ -13,9 +13,7 @@ use super::bundle::{Bundle, Held};
 use super::order::Order;
 use super::report::Report;
 use super::runtime::Runtime;
-use super::{
-    Grants, RUNTIME_BYTES, RUNTIME_PIDS, SandboxError, beside, has_entries, helper, quiet,
-};
+use super::{Grants, RUNTIME_BYTES, RUNTIME_PIDS, SandboxError, beside, helper, quiet};
 use crate::config::{ExecutorConfig, Limits};
 use crate::domain::{Connection, ExecutionId};
 use crate::runner::{Born, Live, Outcome, Plan, Runner};
@@ -154,7 +152,7 @@ impl Started {
             Either::Right(((), attended)) => attended.await,
         };
         let (connections, report) = (bundle.close_egress(), bundle.report());
-        if self.runtime.makes_cgroups() && has_entries(&bundle.state()) {
+        if self.runtime.may_leave(&bundle.state()) {
             // One that was killed has not cleaned up after itself.
             let _ = self.runner.run(delete, &quiet(self.id)).await;
         }

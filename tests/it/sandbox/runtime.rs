@@ -398,6 +398,60 @@ exec runsc \"$@\"
     }
 }
 
+/// Kata keeps what it knows of its containers where it wants to, and lets no socket in. gVisor does its
+/// work here.
+#[test]
+fn what_is_particular_to_kata_is_known() {
+    if !is_there() {
+        return;
+    }
+    const PROGRAM: &str = "#!/bin/sh
+[ \"$1\" = --version ] && { echo 'kata-runtime  : 1.13.0'; exit; }
+shift 2
+exec runsc --root \"${0%/*}/elsewhere\" --ignore-cgroups --network=none \"$@\"
+";
+    let (dir, _) = runtime_of(PROGRAM);
+    let (kata, elsewhere) = (dir.join("kata-runtime"), dir.join("elsewhere"));
+    fs::rename(dir.join("runtime"), &kata).expect("renamed");
+    let root = root_with(&["/bin/bash", "/bin/sleep"]);
+    let left = || -> Vec<_> {
+        let entries = fs::read_dir(&elsewhere).expect("made by the runtime");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.collect()
+    };
+    let toml = format!("[sandbox]\nruntime = {kata:?}\nready = 0\n");
+    let rooted = format!("{toml}rootfs = {root:?}\n");
+    let mut daemon = start(Mode::Group, &rooted);
+    assert_eq!(daemon.bash("exit 3").json()["exit_code"], 3);
+    let id = daemon.begin("echo up; sleep 60", &json!({}));
+    daemon.wait_until("it runs", || daemon.output(&id, "stdout") == b"up\n");
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    assert!(!left().is_empty());
+    daemon = daemon.restart();
+    wait_for_test(&daemon, "passed");
+    assert!(left().is_empty(), "{:?}", left());
+    assert_clean(&daemon, "after the daemon was killed");
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    for (toml, expected) in [
+        (toml.clone(), "the host's own `/`"),
+        (
+            format!("{rooted}egress = {{ bash = [\"localhost:443\"] }}\n"),
+            "lets no socket into",
+        ),
+    ] {
+        let toml = format!("{toml}\n[tools]\nuntrusted = [\"bash\"]\n");
+        let daemon = Daemon::start_with(Mode::Group, &toml);
+        let body = daemon.bash("true").json();
+        assert_eq!(body["code"], "sandbox_unavailable", "{body}");
+        let detail = body["detail"].as_str().expect("text");
+        assert!(detail.contains(expected), "{detail}");
+    }
+    fs::remove_dir_all(root).expect("ours");
+    fs::remove_dir_all(dir).expect("ours");
+}
+
 /// Nobody else would end it.
 #[test]
 fn a_self_test_ends_with_the_daemon() {
