@@ -4,6 +4,7 @@
 mod basis;
 mod bundle;
 mod init;
+mod kata;
 mod order;
 mod ready;
 mod relay;
@@ -317,7 +318,11 @@ pub(crate) fn sweep(config: &SandboxConfig) -> usize {
     let mut swept = 0;
     for entry in entries.flatten() {
         let path = entry.path();
-        let deleted = runtime.as_ref().map(|runtime| delete(runtime, &path));
+        let deleted = runtime.as_ref().map(|runtime| {
+            let deleted = delete(runtime, &path);
+            // Whatever came of that.
+            deleted.and(runtime.clear(&bundle::id(&path)))
+        });
         if let Some(Err(error)) = deleted {
             tracing::warn!(%error, path = %path.display(), "the runtime cannot remove a sandbox");
         }

@@ -1,11 +1,12 @@
 //! OCI runtimes, as programs with arguments.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::SandboxError;
 use super::bundle::Bundle;
-use super::init;
+use super::{init, kata};
 use crate::config::SandboxConfig;
 
 /// Where a runtime that is named without its path is looked for: where packages install programs.
@@ -105,6 +106,17 @@ impl Runtime {
     /// mounted, which keeps its state in a place of its own.
     pub(super) fn may_leave(&self, state: &Path) -> bool {
         self.makes_cgroups() && (self.name == KATA || has_entries(state))
+    }
+
+    /// Removes what `delete` does not know of the container `id`, whose processes are dead.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub(super) fn clear(&self, id: &str) -> io::Result<()> {
+        if self.name == KATA {
+            return kata::clear(id);
+        }
+        Ok(())
     }
 
     /// Whether a Unix socket that is mounted can be connected to from inside. It is the kernel that knows

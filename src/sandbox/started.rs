@@ -156,12 +156,10 @@ impl Started {
             // One that was killed has not cleaned up after itself.
             let _ = self.runner.run(delete, &quiet(self.id)).await;
         }
-        let cleared = beside(move || {
-            drop(bundle);
-            Ok(())
-        });
+        let runtime = self.runtime;
+        let cleared = beside(move || runtime.clear(&bundle.id()));
         if let Err(error) = cleared.await {
-            tracing::error!(%error, "cannot remove a sandbox's bundle");
+            tracing::error!(%error, "cannot remove what a sandbox has left");
         }
         Ok(Ended {
             outcome: outcome.map_err(SandboxError::from_runtime)?,

@@ -452,6 +452,63 @@ exec runsc --root \"${0%/*}/elsewhere\" --ignore-cgroups --network=none \"$@\"
     fs::remove_dir_all(dir).expect("ours");
 }
 
+/// Until it has started a container, Kata does not know how to delete it.
+#[test]
+fn what_kata_leaves_of_a_start_that_was_cut_short_is_removed() {
+    const PLACES: [&str; 3] = [
+        "/run/vc/sbs",
+        "/run/vc/vm",
+        "/run/kata-containers/shared/sandboxes",
+    ];
+    const PROGRAM: &str = "#!/bin/sh
+[ \"$1\" = --version ] && { echo 'kata-runtime  : 1.13.0'; exit; }
+[ \"$3\" = run ] || exit 0
+for id; do :; done
+shared=/run/kata-containers/shared/sandboxes/$id
+mkdir -p /run/vc/sbs/$id /run/vc/vm/$id \"$shared/mounts/a b\" $shared/shared
+: > /run/vc/vm/$id/pid
+mount --bind \"${0%/*}/root\" \"$shared/mounts/a b\"
+mount --rbind $shared/mounts $shared/shared
+echo $id >> \"${0%/*}/started\"
+sleep 60113 & wait
+";
+    if !nix::unistd::geteuid().is_root() {
+        skip("what Kata leaves, for only root can mount");
+        return;
+    }
+    for mode in Mode::all() {
+        let (dir, _) = runtime_of(PROGRAM);
+        let (kata, root) = (dir.join("kata-runtime"), dir.join("root"));
+        fs::rename(dir.join("runtime"), &kata).expect("renamed");
+        fs::create_dir(&root).expect("made");
+        fs::write(root.join("precious"), "the operator's").expect("written");
+        let toml = format!(
+            "shutdown_grace_secs = 1\n\n[sandbox]\nruntime = {kata:?}\nrootfs = {root:?}\nready = 0\n"
+        );
+        let started = || fs::read_to_string(dir.join("started")).unwrap_or_default();
+        let left = || -> Vec<PathBuf> {
+            let dirs = |id| PLACES.map(|place| Path::new(place).join(id));
+            let all: Vec<PathBuf> = started().lines().flat_map(dirs).collect();
+            all.into_iter().filter(|dir| dir.exists()).collect()
+        };
+        let mut daemon = Daemon::start_with(mode, &toml);
+        for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+            let before = started();
+            daemon.begin("true", &json!({"risk_level": "untrusted"}));
+            daemon.wait_until("it is being started", || started() != before);
+            assert!(!left().is_empty(), "{mode:?}");
+            daemon.signal(signal);
+            daemon.wait();
+            if signal == Signal::SIGKILL {
+                daemon = daemon.restart();
+            }
+            assert_eq!(left(), Vec::<PathBuf>::new(), "{mode:?} {signal}");
+        }
+        assert!(root.join("precious").exists(), "{mode:?}");
+        fs::remove_dir_all(dir).expect("ours");
+    }
+}
+
 /// Nobody else would end it.
 #[test]
 fn a_self_test_ends_with_the_daemon() {
