@@ -11,12 +11,12 @@ mod relay;
 mod report;
 mod runtime;
 mod started;
+mod sweep;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::{SetOnce, oneshot};
 
 pub use init::sandbox_init;
+pub(crate) use sweep::sweep;
 
 use crate::config::{Destination, ExecutorConfig, Limits, SandboxConfig, Truncate};
 use crate::domain::{
@@ -306,61 +307,6 @@ impl Sandbox {
 /// Why nothing could run in the sandbox, as far as that is known without trying.
 pub(crate) fn lacks(config: &SandboxConfig) -> Option<String> {
     Runtime::of(config).err().map(|error| error.to_string())
-}
-
-/// Removes what an earlier process has left in the directory of bundles, whose processes are dead.
-/// Says how many bundles there were.
-pub(crate) fn sweep(config: &SandboxConfig) -> usize {
-    let Some(entries) = config.dir.as_ref().and_then(|dir| fs::read_dir(dir).ok()) else {
-        return 0;
-    };
-    let runtime = Runtime::of(config).ok();
-    let mut swept = 0;
-    for entry in entries.flatten() {
-        let path = entry.path();
-        let deleted = runtime.as_ref().map(|runtime| {
-            let deleted = delete(runtime, &path);
-            // Whatever came of that.
-            deleted.and(runtime.clear(&bundle::id(&path)))
-        });
-        if let Some(Err(error)) = deleted {
-            tracing::warn!(%error, path = %path.display(), "the runtime cannot remove a sandbox");
-        }
-        match fs::remove_dir_all(&path) {
-            Ok(()) => swept += 1,
-            Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "cannot remove a sandbox's bundle");
-            }
-        }
-    }
-    swept
-}
-
-/// Has the runtime remove what it keeps outside of the bundle at `path`.
-fn delete(runtime: &Runtime, path: &Path) -> io::Result<()> {
-    let state = bundle::state(path);
-    if !runtime.may_leave(&state) {
-        return Ok(());
-    }
-    let mut runtime = Command::new(&runtime.program)
-        .args(runtime.delete(&state, &bundle::id(path)))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match runtime.try_wait()? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
-            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
-            None => {
-                runtime.kill()?;
-                runtime.wait()?;
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        }
-    }
 }
 
 /// A plan of a program of ours, which starts and ends by itself. Under an execution's id it ends with
