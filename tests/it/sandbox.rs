@@ -3,6 +3,7 @@
 
 mod egress;
 mod escapes;
+mod kata;
 mod processes;
 mod ready;
 mod risk;
