@@ -116,6 +116,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     let policy = policy_files.read(false, &settings.executor.files)?;
     let filter = telemetry::start(&settings.log)?;
     process::prepare();
+    Executor::prepare_process();
 
     let path = state_path(options);
     let state = State::open(&path).map_err(|source| DaemonError::State { path, source })?;

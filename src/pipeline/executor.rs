@@ -23,7 +23,7 @@ use crate::ledger::{Ledger, LedgerError, Opened, Recovered, Waiting};
 use crate::metrics::Metrics;
 use crate::otlp::Exporter;
 use crate::policy::Policy;
-use crate::runner::{Runner, Spool};
+use crate::runner::{Runner, Spool, prepare_descriptors};
 use crate::sandbox::{self, Sandbox, SandboxState, SelfTest};
 use crate::tools::{Registry, SkillCheck, SkillProblem, Tool};
 
@@ -151,6 +151,12 @@ impl Executor {
         };
         let runner = Runner::new(&config);
         Self::assemble(config, runner, None, None)
+    }
+
+    /// What a process that exists for its executor does before it opens anything: what commands are
+    /// started with is then least costly.
+    pub fn prepare_process() {
+        prepare_descriptors();
     }
 
     /// An executor for a process that exists for it, such as the daemon: opens spool and ledger,

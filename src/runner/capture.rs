@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use draft::Draft;
@@ -176,8 +177,8 @@ impl Capture {
         &self.secrets
     }
 
-    /// Lets `read` append to the head as much as there is room for, and returns what it returned.
-    /// `None` when the head is full, at `INLINE_BYTES`, or complete.
+    /// Lets `read` append to the head as much as there is room for, and returns what it returned; it
+    /// makes room for the first `SMALL_BYTES` itself, where it needs it. `None` when the head is full, at `INLINE_BYTES`, or complete.
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
         let mut inner = self.lock();
         let Inner {
@@ -194,9 +195,9 @@ impl Capture {
             return None;
         };
         let before = bytes.len();
-        if before == bytes.capacity() {
+        if before == bytes.capacity() && before > 0 {
             // In three steps, instead of copying it at each doubling.
-            let steps = [SMALL_BYTES, SMALL_BYTES + PIPE_BYTES, INLINE_BYTES];
+            let steps = [SMALL_BYTES + PIPE_BYTES, INLINE_BYTES];
             let next = steps.into_iter().find(|step| *step > before)?;
             bytes.reserve_exact(next - before);
         }
@@ -336,8 +337,12 @@ impl Capture {
         let mut inner = self.lock();
         inner.release = Some(what);
         if let Some(draft) = inner.draft.take() {
-            // It may be written to at this moment.
-            tokio::task::spawn_blocking(|| drop(draft));
+            // It may be written to at this moment: for a thread that may block, as this one is where
+            // there is no event loop.
+            match Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn_blocking(|| drop(draft))),
+                Err(_) => drop(draft),
+            }
         }
         if inner.followers > 0 {
             return;

@@ -3,9 +3,12 @@
 
 mod capture;
 mod environment;
+mod handover;
 mod hashing;
+mod husks;
 mod inherited;
 mod keep;
+mod pipes;
 mod plan;
 mod raw;
 mod reader;
@@ -13,6 +16,7 @@ mod ready;
 mod run;
 mod spawn;
 mod spool;
+mod start;
 mod tree;
 
 use std::fs::File;
@@ -25,12 +29,14 @@ pub use environment::INSTANCE_VARIABLE;
 pub(crate) use environment::{FIXED, last_of_each};
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
-pub(crate) use run::Born;
 pub use spool::{Kept, Spool, SpoolFile};
+pub(crate) use start::Born;
 
 use crate::config::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig};
 use crate::domain::{ExecutionId, KillMode};
 use environment::BaseEnvironment;
+use handover::Handover;
+use husks::Husks;
 use inherited::Corrections;
 use keep::Keepers;
 use tree::{CgroupParent, Leaders, Tree};
@@ -46,6 +52,7 @@ pub struct Runner {
     keepers: Keepers,
     /// `/dev/null`, once somebody needed it.
     null: OnceLock<File>,
+    husks: Husks,
     /// Where scripts too long for an argument are put.
     scripts: PathBuf,
 }
@@ -59,6 +66,12 @@ pub struct Leftovers {
     pub cgroups: usize,
 }
 
+/// Takes up the descriptors that children take with them. Best done before this process opens anything
+/// else: what is lower costs each of them. The first run does it, where nobody else has.
+pub fn prepare_descriptors() {
+    let _ = Handover::of_this_process();
+}
+
 impl Runner {
     /// A runner that holds trees together by process groups and touches nothing yet.
     pub fn new(config: &ExecutorConfig) -> Self {
@@ -69,6 +82,7 @@ impl Runner {
             leaders: Arc::new(Leaders::new(config.subreaper)),
             keepers: Keepers::default(),
             null: OnceLock::new(),
+            husks: Husks::default(),
             scripts: match &config.spool {
                 Some(SpoolConfig { dir, .. }) => dir.clone(),
                 None => std::env::temp_dir(),
@@ -119,9 +133,15 @@ impl Runner {
         }
     }
 
-    /// Reaps and kills what came back to this process as an orphan, and removes cgroups that could
-    /// not be removed before. Call it now and then.
+    /// Lets go of the descriptors of runs that are over. Call it on a thread for which nobody waits.
+    pub fn let_go(&self) {
+        self.husks.clear();
+    }
+
+    /// Reaps and kills what came back to this process as an orphan, removes cgroups that could not be
+    /// removed before, and lets go of what else is left. Call it now and then.
     pub fn tidy(&self) {
+        self.let_go();
         self.leaders.tidy();
         if let Some(cgroups) = &self.cgroups {
             cgroups.tidy();

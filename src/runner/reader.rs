@@ -3,10 +3,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
+use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::stat::fstat;
@@ -38,12 +39,11 @@ const LAST_BYTES: usize = BULK_BYTES;
 pub(super) struct Watched(AsyncFd<File>);
 
 impl Watched {
-    /// Must be called inside a tokio runtime.
+    /// Watches the reading end of a pipe, which must not block. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// As fcntl(2) and epoll_ctl(2).
+    /// As epoll_ctl(2).
     pub(super) fn new(pipe: OwnedFd) -> io::Result<Self> {
-        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         watch(File::from(pipe), Interest::READABLE).map(Self)
     }
 }
@@ -59,7 +59,8 @@ pub(super) struct Reader {
 enum State {
     Inline(AsyncFd<File>),
     Bulk(Bulk),
-    Ended,
+    /// With the pipe, where nobody else has had it.
+    Ended(Option<AsyncFd<File>>),
 }
 
 #[derive(Debug)]
@@ -91,7 +92,7 @@ impl Reader {
 
     /// Whether the stream may still bring something.
     pub(super) fn is_open(&self) -> bool {
-        !matches!(self.state, State::Ended)
+        !matches!(self.state, State::Ended(_))
     }
 
     /// Waits for the next piece of the stream and takes it in. Cancel-safe: a piece is either in
@@ -117,32 +118,42 @@ impl Reader {
                 }
                 Progress::Ended
             }
-            State::Ended => std::future::pending().await,
+            State::Ended(_) => std::future::pending().await,
         };
+        self.come_to(progress);
+    }
+
+    fn come_to(&mut self, progress: Progress) {
         match progress {
             Progress::Drained => {}
-            Progress::Ended => self.state = State::Ended,
+            Progress::Ended => {
+                let pipe = std::mem::replace(&mut self.state, State::Ended(None)).into_pipe();
+                self.state = State::Ended(pipe);
+            }
             Progress::Outgrown => self.hand_over(),
         }
     }
 
-    /// Takes what is in the pipe by now and lets go of it. For when nobody writes any more.
-    pub(super) async fn finish(mut self) {
-        if let State::Inline(pipe) = &self.state
-            && matches!(
-                read_inline(pipe.get_ref(), &self.capture),
-                Progress::Outgrown
-            )
-        {
-            self.hand_over();
+    /// Takes what is in the pipe by now, without waiting to be told of it.
+    pub(super) fn look(&mut self) {
+        if let State::Inline(pipe) = &self.state {
+            let progress = read_inline(pipe.get_ref(), &self.capture);
+            self.come_to(progress);
         }
-        if let State::Bulk(bulk) = self.state {
+    }
+
+    /// Takes what is in the pipe by now, and hands out the pipe where nobody else has had it. For when
+    /// nobody writes any more.
+    pub(super) async fn finish(mut self) -> Option<AsyncFd<File>> {
+        self.look();
+        if let State::Bulk(bulk) = &mut self.state {
             // An eventfd takes any number of these without blocking (eventfd(2)).
             let _ = bulk.stop.write(1);
-            if bulk.ended.await.is_err() {
+            if (&mut bulk.ended).await.is_err() {
                 self.capture.fail(panicked());
             }
         }
+        self.state.into_pipe()
     }
 
     /// Leaves the stream to a thread that reads it into the spool until everybody has closed it.
@@ -160,19 +171,33 @@ impl Reader {
         match &self.state {
             State::Inline(pipe) => inode(pipe.get_ref()),
             State::Bulk(bulk) => bulk.inode,
-            State::Ended => None,
+            State::Ended(_) => None,
         }
     }
 
     /// Moves an inline stream to a thread of its own; not one of a pool, of which those that are
     /// kept for good would leave nothing for the others.
     fn hand_over(&mut self) {
-        let State::Inline(pipe) = std::mem::replace(&mut self.state, State::Ended) else {
+        if !matches!(self.state, State::Inline(_)) {
+            return;
+        }
+        let state = std::mem::replace(&mut self.state, State::Ended(None));
+        let Some(pipe) = state.into_pipe() else {
             return;
         };
         match Bulk::start(pipe.into_inner(), &self.capture) {
             Ok(bulk) => self.state = State::Bulk(bulk),
             Err(error) => self.capture.fail(error),
+        }
+    }
+}
+
+impl State {
+    fn into_pipe(self) -> Option<AsyncFd<File>> {
+        match self {
+            Self::Inline(pipe) => Some(pipe),
+            Self::Bulk(_) => None,
+            Self::Ended(pipe) => pipe,
         }
     }
 }
@@ -217,6 +242,9 @@ fn panicked() -> io::Error {
 fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     loop {
         let read = capture.fill(|head| {
+            if head.capacity() == 0 {
+                return read_first(pipe, head).map(|read| (read, SMALL_BYTES));
+            }
             let room = head.capacity() - head.len();
             rustix::io::read(pipe, spare_capacity(head)).map(|read| (read, room))
         });
@@ -234,6 +262,17 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
             }
         }
     }
+}
+
+/// Reads the first piece of a stream, for which it takes memory only if there is one: most have none.
+fn read_first(pipe: &File, head: &mut Vec<u8>) -> Result<usize, Errno> {
+    let mut room = [MaybeUninit::uninit(); SMALL_BYTES];
+    let (read, _) = rustix::io::read(pipe, &mut room[..])?;
+    if !read.is_empty() {
+        head.reserve_exact(SMALL_BYTES);
+        head.extend_from_slice(read);
+    }
+    Ok(read.len())
 }
 
 fn widen(pipe: &File, bytes: usize) {

@@ -1,28 +1,23 @@
-//! The life of one process: born, waited for in one loop, ended with all that descends from it,
-//! reaped last.
+//! The life of one process once it was started: waited for in one loop, ended with all that descends
+//! from it, reaped last.
 
-use std::ffi::CString;
-use std::fs::File;
-use std::io::{self, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use nix::fcntl::OFlag;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
 use super::Runner;
-use super::inherited::Corrections;
+use super::husks::Husk;
+use super::pipes::Ends;
 use super::plan::{Live, Outcome, Plan, RunError};
-use super::reader::{Reader, Watched};
-use super::spawn::{self, BirthStep, Ended, Leader, Program};
-use super::spool::{self, SCRIPT};
+use super::reader::Reader;
+use super::spawn::{BirthStep, Leader, Reaped};
+use super::start::{Born, ScriptFile};
 use super::tree::{self, Tree};
 use crate::config::Truncate;
 use crate::domain::{
@@ -35,36 +30,14 @@ use crate::domain::{
 /// let one run.
 const PARTING: Duration = Duration::from_millis(50);
 
-/// Where a private script lies while its execution lasts.
-#[derive(Debug)]
-struct ScriptFile(PathBuf);
-
-/// A process that was started, for a run that may be yet to come. It is for [`Runner::attend`], which
-/// also ends it.
-#[derive(Debug)]
-pub(crate) struct Born {
-    id: ExecutionId,
-    tree: Tree,
-    leader: Leader,
-    stdout: Watched,
-    stderr: Watched,
-    script: Option<ScriptFile>,
-}
-
-impl Born {
-    /// Waits until it has ended.
-    pub(crate) async fn ended(&self) {
-        // Who cannot be watched is found out when it is attended.
-        let _ = self.leader.pidfd.readable().await;
-    }
-}
-
 /// A process that is attended and not over.
 struct Run {
     plan: Plan,
     tree: Tree,
     leader: Leader,
     started: Instant,
+    /// Until the leader has ended.
+    ends: Option<Ends>,
     stdout: Reader,
     stderr: Reader,
     _script: Option<ScriptFile>,
@@ -118,6 +91,7 @@ impl Runner {
             tree: born.tree,
             leader: born.leader,
             started: Instant::now(),
+            ends: Some(born.ends),
             stdout: Reader::new(born.stdout, Arc::clone(&live.stdout)),
             stderr: Reader::new(born.stderr, Arc::clone(&live.stderr)),
             _script: born.script,
@@ -148,71 +122,6 @@ impl Runner {
             }
         };
         (helper, asking.boxed())
-    }
-
-    /// Starts the process of `plan`, which reads `stdin` if that is given, and nothing more: it is for
-    /// [`Runner::attend`].
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub(crate) fn start(&self, plan: &Plan, stdin: Option<OwnedFd>) -> Result<Born, RunError> {
-        let script = self.script_file(plan)?;
-        let program = CString::new(plan.program.as_os_str().as_bytes());
-        let program =
-            program.map_err(|error| RunError::new("the program's path holds NUL", error))?;
-        let args = arguments(plan, script.as_ref())?;
-        let env = self
-            .environment
-            .of(plan.id, &plan.program, &plan.env)
-            .map_err(|error| RunError::new("a variable holds NUL", error))?;
-        let working_dir = plan
-            .working_dir
-            .as_ref()
-            .map(|dir| CString::new(dir.as_os_str().as_bytes()));
-        let working_dir = working_dir
-            .transpose()
-            .map_err(|error| RunError::new("the working directory holds NUL", error))?;
-        let text = plan.stdin.as_deref().map(file_in_memory).transpose();
-        let text = text.map_err(|error| RunError::new("cannot prepare standard input", error))?;
-        let stdin = match stdin.as_ref().or(text.as_ref()) {
-            Some(file) => file.as_fd(),
-            None => self.null()?,
-        };
-        let (stdout, stdout_end) = pipe()?;
-        let (stderr, stderr_end) = pipe()?;
-        let (stdout, stderr) = (watched(stdout)?, watched(stderr)?);
-
-        let mut tree = self
-            .tree(plan.id, plan)
-            .map_err(|error| RunError::new("cannot make a cgroup for the execution", error))?;
-        let corrections = self
-            .corrections
-            .get_or_init(|| Arc::new(Corrections::of_this_process()));
-        let leader = tree
-            .bear(|cgroup| {
-                let stdio = [stdin, stdout_end.as_fd(), stderr_end.as_fd()];
-                let program = Program {
-                    path: program,
-                    args,
-                    env,
-                    working_dir,
-                    stdio,
-                    cgroup,
-                };
-                spawn::start(program, corrections)
-            })
-            .map_err(|failure| RunError::new("cannot start a process (clone3)", failure.error))?;
-        if let Some(cgroups) = &self.cgroups {
-            cgroups.prepare_next();
-        }
-        Ok(Born {
-            id: plan.id,
-            tree,
-            leader,
-            stdout,
-            stderr,
-            script,
-        })
     }
 
     /// Ends what is left of the tree, in this order: kill while the leader is not reaped, read
@@ -248,22 +157,29 @@ impl Runner {
             ..
         } = run;
         let keep = keep && !left.is_empty();
-        if keep {
+        let pipes = if keep {
             stdout.keep_reading().await;
             stderr.keep_reading().await;
+            [None, None]
         } else {
-            stdout.finish().await;
-            stderr.finish().await;
-        }
+            [stdout.finish().await, stderr.finish().await]
+        };
         let (stdout, stdout_error) = live.stdout.seal();
         let (stderr, stderr_error) = live.stderr.seal();
 
         // Reaping comes last of all: until then pid and group are the leader's own.
-        let (ended, unreaped) = match (leader_ended, keep) {
-            (true, false) => reap(leader, plan.kill_wait).await?,
-            (true, true) => (leader.observe().map_err(cannot_wait)?, Some(leader)),
-            (false, _) => (None, Some(leader)),
+        let (ended, pidfd, unreaped) = match (leader_ended, keep) {
+            (true, false) => match reap(leader, plan.kill_wait).await? {
+                Ok((ended, pidfd)) => (Some(ended), Some(pidfd), None),
+                Err(held) => (None, None, Some(held)),
+            },
+            (true, true) => (leader.observe().map_err(cannot_wait)?, None, Some(leader)),
+            (false, _) => (None, None, Some(leader)),
         };
+        self.husks.put(Husk {
+            _pipes: pipes,
+            _pidfd: pidfd,
+        });
         let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
         let oom_killed = tree.oom_killed();
         if let Some(leader) = unreaped {
@@ -314,6 +230,7 @@ impl Run {
                 () = self.stderr.step(), if self.stderr.is_open() => {}
                 _ = self.leader.pidfd.readable(), if ended_at.is_none() => {
                     ended_at = Some(Instant::now());
+                    self.close_ends();
                 }
                 () = self.tree.emptied(), if ended_at.is_some() && drained => break,
                 () = asked(&mut asking), if asking.is_some() => asking = None,
@@ -334,6 +251,14 @@ impl Run {
             stopping,
         };
         (waited, asking)
+    }
+
+    /// Nobody but what the leader has left behind can write any more.
+    fn close_ends(&mut self) {
+        self.leader.clear_handover();
+        self.ends = None;
+        self.stdout.look();
+        self.stderr.look();
     }
 
     /// Asks the group to end, or has it asked, and notes what there was to end.
@@ -440,17 +365,14 @@ fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
 
 /// Reaps an ended leader, for which a tracer may have to let go of it first; gives it back if that
 /// takes longer than `wait`.
-async fn reap(
-    mut leader: Leader,
-    wait: Duration,
-) -> Result<(Option<Ended>, Option<Leader>), RunError> {
+async fn reap(mut leader: Leader, wait: Duration) -> Result<Result<Reaped, Leader>, RunError> {
     /// How often a tracer is given a chance.
     const PAUSE: Duration = Duration::from_millis(5);
     let deadline = Instant::now() + wait;
     loop {
         match leader.reap() {
-            Ok(ended) => return Ok((Some(ended.map_err(cannot_wait)?), None)),
-            Err(held) if Instant::now() >= deadline => return Ok((None, Some(held))),
+            Ok(reaped) => return reaped.map(Ok).map_err(cannot_wait),
+            Err(held) if Instant::now() >= deadline => return Ok(Err(held)),
             Err(held) => leader = held,
         }
         tokio::time::sleep(PAUSE).await;
@@ -470,89 +392,4 @@ fn count(processes: usize) -> u32 {
 
 fn cannot_wait(error: io::Error) -> RunError {
     RunError::new("cannot wait for the process (waitid)", error)
-}
-
-fn watched(pipe: OwnedFd) -> Result<Watched, RunError> {
-    Watched::new(pipe).map_err(|error| RunError::new("cannot read from a pipe", error))
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {
-    nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|error| RunError::new("cannot make a pipe", error))
-}
-
-/// A file in memory that holds `text` as a whole, so that nobody has to feed it and nobody can
-/// hang on it.
-fn file_in_memory(text: &str) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(text.as_bytes())?;
-    file.rewind()?;
-    Ok(file.into())
-}
-
-/// The program's own name and its arguments; a script is the last of them, or its file.
-fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, RunError> {
-    let mut args = vec![plan.program.as_os_str().as_bytes().to_vec()];
-    args.extend(plan.args.iter().map(|arg| arg.clone().into_bytes()));
-    match (&plan.script, file) {
-        (Some(_), Some(ScriptFile(path))) => args.push(path.as_os_str().as_bytes().to_vec()),
-        (Some(script), None) => {
-            args.extend(script.arguments().into_iter().map(String::into_bytes));
-        }
-        (None, _) => {}
-    }
-    args.into_iter()
-        .map(|arg| CString::new(arg).map_err(|error| RunError::new("an argument holds NUL", error)))
-        .collect()
-}
-
-impl Runner {
-    /// `/dev/null`, opened once: its descriptor has no state that executions could share.
-    fn null(&self) -> Result<BorrowedFd<'_>, RunError> {
-        if self.null.get().is_none() {
-            let null = File::open("/dev/null")
-                .map_err(|error| RunError::new("cannot open `/dev/null`", error))?;
-            // Somebody else was faster: theirs is as good.
-            let _ = self.null.set(null);
-        }
-        let null = self.null.get().map(AsFd::as_fd);
-        null.ok_or_else(|| RunError::new("cannot open `/dev/null`", io::ErrorKind::NotFound))
-    }
-
-    /// A private file for a script that does not fit into one argument.
-    fn script_file(&self, plan: &Plan) -> Result<Option<ScriptFile>, RunError> {
-        let Some(script) = plan
-            .script
-            .as_ref()
-            .filter(|s| s.text.len() >= longest_argument())
-        else {
-            return Ok(None);
-        };
-        let path = self.scripts.join(format!("{}.{SCRIPT}", plan.id));
-        let written = spool::create(&path).and_then(|mut file| {
-            let file_guard = ScriptFile(path.clone());
-            file.write_all(script.text.as_bytes())?;
-            Ok(file_guard)
-        });
-        written.map(Some).map_err(|error| {
-            RunError::new(
-                format!("cannot write the script to `{}`", path.display()),
-                error,
-            )
-        })
-    }
-}
-
-/// What the kernel takes as one argument of execve(2), its final NUL included: 32 pages.
-fn longest_argument() -> usize {
-    // SAFETY: takes no pointers.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    32 * usize::try_from(page).unwrap_or(4096)
-}
-
-impl Drop for ScriptFile {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
-            tracing::warn!(%error, path = %self.0.display(), "cannot remove a script");
-        }
-    }
 }

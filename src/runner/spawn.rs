@@ -22,6 +22,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::environment::Environment;
+use super::handover::{self, Handover, Token};
 use super::inherited::Corrections;
 use super::raw::{self, CloneArgs, syscall};
 use super::ready::watch;
@@ -54,9 +55,15 @@ pub(super) struct Leader {
     pub pid: Pid,
     /// Readable once it has ended.
     pub pidfd: AsyncFd<OwnedFd>,
-    /// Used by the child until it has executed its program or exited; see `Drop`.
-    birth: Option<Box<Birth>>,
+    birth: InUse,
 }
+
+/// What a child uses until it has executed its program or exited.
+#[derive(Debug)]
+struct InUse(Option<Box<Birth>>);
+
+/// The kernel's account of one that was reaped, and the descriptor that nobody needs any more.
+pub(super) type Reaped = (Ended, AsyncFd<OwnedFd>);
 
 /// The kernel's account of a process that ended.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +103,8 @@ struct Birth {
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
     stdio: [RawFd; 3],
+    /// How it gets a table of descriptors of its own, where it does not begin with one.
+    handover: Option<&'static Handover>,
     corrections: Arc<Corrections>,
     /// Own the strings `argv` and `envp` point to.
     _strings: (Vec<CString>, Environment),
@@ -124,18 +133,25 @@ unsafe impl Sync for Birth {}
 ///
 /// Returns as soon as the process exists; whether it could execute its program is known when it
 /// has ended (see [`Leader::birth_failure`]).
+///
+/// `stdio` must stay open until it has ended, for with a `handover` the child takes them only once it
+/// runs.
 pub(super) fn start(
     program: Program<'_>,
     corrections: &Arc<Corrections>,
+    handover: Option<&'static Handover>,
 ) -> Result<Leader, BirthFailure> {
     let mut flags = libc::CLONE_VM | libc::CLONE_PIDFD;
+    if handover.is_some() {
+        flags |= libc::CLONE_FILES;
+    }
     // A child that shares memory and writes its oom_score_adj would change this process's too,
     // unless its parent is suspended (`__set_oom_adj` in fs/proc/base.c spares a vfork).
     if corrections.oom_score_adj {
         flags |= libc::CLONE_VFORK;
     }
     let cgroup = program.cgroup;
-    let mut birth = Box::new(Birth::new(program, corrections));
+    let mut birth = Box::new(Birth::new(program, corrections, handover));
     let mut pidfd: RawFd = -1;
     let mut args = CloneArgs {
         flags: flags as u64 | CLONE_CLEAR_SIGHAND,
@@ -167,12 +183,12 @@ pub(super) fn start(
         Ok(pidfd) => Ok(Leader {
             pid,
             pidfd,
-            birth: Some(birth),
+            birth: InUse(Some(birth)),
         }),
         Err(error) => {
             // Nobody could watch this process, so it must go; it still uses its memory meanwhile.
-            let _ = kill(pid, Signal::SIGKILL);
-            let _ = waitpid(pid, Some(WaitPidFlag::__WALL));
+            end_at_once(pid);
+            birth.clear_handover();
             Err(BirthFailure {
                 step: BirthStep::Clone,
                 error,
@@ -181,12 +197,22 @@ pub(super) fn start(
     }
 }
 
+/// Kills a child that nobody waits for, and reaps it.
+fn end_at_once(pid: Pid) {
+    let _ = kill(pid, Signal::SIGKILL);
+    let _ = waitpid(pid, Some(WaitPidFlag::__WALL));
+}
+
 /// Linux 5.5 and 5.7; `libc` has them for some targets only.
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 impl Birth {
-    fn new(program: Program<'_>, corrections: &Arc<Corrections>) -> Self {
+    fn new(
+        program: Program<'_>,
+        corrections: &Arc<Corrections>,
+        handover: Option<&'static Handover>,
+    ) -> Self {
         let argv = program.args.iter().map(|arg| arg.as_ptr());
         let argv = argv.chain([ptr::null()]).collect();
         let envp = program.env.pointers().chain([ptr::null()]).collect();
@@ -197,10 +223,23 @@ impl Birth {
             path: program.path,
             working_dir: program.working_dir,
             stdio: program.stdio.map(|fd| fd.as_raw_fd()),
+            handover,
             corrections: Arc::clone(corrections),
             _strings: (program.args, program.env),
             failed_step: AtomicU32::new(0),
             errno: AtomicI32::new(0),
+        }
+    }
+
+    /// Nobody else is born with what is at this address meanwhile.
+    fn token(&self) -> Token {
+        ptr::from_ref(self).addr()
+    }
+
+    /// Once the child has ended.
+    fn clear_handover(&self) {
+        if let Some(handover) = &self.handover {
+            handover.clear(self.token());
         }
     }
 }
@@ -212,9 +251,23 @@ fn new_stack() -> Box<Stack> {
 }
 
 impl Leader {
+    /// Lets go of what it took its descriptors from. Once it has ended.
+    pub(super) fn clear_handover(&self) {
+        if let Some(birth) = &self.birth.0 {
+            birth.clear_handover();
+        }
+    }
+
+    /// Kills and reaps it where it cannot be attended.
+    pub(super) fn abandon(mut self) {
+        end_at_once(self.pid);
+        self.clear_handover();
+        self.birth.0 = None;
+    }
+
     /// Why the program was not executed, if it was not. Meaningful once the process has ended.
     pub(super) fn birth_failure(&self) -> Option<BirthFailure> {
-        let birth = self.birth.as_ref()?;
+        let birth = self.birth.0.as_ref()?;
         let step = match birth.failed_step.load(Ordering::Acquire) {
             0 => return None,
             s if s == BirthStep::Session as u32 => BirthStep::Session,
@@ -241,12 +294,13 @@ impl Leader {
 
     /// Reaps the process. From here on its pid may be anybody's. Gives the leader back where
     /// [`Leader::observe`] would find nothing.
-    pub(super) fn reap(mut self) -> Result<io::Result<Ended>, Self> {
+    pub(super) fn reap(mut self) -> Result<io::Result<Reaped>, Self> {
         match self.wait(libc::WEXITED) {
             Ok(None) => Err(self),
             Ok(Some(ended)) => {
-                drop(self.birth.take());
-                Ok(Ok(ended))
+                self.clear_handover();
+                self.birth.0 = None;
+                Ok(Ok((ended, self.pidfd)))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -287,11 +341,10 @@ impl Leader {
     }
 }
 
-impl Drop for Leader {
+impl Drop for InUse {
     fn drop(&mut self) {
-        // Only a defect gets here with `birth` still in place. The child may still be using it,
-        // so it must stay for good.
-        if let Some(birth) = self.birth.take() {
+        // Only a defect gets here. The child may still be using it, so it must stay for good.
+        if let Some(birth) = self.0.take() {
             Box::leak(birth);
         }
     }
@@ -322,6 +375,13 @@ unsafe extern "C" fn be_born(argument: *mut libc::c_void) -> ! {
 unsafe fn prepare_and_execute(birth: &Birth) -> (BirthStep, isize) {
     // SAFETY: system calls whose pointers are into `birth` or to locals that outlive the call.
     unsafe {
+        // First of all: whatever is done to descriptors before is done to the parent's.
+        if let Some(handover) = &birth.handover {
+            let left = handover.leave(birth.stdio, birth.token());
+            if left < 0 {
+                return (BirthStep::Stdio, left);
+            }
+        }
         // A session of its own: no controlling terminal, and a process group that is the tree's.
         let result = syscall(libc::SYS_setsid, [0; 5]);
         if result < 0 {
@@ -351,11 +411,10 @@ unsafe fn prepare_and_execute(birth: &Birth) -> (BirthStep, isize) {
                 return (BirthStep::WorkingDir, result);
             }
         }
-        // The parent's ends are all above 2 and close-on-exec; dup3 clears that on the copies.
-        for (target, &fd) in birth.stdio.iter().enumerate() {
-            let result = syscall(libc::SYS_dup3, [fd as usize, target, 0, 0, 0]);
-            if result < 0 {
-                return (BirthStep::Stdio, result);
+        if birth.handover.is_none() {
+            let taken = handover::take(birth.stdio);
+            if taken < 0 {
+                return (BirthStep::Stdio, taken);
             }
         }
         // Whatever library opened a descriptor without close-on-exec, it ends here (Linux 5.9).

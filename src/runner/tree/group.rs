@@ -236,6 +236,11 @@ impl GroupTree {
         Ok(leader)
     }
 
+    /// Whether there is no other tree.
+    pub(super) fn is_alone(&self) -> bool {
+        self.leaders.lock().leaders.len() <= 1
+    }
+
     pub(super) fn may_have_others(&self, asked: Instant) -> bool {
         !self.leaders.subreaper || self.leaders.has_orphans(asked)
     }

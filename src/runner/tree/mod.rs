@@ -113,7 +113,9 @@ impl Tree {
             Self::Cgroup(leaf) => leaf.is_populated(),
             Self::Group(group) => {
                 let asked = Instant::now();
-                tokio::task::yield_now().await;
+                if !group.is_alone() {
+                    tokio::task::yield_now().await;
+                }
                 group.may_have_others(asked)
             }
         }

@@ -2,7 +2,27 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Mode, skip};
+use crate::support::{Daemon, Fifo, Mode, skip};
+
+/// Its end is that of the process, whatever has become of its streams.
+#[test]
+fn who_closes_its_streams_has_not_ended() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let fifo = Fifo::new(daemon.dir().join("gate"));
+        let command = format!(
+            "echo said; exec >&- 2>&-; read -r line < {}; exit 3",
+            fifo.path().display()
+        );
+        let id = daemon.begin(&command, &json!({}));
+        fifo.reached().say("on");
+        let path = format!("/executions/{id}?wait=60");
+        let record = daemon.connect().request("GET", &path, &[], b"").json();
+        assert_eq!(record["result"]["exit_code"], 3, "{mode:?}: {record}");
+        let content = &record["result"]["content"];
+        assert_eq!(content, "[stdout]\nsaid\n\n[exit_code]\n3", "{mode:?}");
+    }
+}
 
 #[test]
 fn codes_are_codes_and_signals_are_signals() {

@@ -113,6 +113,37 @@ fn the_ids_by_which_a_tree_is_found_cannot_be_given() {
     }
 }
 
+/// However much is open in the daemon, and however many are just being born.
+#[test]
+fn nobody_gets_descriptors_of_others() {
+    const SIDE_BY_SIDE: usize = 24;
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let open: Vec<_> = (0..150).map(|_| daemon.connect()).collect();
+        std::thread::scope(|scope| {
+            let daemon = &daemon;
+            for client in 0..SIDE_BY_SIDE {
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        let said = format!("{client}.{round}");
+                        let command =
+                            format!("echo {said}; echo {said} >&2; exec ls /proc/self/fd");
+                        let reply = daemon.bash(&command);
+                        assert_eq!(reply.stdout(), format!("{said}\n0\n1\n2\n3"), "{mode:?}");
+                        let stderr = format!("[stderr]\n{said}");
+                        assert!(
+                            reply.content().contains(&stderr),
+                            "{mode:?}: {}",
+                            reply.content()
+                        );
+                    }
+                });
+            }
+        });
+        drop(open);
+    }
+}
+
 #[test]
 fn only_three_descriptors_are_open() {
     for mode in Mode::all() {

@@ -1,0 +1,200 @@
+//! Makes everything ready that a plan's process needs, and starts it.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nix::libc;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::Runner;
+use super::handover::Handover;
+use super::inherited::Corrections;
+use super::pipes::{Ends, Pipes};
+use super::plan::{Plan, RunError};
+use super::reader::Watched;
+use super::spawn::{self, Leader, Program};
+use super::spool::{self, SCRIPT};
+use super::tree::Tree;
+use crate::domain::ExecutionId;
+
+/// Where a private script lies while its execution lasts.
+#[derive(Debug)]
+pub(super) struct ScriptFile(PathBuf);
+
+/// A process that was started, for a run that may be yet to come. It is for [`Runner::attend`], which
+/// also ends it.
+#[derive(Debug)]
+pub(crate) struct Born {
+    pub(super) id: ExecutionId,
+    pub(super) tree: Tree,
+    pub(super) leader: Leader,
+    pub(super) ends: Ends,
+    pub(super) stdout: Watched,
+    pub(super) stderr: Watched,
+    pub(super) script: Option<ScriptFile>,
+}
+
+impl Born {
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        // Who cannot be watched is found out when it is attended.
+        let _ = self.leader.pidfd.readable().await;
+    }
+}
+
+impl Runner {
+    /// Starts the process of `plan`, which reads `stdin` if that is given, and nothing more: it is for
+    /// [`Runner::attend`].
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(&self, plan: &Plan, stdin: Option<OwnedFd>) -> Result<Born, RunError> {
+        let script = self.script_file(plan)?;
+        let program = CString::new(plan.program.as_os_str().as_bytes());
+        let program =
+            program.map_err(|error| RunError::new("the program's path holds NUL", error))?;
+        let args = arguments(plan, script.as_ref())?;
+        let env = self
+            .environment
+            .of(plan.id, &plan.program, &plan.env)
+            .map_err(|error| RunError::new("a variable holds NUL", error))?;
+        let working_dir = plan
+            .working_dir
+            .as_ref()
+            .map(|dir| CString::new(dir.as_os_str().as_bytes()));
+        let working_dir = working_dir
+            .transpose()
+            .map_err(|error| RunError::new("the working directory holds NUL", error))?;
+        let text = plan.stdin.as_deref().map(file_in_memory).transpose();
+        let text = text.map_err(|error| RunError::new("cannot prepare standard input", error))?;
+        let pipes = Pipes::make();
+        let Pipes {
+            stdout,
+            stderr,
+            mut ends,
+        } = pipes.map_err(|error| RunError::new("cannot make a pipe", error))?;
+        ends.stdin = stdin.or(text);
+        let null = self.null()?;
+
+        let mut tree = self
+            .tree(plan.id, plan)
+            .map_err(|error| RunError::new("cannot make a cgroup for the execution", error))?;
+        let corrections = self
+            .corrections
+            .get_or_init(|| Arc::new(Corrections::of_this_process()));
+        let leader = tree
+            .bear(|cgroup| {
+                let program = Program {
+                    path: program,
+                    args,
+                    env,
+                    working_dir,
+                    stdio: ends.stdio(null),
+                    cgroup,
+                };
+                spawn::start(program, corrections, Handover::of_this_process())
+            })
+            .map_err(|failure| RunError::new("cannot start a process (clone3)", failure.error))?;
+        // Everything else happens while it comes to life.
+        let watched = Watched::new(stdout).and_then(|stdout| Ok((stdout, Watched::new(stderr)?)));
+        let (stdout, stderr) = match watched {
+            Ok(watched) => watched,
+            Err(error) => {
+                leader.abandon();
+                return Err(RunError::new("cannot read from a pipe", error));
+            }
+        };
+        if let Some(cgroups) = &self.cgroups {
+            cgroups.prepare_next();
+        }
+        Ok(Born {
+            id: plan.id,
+            tree,
+            leader,
+            ends,
+            stdout,
+            stderr,
+            script,
+        })
+    }
+
+    /// `/dev/null`, opened once: its descriptor has no state that executions could share.
+    fn null(&self) -> Result<BorrowedFd<'_>, RunError> {
+        if self.null.get().is_none() {
+            let null = File::open("/dev/null")
+                .map_err(|error| RunError::new("cannot open `/dev/null`", error))?;
+            // Somebody else was faster: theirs is as good.
+            let _ = self.null.set(null);
+        }
+        let null = self.null.get().map(AsFd::as_fd);
+        null.ok_or_else(|| RunError::new("cannot open `/dev/null`", io::ErrorKind::NotFound))
+    }
+
+    /// A private file for a script that does not fit into one argument.
+    fn script_file(&self, plan: &Plan) -> Result<Option<ScriptFile>, RunError> {
+        let Some(script) = plan
+            .script
+            .as_ref()
+            .filter(|s| s.text.len() >= longest_argument())
+        else {
+            return Ok(None);
+        };
+        let path = self.scripts.join(format!("{}.{SCRIPT}", plan.id));
+        let written = spool::create(&path).and_then(|mut file| {
+            let file_guard = ScriptFile(path.clone());
+            file.write_all(script.text.as_bytes())?;
+            Ok(file_guard)
+        });
+        written.map(Some).map_err(|error| {
+            RunError::new(
+                format!("cannot write the script to `{}`", path.display()),
+                error,
+            )
+        })
+    }
+}
+
+/// A file in memory that holds `text` as a whole, so that nobody has to feed it and nobody can
+/// hang on it.
+fn file_in_memory(text: &str) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(c"stdin", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// The program's own name and its arguments; a script is the last of them, or its file.
+fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, RunError> {
+    let mut args = vec![plan.program.as_os_str().as_bytes().to_vec()];
+    args.extend(plan.args.iter().map(|arg| arg.clone().into_bytes()));
+    match (&plan.script, file) {
+        (Some(_), Some(ScriptFile(path))) => args.push(path.as_os_str().as_bytes().to_vec()),
+        (Some(script), None) => {
+            args.extend(script.arguments().into_iter().map(String::into_bytes));
+        }
+        (None, _) => {}
+    }
+    args.into_iter()
+        .map(|arg| CString::new(arg).map_err(|error| RunError::new("an argument holds NUL", error)))
+        .collect()
+}
+
+/// What the kernel takes as one argument of execve(2), its final NUL included: 32 pages.
+fn longest_argument() -> usize {
+    // SAFETY: takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    32 * usize::try_from(page).unwrap_or(4096)
+}
+
+impl Drop for ScriptFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::warn!(%error, path = %self.0.display(), "cannot remove a script");
+        }
+    }
+}
