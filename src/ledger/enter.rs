@@ -3,6 +3,7 @@
 
 use std::time::SystemTime;
 
+use super::LedgerError;
 use super::event::Events;
 use super::handle::{Inner, Ledger};
 use super::log::{Begun, Log, Logged};
@@ -15,12 +16,11 @@ use crate::domain::ExecutionId;
 /// What became of the end of an execution.
 #[derive(Debug)]
 #[must_use = "the end may not be on file yet"]
-pub enum Ended {
-    /// It cannot be lost any more: the answer may be sent. The receipt tells when it is in the
-    /// file, where a question finds it by then at the latest.
-    Logged(Receipt<()>),
-    /// It is safe when the receipt says so.
-    Queued(Receipt<()>),
+pub enum Ended<F> {
+    /// It cannot be lost any more: the answer may be sent.
+    Logged,
+    /// It is safe when the receipt says so, and what was to be done then is the caller's.
+    Queued(Receipt<()>, F),
 }
 
 impl Ledger {
@@ -87,25 +87,29 @@ impl Ledger {
 
     /// The same for whoever only waits until the end cannot be lost any more: the answer may then
     /// be sent. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
-    /// the file within 10 ms; not so while the file cannot be written or cannot keep up, for there
-    /// is no telling for how long.
-    pub fn end_execution(&self, record: CloseRecord, events: Option<Events>) -> Ended {
+    /// the file within 10 ms, where a question finds it; `then` is called when it is there, or cannot
+    /// be, on the writer's thread. Not so while the file cannot be written or cannot keep up, for
+    /// there is no telling for how long.
+    pub fn end_execution<F>(&self, record: CloseRecord, events: Option<Events>, then: F) -> Ended<F>
+    where
+        F: FnOnce(Result<(), LedgerError>) + Send + 'static,
+    {
         let log = self.inner.log.as_ref();
         let log = log.filter(|_| self.inner.shared.is_trusted());
         // What has begun is taken only where it ends in the log, too.
         let taken = log.and_then(|log| Some((log, self.inner.begun(record.id)?)));
         let Some((log, mut begun)) = taken else {
-            return Ended::Queued(self.close_execution(record, events));
+            return Ended::Queued(self.close_execution(record, events), then);
         };
         let events = Events::joined(begun.events.take(), events);
         let Some(end) = log.end(&record, events.as_ref()) else {
-            return Ended::Queued(self.inner.enter(begun, record, events));
+            return Ended::Queued(self.inner.enter(begun, record, events), then);
         };
         let lines = [begun.logged, end];
+        let make = |event| enter(begun.record, record, lines, event);
         let shared = &self.inner.shared;
-        Ended::Logged(shared.queue(Failing::Never, events, |event| {
-            enter(begun.record, record, lines, event)
-        }))
+        shared.queue_then(Failing::Never, events, make, then);
+        Ended::Logged
     }
 }
 

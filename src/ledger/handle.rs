@@ -127,6 +127,7 @@ impl Ledger {
 
     /// Lets go of the pages that it keeps in memory. For a while in which nothing happens.
     pub fn shrink(&self) -> Receipt<()> {
+        self.inner.shared.let_go();
         self.write(Failing::Dropped, None, |store| {
             Ok(store.connection.execute_batch("PRAGMA shrink_memory")?)
         })
@@ -369,7 +370,10 @@ impl Inner {
     fn close(&self) {
         self.open_all();
         self.shared.close();
-        if let Some(writer) = lock(&self.writer).take() {
+        let writer = lock(&self.writer).take();
+        // It may be the writer itself that lets go of the ledger last, with what it has just told.
+        let writer = writer.filter(|writer| writer.thread().id() != thread::current().id());
+        if let Some(writer) = writer {
             // A panic there was told by the panic hook.
             let _ = writer.join();
         }

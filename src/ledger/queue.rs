@@ -87,11 +87,18 @@ pub(super) trait Work: Send {
     fn failing(&self) -> Failing;
 }
 
+/// Who is told what came of a write.
+enum Reply<T> {
+    Receipt(oneshot::Sender<Result<T, LedgerError>>),
+    /// What is then done, here, on the writer's thread.
+    Then(Box<dyn FnOnce(Result<T, LedgerError>) + Send>),
+}
+
 struct Task<T, F> {
     write: F,
     events: Option<NumberedEvents>,
     done: Option<T>,
-    reply: Option<oneshot::Sender<Result<T, LedgerError>>>,
+    reply: Option<Reply<T>>,
     failing: Failing,
     told: broadcast::Sender<Arc<NumberedEvents>>,
 }
@@ -117,8 +124,13 @@ impl<T: Send, F: FnMut(&mut Store) -> Result<T, Fault> + Send> Work for Task<T, 
             return;
         };
         let result = committed.and_then(|()| self.done.take().ok_or(LedgerError::Closed));
-        // Nobody waits for most of them.
-        let _ = reply.send(result);
+        match reply {
+            Reply::Receipt(receipt) => {
+                // Nobody waits for most of them.
+                let _ = receipt.send(result);
+            }
+            Reply::Then(then) => then(result),
+        }
     }
 
     fn failing(&self) -> Failing {
@@ -141,6 +153,9 @@ pub(super) struct Shared {
 
 struct Queue {
     tasks: Vec<Box<dyn Work>>,
+    /// What was written, for those who ask to let go of: the memory is that of their thread. From the
+    /// writer's they would have to wait for each other at every piece of it.
+    spent: Vec<Box<dyn Work>>,
     /// Whether one of them is not to wait for company.
     is_urgent: bool,
     next_event: u64,
@@ -198,6 +213,7 @@ impl Shared {
         Self {
             queue: Mutex::new(Queue {
                 tasks: Vec::new(),
+                spent: Vec::new(),
                 is_urgent: false,
                 next_event,
                 is_closing: false,
@@ -233,9 +249,35 @@ impl Shared {
         F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
     {
         let (reply, receipt) = oneshot::channel();
+        self.push(failing, events, make, Reply::Receipt(reply));
+        Receipt(receipt)
+    }
+
+    /// The same, and then `then`, on the writer's thread; not at all if the ledger is closing.
+    pub(super) fn queue_then<F>(
+        &self,
+        failing: Failing,
+        events: Option<Events>,
+        make: impl FnOnce(u64) -> F,
+        then: impl FnOnce(Result<(), LedgerError>) + Send + 'static,
+    ) where
+        F: FnMut(&mut Store) -> Result<(), Fault> + Send + 'static,
+    {
+        self.push(failing, events, make, Reply::Then(Box::new(then)));
+    }
+
+    fn push<T: Send + 'static, F>(
+        &self,
+        failing: Failing,
+        events: Option<Events>,
+        make: impl FnOnce(u64) -> F,
+        reply: Reply<T>,
+    ) where
+        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+    {
         let mut queue = lock(&self.queue);
         if queue.is_closing {
-            return Receipt(receipt);
+            return;
         }
         let number = queue.next_event;
         let events = events.map(|events| NumberedEvents {
@@ -257,11 +299,24 @@ impl Shared {
         let is_news = is_urgent && !queue.is_urgent;
         queue.is_urgent |= is_urgent;
         let was_dozing = std::mem::take(&mut queue.is_dozing);
+        // Two for one, so that they become fewer.
+        let spent = [queue.spent.pop(), queue.spent.pop()];
         drop(queue);
+        drop(spent);
         if is_news || was_dozing {
             self.wake.notify_one();
         }
-        Receipt(receipt)
+    }
+
+    /// Takes what was written, to be let go of.
+    pub(super) fn spend(&self, written: Vec<Box<dyn Work>>) {
+        lock(&self.queue).spent.extend(written);
+    }
+
+    /// Lets go of what was written. On a thread of those who ask.
+    pub(super) fn let_go(&self) {
+        let spent = std::mem::take(&mut lock(&self.queue).spent);
+        drop(spent);
     }
 
     /// Whether more may be taken on trust, which the file is to have soon.

@@ -2,6 +2,7 @@
 //! are told; what can wait (text index, checkpoint) happens behind that.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use rusqlite::Connection;
@@ -34,6 +35,11 @@ const RETRIES: usize = 1024;
 /// How many writes there are between two looks at how long the log is, which cost as much as
 /// writing a page.
 const LOOK: usize = 64;
+
+/// Up to how many writes at once the writer lets others have the processor between two of them: a
+/// command that is in its way, or the event loop, would wait for all of them else, half a millisecond
+/// with one client. With more the processors are busy, and to let others go first is to fall behind.
+const SMALL: usize = 16;
 
 pub(super) struct Writer {
     store: Store,
@@ -107,7 +113,14 @@ impl Writer {
             self.is_log_long = self.log_bytes() > LOG_BYTES;
         }
         match self.transact(&mut tasks) {
-            Ok(()) => tasks.iter_mut().for_each(|task| task.acknowledge(Ok(()))),
+            Ok(()) => {
+                let count = tasks.len();
+                for task in &mut tasks {
+                    task.acknowledge(Ok(()));
+                    pause(count);
+                }
+                self.shared.spend(tasks);
+            }
             Err(error) if error.is_of_the_disk() => self.fail(tasks, &error),
             // One of them cannot be done: each by itself, to find out which.
             Err(_) => {
@@ -130,8 +143,14 @@ impl Writer {
     /// Does all of it or nothing.
     fn transact(&mut self, tasks: &mut [Box<dyn Work>]) -> Result<(), LedgerError> {
         let begun = Instant::now();
-        let done =
-            self.in_transaction(|store| tasks.iter_mut().try_for_each(|task| task.apply(store)));
+        let count = tasks.len();
+        let done = self.in_transaction(|store| {
+            tasks.iter_mut().try_for_each(|task| {
+                task.apply(store)?;
+                pause(count);
+                Ok(())
+            })
+        });
         if done.is_ok() {
             if let Some(metrics) = self.shared.metrics.get() {
                 metrics.committed(begun.elapsed());
@@ -239,6 +258,13 @@ impl Writer {
     fn log_bytes(&self) -> u64 {
         let log = std::fs::metadata(file::beside(&self.shared.file, "-wal"));
         log.map_or(0, |log| log.len())
+    }
+}
+
+/// Lets others go on who wait for this thread's processor, where there is as little to write.
+fn pause(tasks: usize) {
+    if tasks <= SMALL {
+        thread::yield_now();
     }
 }
 

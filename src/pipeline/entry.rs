@@ -6,7 +6,7 @@ use super::{CallRecord, Execution, Finished};
 use crate::domain::{ApprovalId, Correlation, Digest, ExecutionId, Ruling, Status, StreamName};
 use crate::ledger::{
     self, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json, Ledger,
-    OpenRecord, Output, Place, Receipt,
+    LedgerError, OpenRecord, Output, Place, Receipt,
 };
 use crate::runner::Kept;
 
@@ -105,23 +105,22 @@ impl Entry {
         }
     }
 
-    /// Has what was entered written now, whoever else may have something to write.
-    pub(super) fn hurry(&self, id: ExecutionId) {
-        self.ledger.nudge(id);
-    }
-
     /// Enters something about it into the audit trail.
     pub(super) fn audit(&self, entry: AuditEntry) -> Receipt<()> {
         self.ledger.audit(entry)
     }
 
-    /// Enters its end.
-    pub(super) fn close(
+    /// Enters its end, and then does `then`; see [`Ledger::end_execution`].
+    pub(super) fn close<F>(
         &self,
         execution: &Execution,
         finished: &Finished,
         outputs: Outputs,
-    ) -> Ended {
+        then: F,
+    ) -> Ended<F>
+    where
+        F: FnOnce(Result<(), LedgerError>) + Send + 'static,
+    {
         let is_new = {
             let pending = self.lock();
             !pending.is_open || pending.has_change
@@ -154,7 +153,7 @@ impl Entry {
             stdout,
             stderr,
         };
-        self.ledger.end_execution(close, events)
+        self.ledger.end_execution(close, events, then)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {

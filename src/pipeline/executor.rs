@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use super::approvals::Waiters;
 use super::execution::{Execution, Terms};
 use super::family::Capabilities;
+use super::hurry::Hurry;
 use super::life::Origin;
 use super::records::Records;
 use super::values::Sessions;
@@ -83,6 +84,7 @@ pub(super) struct Inner {
     pub(super) records: Records,
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) ledger: Option<Ledger>,
+    pub(super) hurry: Hurry,
     /// How much happens at once and how often.
     pub(super) flow: Flow,
     /// How much of the daemon's own work may be done at once.
@@ -221,6 +223,7 @@ impl Executor {
             skill_problems: Mutex::default(),
             spool,
             ledger,
+            hurry: Hurry::default(),
             workers: Arc::new(Semaphore::new(WORKERS)),
             sessions: Sessions::default(),
             capabilities: Capabilities::default(),
@@ -486,9 +489,11 @@ impl Executor {
         self.inner.sandbox.state(&self.config().sandbox)
     }
 
-    /// Cleans up after commands that hid from their executions. Call it every few seconds.
+    /// Cleans up after commands that hid from their executions, and lets go of what has ended. Call it
+    /// every few seconds.
     pub fn tidy(&self) {
         self.inner.runner.tidy();
+        self.inner.records.tidy();
     }
 
     /// Lets go of memory that only work needs. For a while in which nothing happens.

@@ -10,24 +10,50 @@ use super::execution::Execution;
 use super::executor::{Executor, Inner};
 use super::{Finished, counting, log, spans};
 use crate::domain::{Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput};
-use crate::ledger::{Ended, LedgerError, Output, Place, Receipt};
+use crate::ledger::{Ended, LedgerError, Output, Place};
 use crate::runner::SpoolFile;
 
 /// The longest text of a finished answer that is kept with its record rather than in the spool, in
 /// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
 const TEXT_WITH_RECORD: usize = 4096;
 
-/// The end of an execution that is safe, or cannot be made so, and on its way into the ledger's file.
-pub(super) struct Filing {
-    filed: Filed,
+/// What is still to be done when the end of an execution is safe and told.
+struct Aftermath {
+    inner: Arc<Inner>,
+    execution: Arc<Execution>,
     finished: Arc<Finished>,
     /// Where a long text of it is.
     text: Option<Arc<SpoolFile>>,
 }
 
-enum Filed {
-    Done(Result<(), LedgerError>),
-    Soon(Receipt<()>),
+impl Aftermath {
+    /// Lets go of the memory that only the answer needed.
+    fn release(&self) {
+        self.execution.live().release(self.finished.verbatim());
+    }
+
+    fn log(&self) {
+        log::ending(&self.execution, &self.finished);
+    }
+
+    /// As soon as the ledger can be asked about it, it is the ledger's to tell; where that cannot be,
+    /// it is remembered.
+    fn settle(&self, filed: Result<(), LedgerError>) {
+        let id = self.execution.id;
+        let Err(error) = filed else {
+            return self.inner.records.forget(id);
+        };
+        tracing::error!(EXECUTION_ID = %id, %error, "cannot record the end of an execution");
+        self.release();
+        let text_bytes = match &self.text {
+            Some(file) => {
+                self.finished.move_text_to(Arc::clone(file));
+                0
+            }
+            None => self.finished.text().len(),
+        };
+        self.inner.records.close(id, text_bytes);
+    }
 }
 
 impl Executor {
@@ -55,10 +81,10 @@ impl Executor {
 impl Inner {
     /// Closes the record, in the ledger before anybody hears of it.
     pub(super) async fn close(
-        &self,
+        self: &Arc<Self>,
         execution: &Arc<Execution>,
         result: Result<ToolOutput, ExecutorError>,
-    ) -> Option<Filing> {
+    ) {
         if let (Some(entry), Some(lineage)) = (&execution.entry, execution.family.lineage()) {
             entry.note(Event::skill_result(execution, lineage, &result));
         }
@@ -66,8 +92,7 @@ impl Inner {
         let finished = Arc::new(finished);
         counting::ending(execution, &finished);
         let Some(entry) = &execution.entry else {
-            self.close_in_memory(execution, finished).await;
-            return None;
+            return self.close_in_memory(execution, finished).await;
         };
         execution.form(&finished);
         let live = execution.live();
@@ -77,52 +102,38 @@ impl Inner {
             live.keep(finished.verbatim()),
         );
         let outputs = Outputs::new(execution, &finished, content, digests);
+        let is_long = text.is_some();
+        let aftermath = Aftermath {
+            inner: Arc::clone(self),
+            execution: Arc::clone(execution),
+            finished: Arc::clone(&finished),
+            text,
+        };
         let begun = Instant::now();
-        let filed = match entry.close(execution, &finished, outputs) {
-            Ended::Logged(receipt) => Filed::Soon(receipt),
-            Ended::Queued(receipt) => Filed::Done(receipt.await),
+        // Beside the event loop, mostly, which others wait for.
+        let then = move |filed| {
+            aftermath.log();
+            aftermath.inner.runner.let_go();
+            aftermath.settle(filed);
+        };
+        let ended = entry.close(execution, &finished, outputs, then);
+        let then = match ended {
+            Ended::Logged => None,
+            Ended::Queued(receipt, then) => Some((receipt.await, then)),
         };
         if let Some(metrics) = &execution.metrics {
             metrics.recorded(begun.elapsed());
         }
         execution.finish(Arc::clone(&finished));
-        // Whoever waits for the answer gets it first.
-        tokio::task::yield_now().await;
-        execution.live().release(finished.verbatim());
-        log::ending(execution, &finished);
         spans::ending(&self.spans, execution, &finished);
-        Some(Filing {
-            filed,
-            finished,
-            text,
-        })
-    }
-
-    /// It does not run any more. As soon as the ledger can be asked about it, it is the ledger's to
-    /// tell; where that cannot be, it is remembered.
-    pub(super) async fn conclude(&self, execution: &Execution, filing: Option<Filing>) {
-        self.running.send_modify(|running| *running -= 1);
-        let Some(Filing {
-            filed,
-            finished,
-            text,
-        }) = filing
-        else {
-            return;
-        };
-        let filed = match filed {
-            Filed::Done(filed) => filed,
-            Filed::Soon(receipt) => receipt.await,
-        };
-        let Err(error) = filed else {
-            return self.records.forget(execution.id);
-        };
-        tracing::error!(EXECUTION_ID = %execution.id, %error, "cannot record the end of an execution");
-        let text_bytes = text.map_or(finished.text().len(), |file| {
-            finished.move_text_to(file);
-            0
-        });
-        self.records.close(execution.id, text_bytes);
+        if is_long || then.is_some() {
+            // Whoever waits for the answer gets it first.
+            tokio::task::yield_now().await;
+            execution.live().release(finished.verbatim());
+        }
+        if let Some((filed, then)) = then {
+            then(filed);
+        }
     }
 
     /// Closes the record where there is no ledger, and moves what is large of it out of memory.

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
@@ -42,10 +42,6 @@ impl Origin {
         }
     }
 }
-
-/// How long an execution may take for its opening and its end to be one commit of the ledger. Who
-/// follows what happens hears of longer ones that much later.
-const SHORT: Duration = Duration::from_millis(10);
 
 /// What came of the wish to begin an execution.
 #[derive(Debug)]
@@ -137,16 +133,16 @@ impl Inner {
         call: Call,
         config: Arc<ExecutorConfig>,
     ) {
-        let filing = tokio::select! {
+        tokio::select! {
             biased;
             result = self.perform(execution, call, config) => {
                 self.withdraw(execution).await;
-                self.close(execution, result).await
+                self.close(execution, result).await;
             }
             // It stays on record as waiting, for the next daemon.
-            () = self.parked(execution) => None,
-        };
-        self.conclude(execution, filing).await;
+            () = self.parked(execution) => {}
+        }
+        self.running.send_modify(|running| *running -= 1);
     }
 
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits
@@ -239,8 +235,8 @@ impl Inner {
                 changed: changed.to_owned(),
             });
             inner.withdraw(&execution).await;
-            let filing = inner.close(&execution, lost).await;
-            inner.conclude(&execution, filing).await;
+            inner.close(&execution, lost).await;
+            inner.running.send_modify(|running| *running -= 1);
         });
     }
 
@@ -318,18 +314,11 @@ impl Inner {
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
         let secrets = &execution.secrets;
-        let walk = AssertUnwindSafe(stages::walk(call, self, &config, execution)).catch_unwind();
-        let mut walk = std::pin::pin!(walk);
-        let result = tokio::select! {
-            biased;
-            result = &mut walk => result,
-            () = tokio::time::sleep(SHORT) => {
-                if let Some(entry) = &execution.entry {
-                    entry.hurry(execution.id);
-                }
-                walk.await
-            }
-        };
+        if let (Some(_), Some(ledger)) = (&execution.entry, &self.ledger) {
+            self.hurry.expect(ledger, execution.id);
+        }
+        let walk = stages::walk(call, self, &config, execution);
+        let result = AssertUnwindSafe(walk).catch_unwind().await;
         execution.family.end_children().await;
         self.runner.end_kept_for(execution.id).await;
         execution.live().end_streams();

@@ -16,6 +16,7 @@ mod finished;
 mod flow;
 mod history;
 mod hooks;
+mod hurry;
 mod intent;
 mod life;
 mod log;

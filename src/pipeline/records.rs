@@ -22,6 +22,10 @@ struct Inner {
     /// Oldest first, each with the memory its text takes.
     finished: VecDeque<(ExecutionId, usize)>,
     text_bytes: usize,
+    /// Those that are kept elsewhere by now. The ledger's thread says so, and the memory is that of
+    /// those who begin executions: they let go of it, or one thread would wait for the other at every
+    /// piece of it.
+    forgotten: Vec<Arc<Execution>>,
 }
 
 impl Records {
@@ -33,7 +37,18 @@ impl Records {
     }
 
     pub(super) fn open(&self, execution: Arc<Execution>) {
-        self.lock().by_id.insert(execution.id, execution);
+        let mut inner = self.lock();
+        inner.by_id.insert(execution.id, execution);
+        // Two for one, so that they become fewer.
+        let forgotten = [inner.forgotten.pop(), inner.forgotten.pop()];
+        drop(inner);
+        drop(forgotten);
+    }
+
+    /// Lets go of what was forgotten. For a while in which nothing begins.
+    pub(super) fn tidy(&self) {
+        let forgotten = std::mem::take(&mut self.lock().forgotten);
+        drop(forgotten);
     }
 
     /// Moves an execution to the finished ones, of which the oldest may have to go.
@@ -60,8 +75,9 @@ impl Records {
 
     /// Forgets one that is kept elsewhere.
     pub(super) fn forget(&self, id: ExecutionId) {
-        let forgotten = self.lock().by_id.remove(&id);
-        drop(forgotten);
+        let mut inner = self.lock();
+        let forgotten = inner.by_id.remove(&id);
+        inner.forgotten.extend(forgotten);
     }
 
     /// Forgets all that have finished, and says how many.

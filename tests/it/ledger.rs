@@ -9,11 +9,16 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
 use serde_json::json;
-use shelly_executor::domain::{ExecutionId, Status};
+use shelly_executor::config::LedgerConfig;
+use shelly_executor::domain::{Call, Caller, ExecutionId, Status};
 use shelly_executor::ledger::{
     Chain, CloseRecord, Digest, Durability, Ended, Events, Filter, Head, Ledger, OpenRecord,
     Output, Place,
 };
+use shelly_executor::pipeline::{Begun, Terms};
+use shelly_executor::{Executor, ExecutorConfig};
+
+use crate::support::{scratch, wait_for};
 
 /// Where the child finds the file; a test that is run with it is the child.
 const FILE: &str = "SHELLY_TEST_LEDGER";
@@ -27,6 +32,36 @@ struct Scratch(PathBuf);
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The thread that writes the ledger may be the last to hold it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_may_go_while_an_end_is_on_its_way_to_the_file() {
+    let dir = scratch();
+    let file = dir.join("ledger.db");
+    for _ in 0..20 {
+        let config = ExecutorConfig {
+            ledger: Some(LedgerConfig {
+                file: file.clone(),
+                durability: Durability::Process,
+            }),
+            ..ExecutorConfig::default()
+        };
+        let executor = Executor::start(config).expect("started").executor;
+        let call = Call::new("bash", json!({"command": "true"}));
+        let begun = executor.begin(call, Caller::this_process(), Terms::default());
+        let Begun::New(execution) = begun.await else {
+            panic!("not begun");
+        };
+        assert_eq!(execution.wait().await.status, Status::Success);
+        let id = execution.id;
+        drop((execution, executor));
+        let opened = wait_for("the file is let go of", || {
+            Ledger::open(&file, Durability::Process).ok()
+        });
+        let record = opened.ledger.get(id).await.expect("read");
+        assert_eq!(record.expect("kept").status(), Status::Success);
     }
 }
 
@@ -248,11 +283,11 @@ fn write_one(ledger: &Ledger, n: u64) {
             .collect(),
     };
     let told = if is_logged {
-        ledger.end_execution(close, Some(ended))
+        ledger.end_execution(close, Some(ended), drop)
     } else {
-        Ended::Queued(ledger.close_execution(close, Some(ended)))
+        Ended::Queued(ledger.close_execution(close, Some(ended)), drop)
     };
-    if let Ended::Queued(receipt) = told {
+    if let Ended::Queued(receipt, _) = told {
         receipt.wait().expect("closed");
     }
     acknowledged(ledger, id, status);

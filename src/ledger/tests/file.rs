@@ -2,6 +2,7 @@ use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::Instant;
 
 use rusqlite::Connection;
@@ -255,12 +256,12 @@ fn what_was_told_while_the_disk_filled_up_is_not_lost() {
         let id = record.id;
         let had_problem = ledger.problem().is_some();
         drop(ledger.begin_execution(record, None));
-        match ledger.end_execution(closing(id, Status::Success), None) {
-            Ended::Logged(_) => {
+        match ledger.end_execution(closing(id, Status::Success), None, drop) {
+            Ended::Logged => {
                 assert!(!had_problem, "who knows for how long it is in the log only");
                 told.push(id);
             }
-            Ended::Queued(receipt) => match receipt.wait() {
+            Ended::Queued(receipt, _) => match receipt.wait() {
                 Ok(()) => told.push(id),
                 Err(error) => {
                     assert!(matches!(error, LedgerError::Full { .. }), "{error}");
@@ -291,7 +292,9 @@ fn what_was_told_while_somebody_held_the_file_is_not_lost() {
         let record = opening("bash", 0, at(n));
         let id = record.id;
         assert!(ledger.begin_execution(record, None).is_none());
-        if let Ended::Logged(filed) = ledger.end_execution(closing(id, Status::Success), None) {
+        let (tell, filed) = mpsc::channel();
+        let then = move |result| tell.send(result).expect("somebody waits");
+        if let Ended::Logged = ledger.end_execution(closing(id, Status::Success), None, then) {
             told.push((id, filed));
         }
     }
@@ -299,7 +302,8 @@ fn what_was_told_while_somebody_held_the_file_is_not_lost() {
     assert!((100..4000).contains(&told.len()), "{}", told.len());
     let mut ids = Vec::new();
     for (id, filed) in told {
-        filed.wait().expect_err("somebody has it");
+        let filed = filed.recv().expect("it is told");
+        filed.expect_err("somebody has it");
         ids.push(id);
     }
     drop(somebody);

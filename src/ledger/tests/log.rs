@@ -71,8 +71,8 @@ fn an_end_that_was_told_survives_in_the_log_alone() {
     let begun = ledger.begin_execution(opened.clone(), events(id, "executionStarted"));
     assert!(begun.is_none());
     let end = closing_with_texts(id);
-    let told = ledger.end_execution(end.clone(), events(id, "executionFailed"));
-    assert!(matches!(told, Ended::Logged(_)));
+    let told = ledger.end_execution(end.clone(), events(id, "executionFailed"), drop);
+    assert!(matches!(told, Ended::Logged));
     // The file as it was before, and the log as it is now.
     copy(&scratch.0, &crashed.0, is_log);
 
@@ -143,8 +143,8 @@ fn opened_and_ended(ledger: &Ledger) -> ExecutionId {
     let id = opened.id;
     let begun = ledger.begin_execution(opened, events(id, "executionStarted"));
     assert!(begun.is_none());
-    let told = ledger.end_execution(closing_with_texts(id), events(id, "executionFailed"));
-    assert!(matches!(told, Ended::Logged(_)));
+    let told = ledger.end_execution(closing_with_texts(id), events(id, "executionFailed"), drop);
+    assert!(matches!(told, Ended::Logged));
     id
 }
 
@@ -163,8 +163,9 @@ fn whoever_asks_finds_what_has_just_ended() {
         let told = ledger.end_execution(
             closing(id, Status::Success),
             events(id, "executionCompleted"),
+            drop,
         );
-        assert!(matches!(told, Ended::Logged(_)));
+        assert!(matches!(told, Ended::Logged));
         match n % 4 {
             0 => {
                 let record = block_on(ledger.get(id)).expect("read").expect("there");
@@ -208,7 +209,7 @@ fn what_a_line_cannot_hold_is_in_the_file_before_it_is_told() {
         let mut end = closing(record.id, Status::Success);
         end.stdout.place = Place::Inline(text);
         assert!(ledger.begin_execution(record, None).is_none());
-        let Ended::Queued(receipt) = ledger.end_execution(end.clone(), None) else {
+        let Ended::Queued(receipt, _) = ledger.end_execution(end.clone(), None, drop) else {
             panic!("in the log");
         };
         receipt.wait().expect("written");
@@ -222,8 +223,8 @@ fn what_a_line_cannot_hold_is_in_the_file_before_it_is_told() {
     assert!(ledger.begin_execution(nudged.clone(), None).is_none());
     ledger.nudge(nudged.id);
     for record in [asked, nudged] {
-        let told = ledger.end_execution(closing(record.id, Status::Success), None);
-        let Ended::Queued(receipt) = told else {
+        let told = ledger.end_execution(closing(record.id, Status::Success), None, drop);
+        let Ended::Queued(receipt, _) = told else {
             panic!("in the log");
         };
         receipt.wait().expect("written");
@@ -243,8 +244,8 @@ fn one_that_wants_the_disk_to_have_it_uses_no_log() {
         .expect("written");
     let told = ledger
         .ledger
-        .end_execution(closing(id, Status::Success), None);
-    assert!(matches!(told, Ended::Queued(_)));
+        .end_execution(closing(id, Status::Success), None, drop);
+    assert!(matches!(told, Ended::Queued(..)));
 }
 
 #[test]
