@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use prometheus::{HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
 use super::bounded::Bounded;
 use super::{Group, MetricsError};
@@ -12,6 +12,16 @@ use crate::domain::{
 /// From what costs nothing to what a person takes to answer a question, in seconds.
 const STAGE_BUCKETS: [f64; 12] = [
     0.000_01, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0,
+];
+
+/// All stages, each where its number says.
+const STAGES: [Stage; 6] = [
+    Stage::Discovery,
+    Stage::Validation,
+    Stage::Permission,
+    Stage::Confirmation,
+    Stage::Execution,
+    Stage::Formatting,
 ];
 
 /// From a command that does nothing to one that works for an hour, in seconds.
@@ -45,7 +55,8 @@ pub(super) struct Executions {
     tools: Bounded,
     rules: Bounded,
     ended: IntCounterVec,
-    stages: HistogramVec,
+    /// In their order, so that nobody has to look them up: an execution leaves six.
+    stages: [Histogram; STAGES.len()],
     verdicts: IntCounterVec,
     runs: HistogramVec,
     kills: IntCounterVec,
@@ -59,6 +70,11 @@ pub(super) struct Executions {
 
 impl Executions {
     pub(super) fn new(group: &Group<'_>) -> Result<Self, MetricsError> {
+        let stages = group.times_by(
+            "shelly_stage_duration_seconds",
+            "How long executions were in each stage.",
+            ("stage", &STAGE_BUCKETS),
+        )?;
         let executions = Self {
             tools: Bounded::default(),
             rules: Bounded::default(),
@@ -67,11 +83,7 @@ impl Executions {
                 "Executions that have ended, by tool, by how far they were trusted and by how they ended.",
                 &["tool", "risk", "ending"],
             )?,
-            stages: group.times_by(
-                "shelly_stage_duration_seconds",
-                "How long executions were in each stage.",
-                ("stage", &STAGE_BUCKETS),
-            )?,
+            stages: STAGES.map(|stage| stages.with_label_values(&[stage.as_str()])),
             verdicts: group.counters(
                 "shelly_verdicts_total",
                 "What the policy said of calls, by the rule that decided.",
@@ -122,16 +134,6 @@ impl Executions {
     /// Has everything there that can be told beforehand: of a counter that comes into being with
     /// its first event no increase can be seen.
     fn begin_with_zero(&self) {
-        for stage in [
-            Stage::Discovery,
-            Stage::Validation,
-            Stage::Permission,
-            Stage::Confirmation,
-            Stage::Execution,
-            Stage::Formatting,
-        ] {
-            self.stages.with_label_values(&[stage.as_str()]);
-        }
         for risk in [RiskLevel::Trusted, RiskLevel::Untrusted] {
             self.runs.with_label_values(&[risk.as_str()]);
         }
@@ -210,8 +212,7 @@ impl Executions {
     }
 
     pub(super) fn left_stage(&self, stage: Stage, took: Duration) {
-        let times = self.stages.with_label_values(&[stage.as_str()]);
-        times.observe(took.as_secs_f64());
+        self.stages[stage as usize].observe(took.as_secs_f64());
     }
 
     pub(super) fn judged(&self, verdict: Verdict, rule: Option<&str>) {

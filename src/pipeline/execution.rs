@@ -82,6 +82,11 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// Whether it may begin before anything was written.
+    pub(super) fn is_simple(&self) -> bool {
+        !self.asynchronous && self.idempotency.is_none()
+    }
+
     /// The same for a call that these tools led to: a key of theirs is none of anybody else's, who may be
     /// permitted other things. No key from outside has a blank in it.
     #[must_use]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 
 use super::approvals::Waiters;
 use super::execution::{Execution, Terms};
@@ -16,8 +16,8 @@ use super::values::Sessions;
 use super::{Begun, counting, log, masking, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
-    Call, Caller, Degradation, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
-    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
+    Call, Caller, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage, StopReason,
+    ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
 };
 use crate::flow::Flow;
 use crate::ledger::{Ledger, LedgerError, Opened, Recovered, Waiting};
@@ -550,24 +550,6 @@ fn details(tool: &Tool, described: &ToolDescriptions, config: &Arc<ExecutorConfi
 }
 
 impl Inner {
-    /// Begins an execution in a task of its own, and returns what came of the wish.
-    pub(super) async fn begin(
-        self: Arc<Self>,
-        execution: Arc<Execution>,
-        call: Call,
-        config: Arc<ExecutorConfig>,
-    ) -> Begun {
-        let (tell, begun) = oneshot::channel();
-        tokio::spawn(self.live(execution, call, config, tell));
-        begun.await.unwrap_or_else(|_| {
-            Begun::Unrecorded(Degradation {
-                code: "internal",
-                detail: "the execution's task was lost; the log says where".to_owned(),
-                source: String::new(),
-            })
-        })
-    }
-
     pub(super) fn config(&self) -> Arc<ExecutorConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }

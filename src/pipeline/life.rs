@@ -106,24 +106,63 @@ impl Inner {
         execution
     }
 
+    /// Begins an execution in a task of its own, and returns what came of the wish.
+    pub(super) async fn begin(
+        self: Arc<Self>,
+        execution: Arc<Execution>,
+        call: Call,
+        config: Arc<ExecutorConfig>,
+    ) -> Begun {
+        // Where nothing has to be waited for, whoever asks may as well do it: a future that never rests is
+        // never dropped half-way.
+        if execution.terms.is_simple() {
+            if let Err(refused) = self.open(&execution, &config).await {
+                return refused;
+            }
+            let begun = Begun::New(Arc::clone(&execution));
+            tokio::spawn(async move { self.go_on(&execution, call, config).await });
+            return begun;
+        }
+        let (tell, begun) = oneshot::channel();
+        tokio::spawn(self.live(execution, call, config, tell));
+        begun.await.unwrap_or_else(|_| {
+            Begun::Unrecorded(Degradation {
+                code: "internal",
+                detail: "the execution's task was lost; the log says where".to_owned(),
+                source: String::new(),
+            })
+        })
+    }
+
     /// Lives an execution through, and tells `begun` as soon as it is known what comes of it.
-    pub(super) async fn live(
+    async fn live(
         self: Arc<Self>,
         execution: Arc<Execution>,
         call: Call,
         config: Arc<ExecutorConfig>,
         begun: oneshot::Sender<Begun>,
     ) {
-        if let Err(refused) = self.admit(&execution, &config).await {
-            execution.refuse();
-            // Whoever asked may have gone.
-            let _ = begun.send(refused);
-            return;
+        let opened = self.open(&execution, &config).await;
+        let is_refused = opened.is_err();
+        // Whoever asked may have gone.
+        let _ = begun.send(match opened {
+            Ok(()) => Begun::New(Arc::clone(&execution)),
+            Err(refused) => refused,
+        });
+        if !is_refused {
+            self.go_on(&execution, call, config).await;
         }
-        self.records.open(Arc::clone(&execution));
+    }
+
+    /// Puts it among those that run, if it may begin.
+    async fn open(&self, execution: &Arc<Execution>, config: &ExecutorConfig) -> Result<(), Begun> {
+        if let Err(refused) = self.admit(execution, config).await {
+            execution.refuse();
+            return Err(refused);
+        }
+        self.records.open(Arc::clone(execution));
         self.running.send_modify(|running| *running += 1);
-        let _ = begun.send(Begun::New(Arc::clone(&execution)));
-        self.go_on(&execution, call, config).await;
+        Ok(())
     }
 
     /// Takes an execution that is on record from its first stage to its end.

@@ -97,23 +97,24 @@ impl Handover {
     /// # Safety
     /// For a child that shares memory and table with its parent, as who has this `token`.
     pub(super) unsafe fn leave(&self, stdio: [RawFd; 3], token: Token) -> isize {
-        let place = self.places.iter().find(|place| place.hold(token));
-        let left = match place {
-            Some(place) => {
-                place.content.store(token, Ordering::Release);
-                // SAFETY: as this function; nobody else changes the place meanwhile.
-                let left = unsafe { self.leave_by(place.numbers, stdio) };
-                place.let_go();
-                left
+        if let Some(place) = self.places.iter().find(|place| place.hold(token)) {
+            place.content.store(token, Ordering::Release);
+            // SAFETY: as this function; nobody else changes the place meanwhile.
+            let left = unsafe { self.leave_by(place.numbers, stdio) };
+            place.let_go();
+            if left >= 0 {
+                // SAFETY: the table is the child's own now.
+                return unsafe { take(place.numbers) };
             }
-            // SAFETY: no pointers.
-            None => unsafe { syscall(libc::SYS_unshare, [libc::CLONE_FILES as usize, 0, 0, 0, 0]) },
-        };
+        }
+        // All places are taken, or something between us and the kernel does not know the other way.
+        // SAFETY: no pointers.
+        let left = unsafe { syscall(libc::SYS_unshare, [libc::CLONE_FILES as usize, 0, 0, 0, 0]) };
         if left < 0 {
             return left;
         }
         // SAFETY: the table is the child's own now.
-        unsafe { take(place.map_or(stdio, |place| place.numbers)) }
+        unsafe { take(stdio) }
     }
 
     /// # Safety
