@@ -324,6 +324,12 @@ impl Shared {
         lock(&self.queue).tasks.len() < ON_TRUST && lock(&self.state).problem.is_none()
     }
 
+    /// Whether somebody waits for what is queued.
+    pub(super) fn is_pressing(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.is_urgent || queue.is_closing
+    }
+
     /// Whether everything that was queued is in the file.
     pub(super) fn is_settled(&self) -> bool {
         let queue = lock(&self.queue);

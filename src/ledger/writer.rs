@@ -36,9 +36,10 @@ const RETRIES: usize = 1024;
 /// writing a page.
 const LOOK: usize = 64;
 
-/// Up to how many writes at once the writer lets others have the processor between two of them: a
-/// command that is in its way, or the event loop, would wait for all of them else, half a millisecond
-/// with one client. With more the processors are busy, and to let others go first is to fall behind.
+/// Up to how many writes at once the writer lets others have the processor between two of them, where
+/// nobody waits for what it writes: a command that it is in the way of, or the event loop, would wait for
+/// all of them else, half a millisecond with one client. With more the processors are busy, and to let
+/// others go first is to fall behind.
 const SMALL: usize = 16;
 
 pub(super) struct Writer {
@@ -114,10 +115,10 @@ impl Writer {
         }
         match self.transact(&mut tasks) {
             Ok(()) => {
-                let count = tasks.len();
+                let pace = Pace::of(&tasks);
                 for task in &mut tasks {
                     task.acknowledge(Ok(()));
-                    pause(count);
+                    pace.pause(&self.shared);
                 }
                 self.shared.spend(tasks);
             }
@@ -143,11 +144,11 @@ impl Writer {
     /// Does all of it or nothing.
     fn transact(&mut self, tasks: &mut [Box<dyn Work>]) -> Result<(), LedgerError> {
         let begun = Instant::now();
-        let count = tasks.len();
+        let (pace, shared) = (Pace::of(tasks), Arc::clone(&self.shared));
         let done = self.in_transaction(|store| {
             tasks.iter_mut().try_for_each(|task| {
                 task.apply(store)?;
-                pause(count);
+                pace.pause(&shared);
                 Ok(())
             })
         });
@@ -261,10 +262,30 @@ impl Writer {
     }
 }
 
-/// Lets others go on who wait for this thread's processor, where there is as little to write.
-fn pause(tasks: usize) {
-    if tasks <= SMALL {
-        thread::yield_now();
+/// How a batch is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// One by one, others first.
+    Easy,
+    /// As fast as can be.
+    Quick,
+}
+
+impl Pace {
+    fn of(tasks: &[Box<dyn Work>]) -> Self {
+        let mut failing = tasks.iter().map(|task| task.failing());
+        if tasks.len() <= SMALL && failing.all(|failing| failing == Failing::Never) {
+            Self::Easy
+        } else {
+            Self::Quick
+        }
+    }
+
+    /// Between two writes.
+    fn pause(self, shared: &Shared) {
+        if self == Self::Easy && !shared.is_pressing() {
+            thread::yield_now();
+        }
     }
 }
 
