@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use super::Runner;
 use super::husks::Husk;
-use super::pipes::Ends;
 use super::plan::{Live, Outcome, Plan, RunError};
 use super::reader::Reader;
 use super::spawn::{BirthStep, Leader, Reaped};
@@ -36,8 +35,6 @@ struct Run {
     tree: Tree,
     leader: Leader,
     started: Instant,
-    /// Until the leader has ended.
-    ends: Option<Ends>,
     stdout: Reader,
     stderr: Reader,
     _script: Option<ScriptFile>,
@@ -91,7 +88,6 @@ impl Runner {
             tree: born.tree,
             leader: born.leader,
             started: Instant::now(),
-            ends: Some(born.ends),
             stdout: Reader::new(born.stdout, Arc::clone(&live.stdout)),
             stderr: Reader::new(born.stderr, Arc::clone(&live.stderr)),
             _script: born.script,
@@ -255,8 +251,7 @@ impl Run {
 
     /// Nobody but what the leader has left behind can write any more.
     fn close_ends(&mut self) {
-        self.leader.clear_handover();
-        self.ends = None;
+        self.leader.close_ends();
         self.stdout.look();
         self.stderr.look();
     }

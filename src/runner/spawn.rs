@@ -24,6 +24,7 @@ use tokio::io::unix::AsyncFd;
 use super::environment::Environment;
 use super::handover::{self, Handover, Token};
 use super::inherited::Corrections;
+use super::pipes::Ends;
 use super::raw::{self, CloneArgs, syscall};
 use super::ready::watch;
 use crate::domain::{self, Exit};
@@ -43,7 +44,9 @@ pub(super) struct Program<'a> {
     pub env: Environment,
     pub working_dir: Option<CString>,
     /// Become descriptors 0, 1 and 2.
-    pub stdio: [BorrowedFd<'a>; 3],
+    pub ends: Ends,
+    /// `/dev/null`, which stays open as long as this process runs anything.
+    pub null: BorrowedFd<'a>,
     /// The cgroup to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,
 }
@@ -103,6 +106,9 @@ struct Birth {
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
     stdio: [RawFd; 3],
+    /// Own these: with a `handover` the child takes them only once it runs, and their numbers must not
+    /// be anybody else's by then. `None` when it has ended.
+    ends: Option<Ends>,
     /// How it gets a table of descriptors of its own, where it does not begin with one.
     handover: Option<&'static Handover>,
     corrections: Arc<Corrections>,
@@ -133,9 +139,6 @@ unsafe impl Sync for Birth {}
 ///
 /// Returns as soon as the process exists; whether it could execute its program is known when it
 /// has ended (see [`Leader::birth_failure`]).
-///
-/// `stdio` must stay open until it has ended, for with a `handover` the child takes them only once it
-/// runs.
 pub(super) fn start(
     program: Program<'_>,
     corrections: &Arc<Corrections>,
@@ -188,7 +191,7 @@ pub(super) fn start(
         Err(error) => {
             // Nobody could watch this process, so it must go; it still uses its memory meanwhile.
             end_at_once(pid);
-            birth.clear_handover();
+            birth.close_ends();
             Err(BirthFailure {
                 step: BirthStep::Clone,
                 error,
@@ -222,7 +225,8 @@ impl Birth {
             envp,
             path: program.path,
             working_dir: program.working_dir,
-            stdio: program.stdio.map(|fd| fd.as_raw_fd()),
+            stdio: program.ends.stdio(program.null).map(|fd| fd.as_raw_fd()),
+            ends: Some(program.ends),
             handover,
             corrections: Arc::clone(corrections),
             _strings: (program.args, program.env),
@@ -236,11 +240,12 @@ impl Birth {
         ptr::from_ref(self).addr()
     }
 
-    /// Once the child has ended.
-    fn clear_handover(&self) {
+    /// Closes this process's ends of its pipes. Once the child has ended.
+    fn close_ends(&mut self) {
         if let Some(handover) = &self.handover {
             handover.clear(self.token());
         }
+        self.ends = None;
     }
 }
 
@@ -251,17 +256,17 @@ fn new_stack() -> Box<Stack> {
 }
 
 impl Leader {
-    /// Lets go of what it took its descriptors from. Once it has ended.
-    pub(super) fn clear_handover(&self) {
-        if let Some(birth) = &self.birth.0 {
-            birth.clear_handover();
+    /// Closes this process's ends of its pipes, so that those come to their end. Once it has ended.
+    pub(super) fn close_ends(&mut self) {
+        if let Some(birth) = &mut self.birth.0 {
+            birth.close_ends();
         }
     }
 
     /// Kills and reaps it where it cannot be attended.
     pub(super) fn abandon(mut self) {
         end_at_once(self.pid);
-        self.clear_handover();
+        self.close_ends();
         self.birth.0 = None;
     }
 
@@ -298,7 +303,7 @@ impl Leader {
         match self.wait(libc::WEXITED) {
             Ok(None) => Err(self),
             Ok(Some(ended)) => {
-                self.clear_handover();
+                self.close_ends();
                 self.birth.0 = None;
                 Ok(Ok((ended, self.pidfd)))
             }

@@ -14,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::Runner;
 use super::handover::Handover;
 use super::inherited::Corrections;
-use super::pipes::{Ends, Pipes};
+use super::pipes::Pipes;
 use super::plan::{Plan, RunError};
 use super::reader::Watched;
 use super::spawn::{self, Leader, Program};
@@ -33,7 +33,6 @@ pub(crate) struct Born {
     pub(super) id: ExecutionId,
     pub(super) tree: Tree,
     pub(super) leader: Leader,
-    pub(super) ends: Ends,
     pub(super) stdout: Watched,
     pub(super) stderr: Watched,
     pub(super) script: Option<ScriptFile>,
@@ -94,7 +93,8 @@ impl Runner {
                     args,
                     env,
                     working_dir,
-                    stdio: ends.stdio(null),
+                    ends,
+                    null,
                     cgroup,
                 };
                 spawn::start(program, corrections, Handover::of_this_process())
@@ -116,7 +116,6 @@ impl Runner {
             id: plan.id,
             tree,
             leader,
-            ends,
             stdout,
             stderr,
             script,
