@@ -11,6 +11,7 @@ use super::json::{json_response, to_json};
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::wire::CallBody;
+use super::withheld::until_recorded;
 use super::{Api, body, capability, request, sse};
 use crate::domain::{Call, Digest, StopReason, TraceParent};
 use crate::pipeline::{Begun, Execution, Idempotency, Record, Terms};
@@ -206,7 +207,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if self.execution.finished().is_none() {
+        if !self.execution.is_formed() {
             self.give_up();
         }
     }
@@ -216,10 +217,9 @@ impl Drop for Watch {
 async fn wait(watch: Watch) -> Response {
     let execution = &watch.execution;
     let answered = async {
-        // A long one is made while its record is being written.
+        // A long one is made, and sent, while its record is being written.
         let response = response(&**execution, execution.wait_formed().await);
-        execution.wait().await;
-        response
+        until_recorded(execution, response).await
     };
     let mut answered = std::pin::pin!(answered);
     tokio::select! {

@@ -84,16 +84,23 @@ async fn answer(api: &Api, found: &Found) -> Response {
 
 /// Waits for the end of an execution, as long as the caller asked for.
 pub(super) async fn hold(found: &Found, wait: Option<f64>) -> Result<(), Refusal> {
-    let Some(secs) = wait else { return Ok(()) };
-    if !(0.0..=MAX_WAIT_SECS).contains(&secs) {
-        let detail =
-            format!("`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}");
-        return Err(Refusal::new(Code::MalformedRequest, detail));
-    }
-    if let Found::Live(execution) = found {
-        let _ = tokio::time::timeout(Duration::from_secs_f64(secs), execution.wait()).await;
+    if let (Some(wait), Found::Live(execution)) = (longest_wait(wait)?, found) {
+        let _ = tokio::time::timeout(wait, execution.wait()).await;
     }
     Ok(())
+}
+
+/// How long a caller asks an answer to be held.
+pub(super) fn longest_wait(wait: Option<f64>) -> Result<Option<Duration>, Refusal> {
+    match wait {
+        Some(secs) if !(0.0..=MAX_WAIT_SECS).contains(&secs) => {
+            let detail = format!(
+                "`wait`: {secs} is out of range: expected seconds from 0 to {MAX_WAIT_SECS}"
+            );
+            Err(Refusal::new(Code::MalformedRequest, detail))
+        }
+        wait => Ok(wait.map(Duration::from_secs_f64)),
+    }
 }
 
 /// The execution of that id, if it is `peer`'s to see: its own uid's, or anybody's for an admin.

@@ -27,6 +27,7 @@ mod routes;
 mod sse;
 mod tools;
 mod wire;
+mod withheld;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;

@@ -14,11 +14,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::executions::{bad_query, find, hold, unreadable};
+use super::executions::{bad_query, find, longest_wait, unreadable};
 use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use super::withheld::until_recorded;
 use crate::domain::{Status, StreamName};
 use crate::pipeline::{Execution, Found};
 use crate::runner::{Ahead, Follower, Kept};
@@ -92,7 +93,13 @@ pub(super) async fn show(
         follow,
         wait,
     }) = query.map_err(bad_query)?;
-    hold(&found, wait).await?;
+    let held = match (longest_wait(wait)?, &found) {
+        (Some(wait), Found::Live(execution)) => {
+            let formed = tokio::time::timeout(wait, execution.wait_formed()).await;
+            formed.is_ok().then_some(execution)
+        }
+        (Some(_) | None, _) => None,
+    };
     if let (Found::Live(execution), Some(true)) = (&found, follow) {
         let tail = Tail::new(execution, name);
         // What has ended may have let go already of what only followers need, and is all there otherwise.
@@ -101,7 +108,16 @@ pub(super) async fn show(
         }
     }
     let kept = match &found {
-        Found::Live(execution) => execution.kept(name),
+        Found::Live(execution) => {
+            let kept = execution.kept(name);
+            if held.is_none() || matches!(kept, Kept::Memory(_)) {
+                kept
+            } else {
+                // What is not in memory is on its way to where it stays.
+                execution.wait().await;
+                execution.kept(name)
+            }
+        }
         Found::Past(record) => api
             .executor
             .kept(record.id, name)
@@ -155,7 +171,11 @@ pub(super) async fn show(
             ));
         }
     };
-    Ok(respond(status, range, length, source))
+    let answer = respond(status, range, length, source);
+    Ok(match held {
+        Some(execution) => until_recorded(execution, answer).await,
+        None => answer,
+    })
 }
 
 fn not_kept(stream: StreamName, id: &str, why: &str) -> Refusal {

@@ -81,15 +81,46 @@ impl PendingDigest {
         has_begun && self.rest.len() <= SHORT_BYTES
     }
 
+    /// Leaves what is left of it to whoever lets go of the second value, on a thread that may take its time:
+    /// the digest waits for that.
+    pub fn hand_over(self) -> (Self, Unhashed) {
+        let done = Arc::default();
+        let pending = Self::beside(Arc::clone(&done), Bytes::new());
+        let Self { begun, rest } = self;
+        (pending, Unhashed { begun, rest, done })
+    }
+
     /// Takes in what is left, a millisecond for each 1 to 2 MB, and waits for who takes in the
     /// other part.
     pub fn digest(self) -> Digest {
-        let mut hasher = match self.begun {
-            Begun::Here(hasher) => hasher,
-            Begun::Beside(hasher) => hasher.wait().clone(),
+        self.begun.with(&self.rest).digest()
+    }
+}
+
+impl Begun {
+    fn with(&self, rest: &[u8]) -> Hasher {
+        let mut hasher = match self {
+            Self::Here(hasher) => hasher.clone(),
+            Self::Beside(hasher) => hasher.wait().clone(),
         };
-        hasher.update(&self.rest);
-        hasher.digest()
+        hasher.update(rest);
+        hasher
+    }
+}
+
+/// What is left of a digest to be computed, which is done when it is let go of, wherever that is: somebody
+/// waits for it.
+#[derive(Debug)]
+pub struct Unhashed {
+    begun: Begun,
+    rest: Bytes,
+    done: Arc<OnceLock<Hasher>>,
+}
+
+impl Drop for Unhashed {
+    fn drop(&mut self) {
+        // Nobody else sets it.
+        let _ = self.done.set(self.begun.with(&self.rest));
     }
 }
 

@@ -31,7 +31,7 @@ pub use caller::{Caller, Principal};
 pub use calls::Doorkeeper;
 pub(crate) use calls::{Admission, Called, Calls, Door, Process};
 pub use correlation::{Correlation, TraceId, TraceParent};
-pub use digest::{Digest, Hasher, PendingDigest};
+pub use digest::{Digest, Hasher, PendingDigest, Unhashed};
 pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
     Usage,

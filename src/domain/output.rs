@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Digest, Exit, KillReport, LeftBehind, PendingDigest, RiskLevel, StreamName, Usage};
+use super::{
+    Digest, Exit, KillReport, LeftBehind, PendingDigest, RiskLevel, StreamName, Unhashed, Usage,
+};
 
 /// What a tool answered.
 #[derive(Clone, Debug)]
@@ -40,6 +42,19 @@ impl Digests {
     pub(crate) fn are_at_hand(&self) -> bool {
         let both = [&self.stdout, &self.stderr];
         both.into_iter().flatten().all(PendingDigest::is_at_hand)
+    }
+
+    /// Leaves what is left of both to whoever lets go of the second value.
+    pub(crate) fn hand_over(self) -> (Self, [Option<Unhashed>; 2]) {
+        let [stdout, stderr] = [self.stdout, self.stderr].map(|pending| {
+            let handed_over = pending.map(PendingDigest::hand_over);
+            handed_over.map_or((None, None), |(pending, rest)| (Some(pending), Some(rest)))
+        });
+        let pending = Self {
+            stdout: stdout.0,
+            stderr: stderr.0,
+        };
+        (pending, [stdout.1, stderr.1])
     }
 
     /// Those of standard output and of standard error.

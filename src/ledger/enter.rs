@@ -8,7 +8,7 @@ use super::event::Events;
 use super::handle::{Inner, Ledger};
 use super::log::{Begun, Log, Logged};
 use super::queue::{Failing, Receipt};
-use super::record::{Change, Claim, CloseRecord, OpenRecord};
+use super::record::{Change, Claim, CloseRecord, LateDigests, OpenRecord};
 use super::store::{Fault, Store};
 use super::time::micros;
 use crate::domain::ExecutionId;
@@ -47,6 +47,24 @@ impl Ledger {
         refused.map(|(record, events)| self.open_execution(record, events))
     }
 
+    /// Enters what became known of an execution that is about to run: in the log if it has only
+    /// [begun](Self::begin_execution), else as [`Self::change`] does.
+    pub fn go_on(
+        &self,
+        id: ExecutionId,
+        change: Change,
+        events: Option<Events>,
+    ) -> Option<Receipt<()>> {
+        // How long it stands where it stands otherwise, nobody knows.
+        let is_about_to_run = change.status.is_none() && change.started_at.is_none();
+        let log = self.inner.log.as_ref().filter(|_| is_about_to_run);
+        let refused = match log {
+            Some(log) => log.change(id, change, events),
+            None => Some((change, events)),
+        };
+        refused.map(|(change, events)| self.change(id, change, events))
+    }
+
     /// Has an execution that has only begun entered now.
     pub fn nudge(&self, id: ExecutionId) {
         if let Some(begun) = self.inner.begun(id) {
@@ -79,18 +97,37 @@ impl Ledger {
     /// Enters how an execution ended, there and in the audit trail. Resolves when that is in the
     /// file. After a failure for the disk's sake it is written when the disk is back.
     pub fn close_execution(&self, record: CloseRecord, events: Option<Events>) -> Receipt<()> {
+        self.close(record, None, events)
+    }
+
+    fn close(
+        &self,
+        mut record: CloseRecord,
+        mut late: Option<LateDigests>,
+        events: Option<Events>,
+    ) -> Receipt<()> {
         match self.inner.begun(record.id) {
-            Some(begun) => self.inner.enter(begun, record, events),
-            None => self.write(Failing::Kept, events, move |store| store.close(&record)),
+            Some(begun) => self.inner.enter(begun, record, late, events),
+            None => self.write(Failing::Kept, events, move |store| {
+                record.complete(late.take());
+                store.close(&record)
+            }),
         }
     }
 
     /// The same for whoever only waits until the end cannot be lost any more: the answer may then
-    /// be sent. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
+    /// be sent. Digests that are `late` are waited for on the writer's thread; after a crash they are computed
+    /// anew, of what is kept. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
     /// the file within 10 ms, where a question finds it; `then` is called when it is there, or cannot
     /// be, on the writer's thread. Not so while the file cannot be written or cannot keep up, for
     /// there is no telling for how long.
-    pub fn end_execution<F>(&self, record: CloseRecord, events: Option<Events>, then: F) -> Ended<F>
+    pub fn end_execution<F>(
+        &self,
+        record: CloseRecord,
+        late: Option<LateDigests>,
+        events: Option<Events>,
+        then: F,
+    ) -> Ended<F>
     where
         F: FnOnce(Result<(), LedgerError>) + Send + 'static,
     {
@@ -99,14 +136,14 @@ impl Ledger {
         // What has begun is taken only where it ends in the log, too.
         let taken = log.and_then(|log| Some((log, self.inner.begun(record.id)?)));
         let Some((log, mut begun)) = taken else {
-            return Ended::Queued(self.close_execution(record, events), then);
+            return Ended::Queued(self.close(record, late, events), then);
         };
         let events = Events::joined(begun.events.take(), events);
-        let Some(end) = log.end(&record, events.as_ref()) else {
-            return Ended::Queued(self.inner.enter(begun, record, events), then);
+        let Some(end) = log.end(&record, late.is_some(), events.as_ref()) else {
+            return Ended::Queued(self.inner.enter(begun, record, late, events), then);
         };
         let lines = [begun.logged, end];
-        let make = |event| enter(begun.record, record, lines, event);
+        let make = |event| enter(begun.record, record, late, lines, event);
         let shared = &self.inner.shared;
         shared.queue_then(Failing::Never, events, make, then);
         Ended::Logged
@@ -124,6 +161,7 @@ impl Inner {
             record,
             events,
             logged,
+            ..
         } = begun;
         drop(self.shared.queue(Failing::Kept, events, |event| {
             move |store: &mut Store| {
@@ -139,11 +177,17 @@ impl Inner {
         all.into_iter().flatten().for_each(|begun| self.open(begun));
     }
 
-    fn enter(&self, begun: Begun, record: CloseRecord, events: Option<Events>) -> Receipt<()> {
+    fn enter(
+        &self,
+        begun: Begun,
+        record: CloseRecord,
+        late: Option<LateDigests>,
+        events: Option<Events>,
+    ) -> Receipt<()> {
         let events = Events::joined(begun.events, events);
         let lines = [begun.logged];
         self.shared.queue(Failing::Kept, events, |event| {
-            enter(begun.record, record, lines, event)
+            enter(begun.record, record, late, lines, event)
         })
     }
 }
@@ -151,12 +195,14 @@ impl Inner {
 /// Enters an execution as a whole; the lines stay in the log until that has been done for good.
 fn enter<const N: usize>(
     open: OpenRecord,
-    close: CloseRecord,
+    mut close: CloseRecord,
+    mut late: Option<LateDigests>,
     lines: [Logged; N],
     first_event: u64,
 ) -> impl FnMut(&mut Store) -> Result<(), Fault> + Send {
     move |store| {
         let _lines = &lines;
+        close.complete(late.take());
         store.enter(&open, first_event, &close)
     }
 }

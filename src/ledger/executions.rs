@@ -10,7 +10,8 @@ use super::columns::{
     CLOSE, CLOSE_FROM, ENTER, ENTER_FROM, OPEN, Opening, all_bytes, bind_ending, insert,
 };
 use super::convert::{signed, word};
-use super::event::{Events, NumberedEvents};
+use super::event::NumberedEvents;
+use super::log::Told;
 use super::record::{Change, Claim, CloseRecord, OpenRecord};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
@@ -132,19 +133,26 @@ impl Store {
         Ok(())
     }
 
-    /// Enters the ends out of the log that had not got here either.
+    /// Enters the ends out of the log that had not got here either; `hash` computes the digests that were
+    /// late.
     pub(super) fn close_missing(
         &mut self,
-        logged: Vec<(CloseRecord, Option<Events>)>,
+        logged: Vec<Told>,
+        hash: &dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
     ) -> Result<(), Fault> {
-        for (record, events) in logged {
-            match self.close(&record) {
-                Ok(()) => {}
+        for told in logged {
+            let mut record = told.record;
+            match self.row(record.id) {
+                Ok(_) => {}
                 // It has got here, and may be forgotten by now.
                 Err(Fault::Refused(LedgerError::NotOpen { .. })) => continue,
                 Err(fault) => return Err(fault),
             }
-            if let Some(events) = events {
+            if told.is_late {
+                [record.stdout.digest, record.stderr.digest] = hash(&record);
+            }
+            self.close(&record)?;
+            if let Some(events) = told.events {
                 let first = self.next_event()?;
                 self.events(&NumberedEvents { first, events })?;
             }

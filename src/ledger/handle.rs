@@ -13,7 +13,8 @@ use super::queue::{Failing, Receipt, Shared, lock};
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
-    Approval, AuditEntry, Decision, ExecutionRecord, Filter, Head, Limits, Page, Verdicted,
+    Approval, AuditEntry, CloseRecord, Decision, ExecutionRecord, Filter, Head, Limits, Page,
+    Verdicted,
 };
 use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
@@ -63,6 +64,19 @@ impl Ledger {
     /// When another daemon has the file, when it cannot be read or written, is damaged, or was
     /// written by a newer program. Each says what to do.
     pub fn open(file: &Path, durability: Durability) -> Result<Opened, LedgerError> {
+        Self::open_with(file, durability, &|_| [None, None])
+    }
+
+    /// The same. What an end lacks that was told while the digests of its streams were still being
+    /// computed, `hash` computes anew, of what is kept of them.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(
+        file: &Path,
+        durability: Durability,
+        hash: &dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
+    ) -> Result<Opened, LedgerError> {
         let lock = file::Lock::take(file)?;
         let synchronous = match durability {
             Durability::Process => "NORMAL",
@@ -75,7 +89,7 @@ impl Ledger {
             source: Arc::new(source),
         };
         let (log, found) = Log::open(file).map_err(failed)?;
-        let recovered = recover(&mut store, file, found)?;
+        let recovered = recover(&mut store, file, found, hash)?;
         log.clear().map_err(failed)?;
         let next_event = store.next_event().map_err(fail)?;
         let shared = Arc::new(Shared::new(file.to_owned(), store.head, next_event));
@@ -387,11 +401,16 @@ impl Drop for Inner {
 }
 
 /// Settles what an earlier daemon left, all of it or nothing.
-fn recover(store: &mut Store, file: &Path, found: Found) -> Result<Recovered, LedgerError> {
+fn recover(
+    store: &mut Store,
+    file: &Path,
+    found: Found,
+    hash: &dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
+) -> Result<Recovered, LedgerError> {
     let run = move |store: &mut Store| {
         store.connection.execute_batch("BEGIN IMMEDIATE")?;
         store.open_missing(&found.opened)?;
-        store.close_missing(found.ended)?;
+        store.close_missing(found.ended, hash)?;
         let recovered = store.recover(SystemTime::now())?;
         store.connection.execute_batch("COMMIT")?;
         Ok(recovered)

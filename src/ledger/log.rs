@@ -4,7 +4,7 @@
 //! comes into the file at its end, as a whole and in company.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Events, Happened};
 use super::file::beside;
 use super::queue::lock;
-use super::record::{CloseRecord, OpenRecord, Place};
+use super::record::{Change, CloseRecord, OpenRecord, Place};
 use crate::domain::{ExecutionId, JsonSink};
 
 /// What the names of the two end in, after the ledger's own.
@@ -47,6 +47,8 @@ pub(super) struct Log {
 #[derive(Debug)]
 pub(super) struct Begun {
     pub record: OpenRecord,
+    /// Whether that is more than was known at first.
+    is_changed: bool,
     /// What has happened to it.
     pub events: Option<Events>,
     pub logged: Logged,
@@ -56,7 +58,16 @@ pub(super) struct Begun {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub opened: Vec<OpenRecord>,
-    pub ended: Vec<(CloseRecord, Option<Events>)>,
+    pub ended: Vec<Told>,
+}
+
+/// An end that was told.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub record: CloseRecord,
+    /// Whether the digests of its streams were still being computed.
+    pub is_late: bool,
+    pub events: Option<Events>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,12 +75,17 @@ pub(super) struct Found {
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Line<'a> {
     Opened(Cow<'a, OpenRecord>),
+    /// The same one as more is known of it.
+    Changed(Cow<'a, OpenRecord>),
     Ended(Ended<'a>),
 }
 
 #[derive(Serialize, Deserialize)]
 struct Ended<'a> {
     record: Cow<'a, CloseRecord>,
+    /// Whether the digests of its streams are still being computed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_late: bool,
     /// What of its content, standard output and standard error is kept with it.
     texts: [Option<Cow<'a, str>>; 3],
     events: Option<Cow<'a, Events>>,
@@ -107,6 +123,7 @@ impl Log {
     /// What the kernel says.
     pub(super) fn open(file: &Path) -> io::Result<(Self, Found)> {
         let mut found = Found::default();
+        let mut changed = Vec::new();
         let mut part = |suffix: &str| {
             let file = OpenOptions::new()
                 .read(true)
@@ -124,7 +141,8 @@ impl Log {
                 // The last one may have been cut off: nothing of it was run, nobody was told.
                 match serde_json::from_slice(line) {
                     Ok(Line::Opened(record)) => found.opened.push(record.into_owned()),
-                    Ok(Line::Ended(ended)) => found.ended.push(ended.into_parts(happened)),
+                    Ok(Line::Changed(record)) => changed.push(record.into_owned()),
+                    Ok(Line::Ended(ended)) => found.ended.push(ended.into_told(happened)),
                     Err(_) => {}
                 }
             }
@@ -139,6 +157,9 @@ impl Log {
             current: part(LOGS[0])?,
             other: part(LOGS[1])?,
         };
+        let ids: HashSet<_> = changed.iter().map(|record| record.id).collect();
+        found.opened.retain(|record| !ids.contains(&record.id));
+        found.opened.append(&mut changed);
         let log = Self {
             turns: Mutex::new(turns),
             begun: Mutex::default(),
@@ -167,10 +188,36 @@ impl Log {
         };
         let begun = Begun {
             record,
+            is_changed: false,
             events,
             logged,
         };
         lock(&self.begun).insert(begun.record.id, begun);
+        None
+    }
+
+    /// Enters what became known of one that is about to run, or gives it back: when it is not one that
+    /// has [begun](Self::begin) here and has not changed since, or when that cannot be.
+    pub(super) fn change(
+        &self,
+        id: ExecutionId,
+        change: Change,
+        events: Option<Events>,
+    ) -> Option<(Change, Option<Events>)> {
+        let mut all = lock(&self.begun);
+        let Some(begun) = all.get_mut(&id).filter(|begun| !begun.is_changed) else {
+            return Some((change, events));
+        };
+        let record = begun.record.clone().with(&change);
+        let Ok(logged) = self.append(&Line::Changed(Cow::Borrowed(&record)), None) else {
+            return Some((change, events));
+        };
+        *begun = Begun {
+            record,
+            is_changed: true,
+            events: Events::joined(begun.events.take(), events),
+            logged,
+        };
         None
     }
 
@@ -186,11 +233,17 @@ impl Log {
         all
     }
 
-    /// Enters the end of an execution that has [begun](Self::begin) here; `None` when it has to be
-    /// in the ledger's file instead.
-    pub(super) fn end(&self, record: &CloseRecord, events: Option<&Events>) -> Option<Logged> {
+    /// Enters the end of an execution that has [begun](Self::begin) here, whose digests may be late;
+    /// `None` when it has to be in the ledger's file instead.
+    pub(super) fn end(
+        &self,
+        record: &CloseRecord,
+        is_late: bool,
+        events: Option<&Events>,
+    ) -> Option<Logged> {
         let line = Line::Ended(Ended {
             record: Cow::Borrowed(record),
+            is_late,
             texts: texts(record)?,
             events: events.map(Cow::Borrowed),
         });
@@ -232,7 +285,7 @@ impl Part {
 }
 
 impl Ended<'_> {
-    fn into_parts(self, happened: &[u8]) -> (CloseRecord, Option<Events>) {
+    fn into_told(self, happened: &[u8]) -> Told {
         let mut record = self.record.into_owned();
         let outputs = [&mut record.content, &mut record.stdout, &mut record.stderr];
         for (output, text) in outputs.into_iter().zip(self.texts) {
@@ -244,7 +297,11 @@ impl Ended<'_> {
             happened: Happened::from_json(happened),
             ..events.into_owned()
         });
-        (record, events.filter(|events| !events.happened.is_empty()))
+        Told {
+            record,
+            is_late: self.is_late,
+            events: events.filter(|events| !events.happened.is_empty()),
+        }
     }
 }
 

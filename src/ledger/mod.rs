@@ -42,7 +42,7 @@ pub use queue::Receipt;
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
-    ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, Limits, OpenRecord, Output, Page,
-    Place, Verdicted,
+    ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, LateDigests, Limits, OpenRecord,
+    Output, Page, Place, Verdicted,
 };
 pub use recover::{Recovered, Waiting};

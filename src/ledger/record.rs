@@ -49,6 +49,24 @@ pub struct OpenRecord {
     pub ruling: Option<Ruling>,
 }
 
+impl OpenRecord {
+    /// The same with what became known since, but for when its process was started.
+    pub(super) fn with(mut self, change: &Change) -> Self {
+        let Change {
+            call,
+            working_dir,
+            status,
+            started_at: _,
+            ruling,
+        } = change;
+        self.call = call.clone().unwrap_or(self.call);
+        self.working_dir = working_dir.clone().or(self.working_dir);
+        self.status = status.unwrap_or(self.status);
+        self.ruling = ruling.clone().or(self.ruling);
+        self
+    }
+}
+
 /// A caller's own name for a call, which is never to run twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idempotency {
@@ -117,6 +135,18 @@ pub struct CloseRecord {
     pub stdout: Output,
     /// Standard error.
     pub stderr: Output,
+}
+
+/// The digests of standard output and standard error where they are still being computed.
+pub type LateDigests = Box<dyn FnOnce() -> [Option<Digest>; 2] + Send>;
+
+impl CloseRecord {
+    /// Waits for what is late of it.
+    pub(super) fn complete(&mut self, late: Option<LateDigests>) {
+        if let Some(late) = late {
+            [self.stdout.digest, self.stderr.digest] = late();
+        }
+    }
 }
 
 /// One text of an execution: the answer's, or a stream.

@@ -3,10 +3,10 @@ use std::time::SystemTime;
 
 use super::event::Event;
 use super::{CallRecord, Execution, Finished};
-use crate::domain::{ApprovalId, Correlation, Digest, ExecutionId, Ruling, Status, StreamName};
+use crate::domain::{ApprovalId, Correlation, Digests, ExecutionId, Ruling, Status, StreamName};
 use crate::ledger::{
-    self, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json, Ledger,
-    LedgerError, OpenRecord, Output, Place, Receipt,
+    self, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json, LateDigests,
+    Ledger, LedgerError, OpenRecord, Output, Place, Receipt,
 };
 use crate::runner::Kept;
 
@@ -99,7 +99,7 @@ impl Entry {
             (false, _, events) => self
                 .ledger
                 .begin_execution(open_record(execution, change), events),
-            (true, true, events) => Some(self.ledger.change(execution.id, change, events)),
+            (true, true, events) => self.ledger.go_on(execution.id, change, events),
             (true, false, Some(events)) => Some(self.ledger.record_events(events)),
             (true, false, None) => None,
         }
@@ -136,6 +136,7 @@ impl Entry {
             content,
             stdout,
             stderr,
+            late,
         } = outputs;
         let close = CloseRecord {
             id: execution.id,
@@ -153,7 +154,7 @@ impl Entry {
             stdout,
             stderr,
         };
-        self.ledger.end_execution(close, events, then)
+        self.ledger.end_execution(close, late, events, then)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
@@ -166,6 +167,8 @@ pub(super) struct Outputs {
     pub(super) content: Output,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
+    /// What is missing of the two.
+    pub(super) late: Option<LateDigests>,
 }
 
 impl Outputs {
@@ -174,8 +177,14 @@ impl Outputs {
         execution: &Execution,
         finished: &Finished,
         content: Output,
-        [stdout, stderr]: [Option<Digest>; 2],
+        digests: Digests,
     ) -> Self {
+        let ([stdout, stderr], late) = if digests.are_at_hand() {
+            (digests.compute(), None)
+        } else {
+            let late: LateDigests = Box::new(|| digests.compute());
+            ([None, None], Some(late))
+        };
         let stream = |name, digest| {
             let report = finished.run();
             let bytes = report.map_or(0, |report| match name {
@@ -201,6 +210,7 @@ impl Outputs {
             content,
             stdout: stream(StreamName::Stdout, stdout),
             stderr: stream(StreamName::Stderr, stderr),
+            late,
         }
     }
 }

@@ -358,6 +358,11 @@ impl Execution {
         self.formed.wait().await
     }
 
+    /// Whether that is known.
+    pub fn is_formed(&self) -> bool {
+        self.formed.initialized()
+    }
+
     /// Asks it to end, for the first reason that is given, and what comes of it as well.
     pub fn stop(&self, reason: StopReason) {
         // Held, so that no other try begins that has not heard of it.

@@ -13,14 +13,14 @@ use super::hurry::Hurry;
 use super::life::Origin;
 use super::records::Records;
 use super::values::Sessions;
-use super::{Begun, counting, log, masking, spans, stages};
+use super::{Begun, counting, log, masking, record, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage, StopReason,
     ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
 };
 use crate::flow::Flow;
-use crate::ledger::{Ledger, LedgerError, Opened, Recovered, Waiting};
+use crate::ledger::{CloseRecord, Ledger, LedgerError, Opened, Recovered, Waiting};
 use crate::metrics::Metrics;
 use crate::otlp::Exporter;
 use crate::policy::Policy;
@@ -185,7 +185,8 @@ impl Executor {
             .map(Arc::new);
         // When nothing of it runs any more, for what was open is lost now.
         let opened = config.ledger.as_ref();
-        let opened = opened.map(|ledger| Ledger::open(&ledger.file, ledger.durability));
+        let hash = |close: &CloseRecord| record::digests(close, spool.as_ref());
+        let opened = opened.map(|ledger| Ledger::open_with(&ledger.file, ledger.durability, &hash));
         let (ledger, recovered) = match opened.transpose()? {
             Some(Opened { ledger, recovered }) => (Some(ledger), recovered),
             None => (None, Recovered::default()),

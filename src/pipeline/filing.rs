@@ -2,14 +2,19 @@
 //! known if it never comes.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
 
 use super::entry::Outputs;
 use super::event::Event;
 use super::execution::Execution;
 use super::executor::{Executor, Inner};
 use super::{Finished, counting, log, spans};
-use crate::domain::{Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput};
+use crate::domain::{
+    Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput, Unhashed,
+};
 use crate::ledger::{Ended, LedgerError, Output, Place};
 use crate::runner::SpoolFile;
 
@@ -96,9 +101,9 @@ impl Inner {
         };
         execution.form(&finished);
         let live = execution.live();
-        let ((content, text), digests, ()) = tokio::join!(
-            self.keep_text(execution.id, &finished),
-            compute(digests),
+        let (digests, unhashed) = hand_over(digests);
+        let ((content, text), ()) = tokio::join!(
+            self.keep_text(execution.id, &finished, unhashed),
             live.keep(finished.verbatim()),
         );
         let outputs = Outputs::new(execution, &finished, content, digests);
@@ -146,7 +151,7 @@ impl Inner {
         spans::ending(&self.spans, execution, &finished);
         execution.live().keep(finished.verbatim()).await;
         execution.live().release(finished.verbatim());
-        let text_bytes = match self.keep_text(execution.id, &finished).await {
+        let text_bytes = match self.keep_text(execution.id, &finished, None).await {
             (_, Some(file)) => {
                 finished.move_text_to(file);
                 0
@@ -156,11 +161,13 @@ impl Inner {
         self.records.close(execution.id, text_bytes);
     }
 
-    /// Puts a long text into the spool, and says where it is.
+    /// Puts a long text into the spool, and says where it is. Behind that, on the same thread, what is
+    /// `unhashed` is hashed: on another it would be in the way of the event loop, as likely as not.
     async fn keep_text(
         &self,
         id: ExecutionId,
         finished: &Finished,
+        unhashed: Option<Rest>,
     ) -> (Output, Option<Arc<SpoolFile>>) {
         let text = finished.text();
         let bytes = text.len() as u64;
@@ -172,22 +179,34 @@ impl Inner {
         };
         if let Some(spool) = spool {
             let copy = Arc::clone(&text);
-            let stored = tokio::task::spawn_blocking(move || spool.store(id, copy.as_bytes()));
+            let (tell, stored) = oneshot::channel();
+            tokio::task::spawn_blocking(move || {
+                // Whoever asked waits for it, maybe for this processor, too.
+                let _ = tell.send(spool.store(id, copy.as_bytes()));
+                drop(copy);
+                thread::yield_now();
+                drop(unhashed);
+            });
+            // Only a panic makes this fail.
             if let Ok(Some(file)) = stored.await {
                 return (output(Place::Spool { bytes }), Some(file));
             }
+        } else if unhashed.is_some() {
+            tokio::task::spawn_blocking(move || drop(unhashed));
         }
         let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
         (output(inline.map_or(Place::Nowhere, Place::Inline)), None)
     }
 }
 
-/// Computes the digests of both streams, of long ones where that keeps nobody waiting.
-async fn compute(digests: Digests) -> [Option<Digest>; 2] {
+/// What is left to be hashed of standard output and standard error.
+type Rest = [Option<Unhashed>; 2];
+
+/// Hands out what is left to be hashed of long streams: nobody's answer waits for that.
+fn hand_over(digests: Digests) -> (Digests, Option<Rest>) {
     if digests.are_at_hand() {
-        return digests.compute();
+        return (digests, None);
     }
-    let computed = tokio::task::spawn_blocking(move || digests.compute()).await;
-    // Only a panic makes this fail.
-    computed.unwrap_or_default()
+    let (digests, rest) = digests.hand_over();
+    (digests, Some(rest))
 }

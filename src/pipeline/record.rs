@@ -1,14 +1,15 @@
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::finished::{Archived, Text};
 use super::{CallRecord, Finished, Ran};
 use crate::domain::{
-    ApprovalId, ExecutionId, Failure, Lineage, Ruling, StageTimes, Status, StreamName, TraceId,
-    Verbatim,
+    ApprovalId, Digest, ExecutionId, Failure, Hasher, Lineage, Ruling, StageTimes, Status,
+    StreamName, TraceId, Verbatim,
 };
 use crate::ledger::{CloseRecord, ExecutionRecord, Output, Place};
-use crate::runner::{Kept, Spool};
+use crate::runner::{Kept, Spool, SpoolFile};
 
 /// All there is to tell of an execution, whether it runs or is long over.
 #[derive(Clone, Debug)]
@@ -124,29 +125,67 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
 
 /// A stream of an execution that is over, as far as it is kept.
 pub(super) fn kept(record: ExecutionRecord, spool: Option<&Arc<Spool>>, name: StreamName) -> Kept {
-    let id = record.open.id;
-    let spooled = || match spool.and_then(|spool| spool.stream(id, name)) {
+    match record.close {
+        Some(close) => kept_at_end(close, spool, name),
+        None => spooled(record.open.id, spool, name),
+    }
+}
+
+fn spooled(id: ExecutionId, spool: Option<&Arc<Spool>>, name: StreamName) -> Kept {
+    match spool.and_then(|spool| spool.stream(id, name)) {
         Some(file) => Kept::File {
             length: file.len(),
             file,
             offset: 0,
         },
         None => Kept::Nowhere,
-    };
-    let Some(close) = record.close else {
-        return spooled();
-    };
-    let output = match name {
-        StreamName::Stdout => &close.stdout,
-        StreamName::Stderr => &close.stderr,
-    };
+    }
+}
+
+fn kept_at_end(close: CloseRecord, spool: Option<&Arc<Spool>>, name: StreamName) -> Kept {
+    let output = output(&close, name);
     match &output.place {
         Place::Inline(bytes) => Kept::Memory(bytes.clone().into()),
-        Place::Spool { .. } => spooled(),
+        Place::Spool { .. } => spooled(close.id, spool, name),
         Place::InContent { .. } => finished(close, spool).stream(name).unwrap_or(Kept::Nowhere),
         // Of a lost one the spool may have what it wrote.
-        Place::Nowhere if close.status == Status::Lost => spooled(),
+        Place::Nowhere if close.status == Status::Lost => spooled(close.id, spool, name),
         Place::Nowhere if output.bytes == 0 => Kept::Memory(Default::default()),
         Place::Nowhere => Kept::Nowhere,
     }
+}
+
+fn output(close: &CloseRecord, name: StreamName) -> &Output {
+    match name {
+        StreamName::Stdout => &close.stdout,
+        StreamName::Stderr => &close.stderr,
+    }
+}
+
+/// The digests of the streams of an execution that is over, computed of what is kept of them; `None` of one
+/// that is not there as a whole.
+pub(super) fn digests(close: &CloseRecord, spool: Option<&Arc<Spool>>) -> [Option<Digest>; 2] {
+    [StreamName::Stdout, StreamName::Stderr].map(|name| {
+        let bytes = output(close, name).bytes;
+        match kept_at_end(close.clone(), spool, name) {
+            Kept::Memory(kept) => (kept.len() as u64 == bytes).then(|| Digest::of(&kept)),
+            Kept::File {
+                file,
+                offset,
+                length,
+            } if length == bytes => digest_of_file(&file, offset, length).ok(),
+            Kept::File { .. } | Kept::Nowhere => None,
+        }
+    })
+}
+
+fn digest_of_file(file: &SpoolFile, offset: u64, length: u64) -> io::Result<Digest> {
+    let mut file = file.open()?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut hasher = Hasher::default();
+    let read = io::copy(&mut file.take(length), &mut hasher)?;
+    if read < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(hasher.digest())
 }

@@ -8,6 +8,7 @@ mod approvals_lasting;
 mod context;
 mod correlation;
 mod document;
+mod early;
 mod events;
 mod execute_command;
 mod files;

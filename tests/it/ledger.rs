@@ -283,7 +283,7 @@ fn write_one(ledger: &Ledger, n: u64) {
             .collect(),
     };
     let told = if is_logged {
-        ledger.end_execution(close, Some(ended), drop)
+        ledger.end_execution(close, None, Some(ended), drop)
     } else {
         Ended::Queued(ledger.close_execution(close, Some(ended)), drop)
     };

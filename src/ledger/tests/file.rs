@@ -256,7 +256,7 @@ fn what_was_told_while_the_disk_filled_up_is_not_lost() {
         let id = record.id;
         let had_problem = ledger.problem().is_some();
         drop(ledger.begin_execution(record, None));
-        match ledger.end_execution(closing(id, Status::Success), None, drop) {
+        match ledger.end_execution(closing(id, Status::Success), None, None, drop) {
             Ended::Logged => {
                 assert!(!had_problem, "who knows for how long it is in the log only");
                 told.push(id);
@@ -294,7 +294,8 @@ fn what_was_told_while_somebody_held_the_file_is_not_lost() {
         assert!(ledger.begin_execution(record, None).is_none());
         let (tell, filed) = mpsc::channel();
         let then = move |result| tell.send(result).expect("somebody waits");
-        if let Ended::Logged = ledger.end_execution(closing(id, Status::Success), None, then) {
+        if let Ended::Logged = ledger.end_execution(closing(id, Status::Success), None, None, then)
+        {
             told.push((id, filed));
         }
     }

@@ -71,7 +71,7 @@ fn an_end_that_was_told_survives_in_the_log_alone() {
     let begun = ledger.begin_execution(opened.clone(), events(id, "executionStarted"));
     assert!(begun.is_none());
     let end = closing_with_texts(id);
-    let told = ledger.end_execution(end.clone(), events(id, "executionFailed"), drop);
+    let told = ledger.end_execution(end.clone(), None, events(id, "executionFailed"), drop);
     assert!(matches!(told, Ended::Logged));
     // The file as it was before, and the log as it is now.
     copy(&scratch.0, &crashed.0, is_log);
@@ -143,9 +143,105 @@ fn opened_and_ended(ledger: &Ledger) -> ExecutionId {
     let id = opened.id;
     let begun = ledger.begin_execution(opened, events(id, "executionStarted"));
     assert!(begun.is_none());
-    let told = ledger.end_execution(closing_with_texts(id), events(id, "executionFailed"), drop);
+    let told = ledger.end_execution(
+        closing_with_texts(id),
+        None,
+        events(id, "executionFailed"),
+        drop,
+    );
     assert!(matches!(told, Ended::Logged));
     id
+}
+
+#[test]
+fn a_digest_that_was_late_is_computed_anew_after_a_crash() {
+    let scratch = Scratch::new();
+    let crashed = Scratch::new();
+    let ledger = scratch.open();
+    copy(&scratch.0, &crashed.0, |name| !is_log(name));
+    let opened = opening("bash", 7, at(2));
+    let id = opened.id;
+    assert!(ledger.begin_execution(opened, None).is_none());
+    let told = Digest::of(b"told");
+    let late: LateDigests = Box::new(move || [Some(told), None]);
+    let end = ledger.end_execution(closing(id, Status::Success), Some(late), None, drop);
+    assert!(matches!(end, Ended::Logged));
+    let digest = |ledger: &Ledger| {
+        let record = block_on(ledger.get(id)).expect("read").expect("there");
+        record.close.expect("an end").stdout.digest
+    };
+    assert_eq!(digest(&ledger), Some(told));
+
+    copy(&scratch.0, &crashed.0, is_log);
+    let log = Scratch::new();
+    copy(&crashed.0, &log.0, is_log);
+    let kept = Digest::of(b"kept");
+    let asked = std::cell::Cell::new(0);
+    let hash = |close: &CloseRecord| {
+        assert_eq!(close.id, id);
+        asked.set(asked.get() + 1);
+        [Some(kept), None]
+    };
+    for _ in 0..2 {
+        let opened = Ledger::open_with(&crashed.file(), Durability::Process, &hash);
+        let ledger = opened.expect("the ledger opens").ledger;
+        assert_eq!(digest(&ledger), Some(kept));
+        let chain = block_on(ledger.verify_audit(None)).expect("read");
+        assert!(
+            matches!(chain, Chain::Holds(head) if head.number == 1),
+            "{chain:?}"
+        );
+        drop(ledger);
+        copy(&log.0, &crashed.0, is_log);
+    }
+    // What is in the file is not computed again.
+    assert_eq!(asked.get(), 1);
+}
+
+#[test]
+fn what_becomes_known_before_the_start_is_in_the_log_too() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let opened = opening("bash", 7, at(2));
+    let id = opened.id;
+    assert!(ledger.begin_execution(opened, None).is_none());
+    let change = || Change {
+        call: Some(json!({"input": {"command": "changed"}}).into()),
+        ruling: Some(Ruling {
+            verdict: Verdict::Allow,
+            rule: Some("bash".to_owned()),
+            source: None,
+        }),
+        ..Change::default()
+    };
+    assert!(ledger.go_on(id, change(), None).is_none());
+    let crashed = Scratch::new();
+    copy(&scratch.0, &crashed.0, |_| true);
+    // More than one change, or one that is not about to run, goes into the file.
+    let again = ledger.go_on(id, change(), None).expect("a receipt");
+    again.wait().expect("written");
+    let waiting = opening("bash", 7, at(3));
+    let waits = Change {
+        status: Some(Status::Waiting),
+        ..change()
+    };
+    assert!(ledger.begin_execution(waiting.clone(), None).is_none());
+    let receipt = ledger.go_on(waiting.id, waits, None).expect("a receipt");
+    receipt.wait().expect("written");
+
+    let opened = open(&crashed.file());
+    assert_eq!(opened.recovered.lost, [id]);
+    let record = block_on(opened.ledger.get(id)).expect("read");
+    let record = record.expect("there").open;
+    assert_eq!(record.ruling, change().ruling);
+    assert_eq!(Some(record.call), change().call);
+    let mut kinds = Vec::new();
+    let export = opened.ledger.export_audit(0, |link| {
+        kinds.push(link.kind);
+        true
+    });
+    export.expect("read");
+    assert_eq!(kinds, ["decision", "lost"]);
 }
 
 #[test]
@@ -162,6 +258,7 @@ fn whoever_asks_finds_what_has_just_ended() {
         );
         let told = ledger.end_execution(
             closing(id, Status::Success),
+            None,
             events(id, "executionCompleted"),
             drop,
         );
@@ -209,7 +306,7 @@ fn what_a_line_cannot_hold_is_in_the_file_before_it_is_told() {
         let mut end = closing(record.id, Status::Success);
         end.stdout.place = Place::Inline(text);
         assert!(ledger.begin_execution(record, None).is_none());
-        let Ended::Queued(receipt, _) = ledger.end_execution(end.clone(), None, drop) else {
+        let Ended::Queued(receipt, _) = ledger.end_execution(end.clone(), None, None, drop) else {
             panic!("in the log");
         };
         receipt.wait().expect("written");
@@ -223,7 +320,7 @@ fn what_a_line_cannot_hold_is_in_the_file_before_it_is_told() {
     assert!(ledger.begin_execution(nudged.clone(), None).is_none());
     ledger.nudge(nudged.id);
     for record in [asked, nudged] {
-        let told = ledger.end_execution(closing(record.id, Status::Success), None, drop);
+        let told = ledger.end_execution(closing(record.id, Status::Success), None, None, drop);
         let Ended::Queued(receipt, _) = told else {
             panic!("in the log");
         };
@@ -244,7 +341,7 @@ fn one_that_wants_the_disk_to_have_it_uses_no_log() {
         .expect("written");
     let told = ledger
         .ledger
-        .end_execution(closing(id, Status::Success), None, drop);
+        .end_execution(closing(id, Status::Success), None, None, drop);
     assert!(matches!(told, Ended::Queued(..)));
 }
 
