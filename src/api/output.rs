@@ -11,15 +11,15 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
-use super::Api;
-use super::executions::{bad_query, find, longest_wait, unreadable};
+use super::executions::{bad_query, find, hold, longest_wait, unreadable};
 use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::withheld::until_recorded;
+use super::{Api, withheld};
 use crate::domain::{Status, StreamName};
 use crate::pipeline::{Execution, Found};
 use crate::runner::{Ahead, Follower, Kept};
@@ -93,12 +93,16 @@ pub(super) async fn show(
         follow,
         wait,
     }) = query.map_err(bad_query)?;
-    let held = match (longest_wait(wait)?, &found) {
-        (Some(wait), Found::Live(execution)) => {
-            let formed = tokio::time::timeout(wait, execution.wait_formed()).await;
-            formed.is_ok().then_some(execution)
+    let deadline = longest_wait(wait)?.map(|wait| Instant::now() + wait);
+    let held = match (deadline, &found) {
+        (Some(deadline), Found::Live(execution)) if follow != Some(true) => {
+            let formed = timeout_at(deadline, execution.wait_formed()).await;
+            formed.is_ok().then_some((execution, deadline))
         }
-        (Some(_) | None, _) => None,
+        (Some(_) | None, _) => {
+            hold(&found, wait).await?;
+            None
+        }
     };
     if let (Found::Live(execution), Some(true)) = (&found, follow) {
         let tail = Tail::new(execution, name);
@@ -110,12 +114,13 @@ pub(super) async fn show(
     let kept = match &found {
         Found::Live(execution) => {
             let kept = execution.kept(name);
-            if held.is_none() || matches!(kept, Kept::Memory(_)) {
-                kept
-            } else {
+            match held {
                 // What is not in memory is on its way to where it stays.
-                execution.wait().await;
-                execution.kept(name)
+                Some((execution, deadline)) if !matches!(kept, Kept::Memory(_)) => {
+                    let _ = timeout_at(deadline, execution.wait()).await;
+                    execution.kept(name)
+                }
+                Some(_) | None => kept,
             }
         }
         Found::Past(record) => api
@@ -172,10 +177,16 @@ pub(super) async fn show(
         }
     };
     let answer = respond(status, range, length, source);
-    Ok(match held {
-        Some(execution) => until_recorded(execution, answer).await,
-        None => answer,
-    })
+    match held {
+        Some((execution, _)) if withheld::length(&answer).is_some() => {
+            Ok(withheld::until_recorded(execution, answer).await)
+        }
+        Some((execution, deadline)) => {
+            let _ = timeout_at(deadline, execution.wait()).await;
+            Ok(answer)
+        }
+        None => Ok(answer),
+    }
 }
 
 fn not_kept(stream: StreamName, id: &str, why: &str) -> Refusal {

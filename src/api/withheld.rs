@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use hyper::body::{Body as _, Frame, SizeHint};
+use tokio::task::JoinHandle;
 
 use crate::pipeline::Execution;
 
@@ -19,15 +19,15 @@ const LONG: u64 = 64 * 1024;
 /// the last byte, so that it is sent while the record is written. Whoever lacks that has no answer, and
 /// knows by the length.
 pub(super) async fn until_recorded(execution: &Arc<Execution>, answer: Response) -> Response {
-    let length = answer.body().size_hint().exact();
-    match length.filter(|length| *length >= LONG && execution.finished().is_none()) {
+    match length(&answer).filter(|_| execution.finished().is_none()) {
         Some(length) => answer.map(|body| {
             let execution = Arc::clone(execution);
             Body::new(Withheld {
                 body,
                 left: length,
                 last: None,
-                recorded: Box::pin(async move {
+                // Of its own: what has ended is not kept in memory by somebody who reads slowly.
+                recorded: tokio::spawn(async move {
                     execution.wait().await;
                 }),
             })
@@ -39,13 +39,19 @@ pub(super) async fn until_recorded(execution: &Arc<Execution>, answer: Response)
     }
 }
 
+/// How long an answer is that takes long enough to send, in bytes.
+pub(super) fn length(answer: &Response) -> Option<u64> {
+    let length = answer.body().size_hint().exact();
+    length.filter(|length| *length >= LONG)
+}
+
 struct Withheld {
     body: Body,
     /// How much of `body` is to come, in bytes.
     left: u64,
     /// What waits for the record.
     last: Option<Bytes>,
-    recorded: BoxFuture<'static, ()>,
+    recorded: JoinHandle<()>,
 }
 
 impl hyper::body::Body for Withheld {
@@ -57,7 +63,10 @@ impl hyper::body::Body for Withheld {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.last.is_some() {
-            ready!(self.recorded.as_mut().poll(context));
+            if let Err(error) = ready!(Pin::new(&mut self.recorded).poll(context)) {
+                // The daemon is ending: it is not on record.
+                return Poll::Ready(Some(Err(axum::Error::new(error))));
+            }
             return Poll::Ready(self.last.take().map(|last| Ok(Frame::data(last))));
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));

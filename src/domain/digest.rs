@@ -1,6 +1,6 @@
 use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -54,6 +54,29 @@ enum Begun {
     Here(Hasher),
     /// By a thread that sets it when it is done.
     Beside(Arc<OnceLock<Hasher>>),
+    /// By whoever comes first.
+    HandedOver(Arc<HandedOver>),
+}
+
+#[derive(Debug)]
+struct HandedOver {
+    /// Until somebody has begun.
+    left: Mutex<Option<PendingDigest>>,
+    done: OnceLock<Hasher>,
+}
+
+impl HandedOver {
+    fn hash(&self) {
+        let left = self
+            .left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(PendingDigest { begun, rest }) = left {
+            // Nobody else sets it.
+            let _ = self.done.set(begun.with(&rest));
+        }
+    }
 }
 
 impl PendingDigest {
@@ -77,17 +100,23 @@ impl PendingDigest {
         let has_begun = match &self.begun {
             Begun::Here(_) => true,
             Begun::Beside(hasher) => hasher.get().is_some(),
+            Begun::HandedOver(handed_over) => handed_over.done.get().is_some(),
         };
         has_begun && self.rest.len() <= SHORT_BYTES
     }
 
-    /// Leaves what is left of it to whoever lets go of the second value, on a thread that may take its time:
-    /// the digest waits for that.
+    /// Leaves what is left of it to whoever lets go of the second value, on a thread that may take its time.
+    /// Who wants the digest before that one has begun does it instead: the thread may be long in coming.
     pub fn hand_over(self) -> (Self, Unhashed) {
-        let done = Arc::default();
-        let pending = Self::beside(Arc::clone(&done), Bytes::new());
-        let Self { begun, rest } = self;
-        (pending, Unhashed { begun, rest, done })
+        let handed_over = Arc::new(HandedOver {
+            left: Mutex::new(Some(self)),
+            done: OnceLock::new(),
+        });
+        let pending = Self {
+            begun: Begun::HandedOver(Arc::clone(&handed_over)),
+            rest: Bytes::new(),
+        };
+        (pending, Unhashed(handed_over))
     }
 
     /// Takes in what is left, a millisecond for each 1 to 2 MB, and waits for who takes in the
@@ -102,25 +131,23 @@ impl Begun {
         let mut hasher = match self {
             Self::Here(hasher) => hasher.clone(),
             Self::Beside(hasher) => hasher.wait().clone(),
+            Self::HandedOver(handed_over) => {
+                handed_over.hash();
+                handed_over.done.wait().clone()
+            }
         };
         hasher.update(rest);
         hasher
     }
 }
 
-/// What is left of a digest to be computed, which is done when it is let go of, wherever that is: somebody
-/// waits for it.
+/// What is left of a digest to be computed, which is done when it is let go of, wherever that is.
 #[derive(Debug)]
-pub struct Unhashed {
-    begun: Begun,
-    rest: Bytes,
-    done: Arc<OnceLock<Hasher>>,
-}
+pub struct Unhashed(Arc<HandedOver>);
 
 impl Drop for Unhashed {
     fn drop(&mut self) {
-        // Nobody else sets it.
-        let _ = self.done.set(self.begun.with(&self.rest));
+        self.0.hash();
     }
 }
 
@@ -161,5 +188,30 @@ impl<'de> serde::Deserialize<'de> for Digest {
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_digest_is_taken_in_once_by_whoever_comes_first() {
+        let begun = || {
+            let mut hasher = Hasher::default();
+            hasher.update(b"first ");
+            PendingDigest::new(hasher, Bytes::from_static(b"and last"))
+        };
+        let expected = Digest::of(b"first and last");
+        let (pending, rest) = begun().hand_over();
+        drop(rest);
+        assert!(pending.is_at_hand());
+        assert_eq!(pending.digest(), expected);
+        // Nobody has come for it.
+        let (pending, rest) = begun().hand_over();
+        assert!(!pending.is_at_hand());
+        assert_eq!(pending.clone().digest(), expected);
+        drop(rest);
+        assert_eq!(pending.digest(), expected);
     }
 }

@@ -48,7 +48,7 @@ impl Ledger {
     }
 
     /// Enters what became known of an execution that is about to run: in the log if it has only
-    /// [begun](Self::begin_execution), else as [`Self::change`] does.
+    /// [begun](Self::begin_execution), else, and while the file cannot keep up, as [`Self::change`] does.
     pub fn go_on(
         &self,
         id: ExecutionId,
@@ -57,7 +57,8 @@ impl Ledger {
     ) -> Option<Receipt<()>> {
         // How long it stands where it stands otherwise, nobody knows.
         let is_about_to_run = change.status.is_none() && change.started_at.is_none();
-        let log = self.inner.log.as_ref().filter(|_| is_about_to_run);
+        let is_safe = is_about_to_run && self.inner.shared.is_trusted();
+        let log = self.inner.log.as_ref().filter(|_| is_safe);
         let refused = match log {
             Some(log) => log.change(id, change, events),
             None => Some((change, events)),

@@ -118,7 +118,7 @@ impl Store {
         // One that was forgotten in between has its place in the trail.
         let ended: HashSet<Vec<u8>> = {
             let mut ended = self.connection.prepare(
-                "SELECT execution_id FROM audit WHERE number > ? AND execution_id IS NOT NULL",
+                "SELECT execution_id FROM audit WHERE number > ? AND kind IN ('ending', 'lost')",
             )?;
             let from = self.head.number.saturating_sub(OPENINGS);
             let rows = ended.query_map([signed(from)], |row| row.get(0))?;

@@ -353,8 +353,9 @@ impl Inner {
         config: Arc<ExecutorConfig>,
     ) -> Result<ToolOutput, ExecutorError> {
         let secrets = &execution.secrets;
-        if let (Some(_), Some(ledger)) = (&execution.entry, &self.ledger) {
-            self.hurry.expect(ledger, execution.id);
+        // Its beginning is in the log already.
+        if execution.terms.asynchronous {
+            self.hurry(execution);
         }
         let walk = stages::walk(call, self, &config, execution);
         let result = AssertUnwindSafe(walk).catch_unwind().await;
@@ -371,6 +372,13 @@ impl Inner {
         });
         masking::mask(&mut result, secrets);
         result
+    }
+
+    /// Has an execution that has begun in the ledger's log entered soon, if it does not end before.
+    pub(super) fn hurry(&self, execution: &Execution) {
+        if let (Some(_), Some(ledger)) = (&execution.entry, &self.ledger) {
+            self.hurry.expect(ledger, execution.id);
+        }
     }
 
     /// Where the output of an execution goes.

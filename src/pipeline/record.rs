@@ -173,7 +173,8 @@ pub(super) fn digests(close: &CloseRecord, spool: Option<&Arc<Spool>>) -> [Optio
                 file,
                 offset,
                 length,
-            } if length == bytes => digest_of_file(&file, offset, length).ok(),
+                // What was left alive may have gone on writing to it.
+            } if length >= bytes => digest_of_file(&file, offset, bytes).ok(),
             Kept::File { .. } | Kept::Nowhere => None,
         }
     })

@@ -199,6 +199,31 @@ fn a_digest_that_was_late_is_computed_anew_after_a_crash() {
 }
 
 #[test]
+fn what_the_trail_has_of_one_before_it_has_ended_does_not_make_it_forgotten() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let opened = opening("bash", 7, at(2));
+    let id = opened.id;
+    assert!(ledger.begin_execution(opened, None).is_none());
+    let heard = ledger.audit(AuditEntry {
+        kind: "hook".to_owned(),
+        execution_id: Some(id),
+        time: at(2),
+        body: json!({"hook": "guard"}),
+    });
+    heard.wait().expect("written");
+    let crashed = Scratch::new();
+    copy(&scratch.0, &crashed.0, |name| !is_log(name));
+    let told = ledger.end_execution(closing(id, Status::Success), None, None, drop);
+    assert!(matches!(told, Ended::Logged));
+    copy(&scratch.0, &crashed.0, is_log);
+
+    let ledger = crashed.open();
+    let record = block_on(ledger.get(id)).expect("read").expect("there");
+    assert_eq!(record.status(), Status::Success);
+}
+
+#[test]
 fn what_becomes_known_before_the_start_is_in_the_log_too() {
     let scratch = Scratch::new();
     let ledger = scratch.open();

@@ -127,6 +127,9 @@ async fn carry_out(
         let _in = execution.enter(Stage::Execution);
         hooks.before(Stage::Execution, &confirmed.call).await?;
         on_record(execution, audit, &context.summary).await?;
+        if !execution.terms.asynchronous {
+            hooks.inner.hurry(execution);
+        }
         let held = hooks.inner.take_place(execution, &confirmed.call).await?;
         let confirmed = confirmation::still_holds(confirmed, execution, &context).await?;
         let context = Context {

@@ -103,6 +103,27 @@ pub(super) fn assert_denied(reply: &Reply, stage: &str, parts: &[&str]) {
 }
 
 #[test]
+fn one_that_takes_its_time_does_not_keep_an_execution_out_of_the_ledgers_file() {
+    // Longer than an execution takes that is entered at its end only.
+    let slow = format!("sleep 0.05; {ALLOW}");
+    let daemon = start(&[("slow", "before = \"execution\"", &slow)]);
+    let (script, fifo) = super::blocked(&daemon, "go");
+    let mut caller = daemon.connect();
+    let body = call(&script).to_string();
+    caller.send("POST", "/execute", &[], body.as_bytes());
+    let gate = fifo.reached();
+    let file = daemon.dir().join("state/ledger.db");
+    let file = rusqlite::Connection::open(file).expect("a ledger");
+    wait_until("its row", || {
+        let open = "SELECT count(*) FROM executions WHERE ended_at IS NULL";
+        let count = file.query_row(open, [], |row| row.get::<_, u32>(0));
+        count.expect("read") == 1
+    });
+    gate.say("on");
+    assert_eq!(caller.reply().status, 200);
+}
+
+#[test]
 fn it_is_given_the_call_and_lets_it_pass() {
     let script = format!("cat >given; env >env; {ALLOW}");
     let daemon = start(&[
