@@ -63,11 +63,13 @@ impl hyper::body::Body for Withheld {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.last.is_some() {
-            if let Err(error) = ready!(Pin::new(&mut self.recorded).poll(context)) {
+            let recorded = ready!(Pin::new(&mut self.recorded).poll(context));
+            let last = self.last.take();
+            return Poll::Ready(match recorded {
+                Ok(()) => last.map(|last| Ok(Frame::data(last))),
                 // The daemon is ending: it is not on record.
-                return Poll::Ready(Some(Err(axum::Error::new(error))));
-            }
-            return Poll::Ready(self.last.take().map(|last| Ok(Frame::data(last))));
+                Err(error) => Some(Err(axum::Error::new(error))),
+            });
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         let Some(Ok(frame)) = frame else {
