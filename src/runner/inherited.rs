@@ -1,5 +1,6 @@
-//! What a child would inherit from this process and must not: resource limits, niceness,
-//! `oom_score_adj` and ignored signals that an operator gave the daemon, not its commands.
+//! What a child would inherit from this process and must not: resource limits, niceness, scheduling
+//! policy, priority of input and output, `oom_score_adj` and ignored signals that an operator gave the
+//! daemon, not its commands.
 
 use std::fs;
 
@@ -36,8 +37,12 @@ type Resource = libc::__rlimit_resource_t;
 pub(super) struct Corrections {
     /// Limits that differ from the default.
     pub limits: Vec<(Resource, libc::rlimit64)>,
+    /// Whether the scheduling policy (sched(7)) is not `SCHED_OTHER`.
+    pub scheduling: bool,
     /// Whether the nice value is not 0.
     pub nice: bool,
+    /// Whether input and output have a priority of their own (ioprio_set(2)).
+    pub io_priority: bool,
     /// Whether `oom_score_adj` is not 0.
     pub oom_score_adj: bool,
     /// Signals that this process ignores; a handler is reset by the kernel, ignoring is not.
@@ -48,7 +53,9 @@ impl Corrections {
     pub(super) fn of_this_process() -> Self {
         Self {
             limits: limits_to_restore(),
+            scheduling: current_scheduling() != libc::SCHED_OTHER,
             nice: current_nice() != 0,
+            io_priority: has_io_priority(),
             oom_score_adj: fs::read_to_string("/proc/self/oom_score_adj")
                 .is_ok_and(|text| text.trim() != "0"),
             ignored_signals: ignored_signals(),
@@ -92,6 +99,24 @@ fn limits_to_restore() -> Vec<(Resource, libc::rlimit64)> {
 fn current_nice() -> i32 {
     // SAFETY: takes no pointers. -1 may be a value or an error; both ask for a correction.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// -1, which is no policy, asks for a correction as well.
+fn current_scheduling() -> i32 {
+    // SAFETY: takes no pointers.
+    unsafe { libc::sched_getscheduler(0) }
+}
+
+/// `IOPRIO_WHO_PROCESS`, which no crate has: `include/uapi/linux/ioprio.h`.
+pub(super) const IOPRIO_WHO_PROCESS: usize = 1;
+
+/// Of two that a process may show without having been given any: no class, and what older kernels say
+/// that a nice value of 0 amounts to, `IOPRIO_CLASS_BE` and the middle of its eight levels.
+fn has_io_priority() -> bool {
+    // SAFETY: takes no pointers.
+    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) };
+    let (class, level) = (priority >> 13, priority & 7);
+    class != 0 && (class, level) != (2, 4)
 }
 
 /// Its bit in the masks of capabilities(7).

@@ -23,7 +23,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::environment::Environment;
 use super::handover::{self, Handover, Token};
-use super::inherited::Corrections;
+use super::inherited::{self, Corrections};
 use super::pipes::Ends;
 use super::raw::{self, CloneArgs, syscall};
 use super::ready::watch;
@@ -444,10 +444,23 @@ unsafe fn correct(corrections: &Corrections) {
             let limit = (&raw const *limit) as usize;
             syscall(libc::SYS_prlimit64, [0, *resource as usize, limit, 0, 0]);
         }
+        if corrections.scheduling {
+            // `struct sched_param`, whose one member is the priority.
+            let lowest = 0i32;
+            let parameter = (&raw const lowest) as usize;
+            let policy = libc::SCHED_OTHER as usize;
+            syscall(libc::SYS_sched_setscheduler, [0, policy, parameter, 0, 0]);
+        }
         if corrections.nice {
             syscall(
                 libc::SYS_setpriority,
                 [libc::PRIO_PROCESS as usize, 0, 0, 0, 0],
+            );
+        }
+        if corrections.io_priority {
+            syscall(
+                libc::SYS_ioprio_set,
+                [inherited::IOPRIO_WHO_PROCESS, 0, 0, 0, 0],
             );
         }
         if corrections.oom_score_adj {

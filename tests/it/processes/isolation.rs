@@ -172,8 +172,8 @@ fn only_three_descriptors_are_open() {
     }
 }
 
-/// What an operator gives the daemon (`Nice=`, `OOMScoreAdjust=`, `LimitNOFILE=`, `UMask=`,
-/// `IgnoreSIGPIPE=`, a blocked signal) is not for its commands.
+/// What an operator gives the daemon (`Nice=`, `CPUSchedulingPolicy=`, `IOSchedulingClass=`,
+/// `OOMScoreAdjust=`, `LimitNOFILE=`, `UMask=`, `IgnoreSIGPIPE=`, a blocked signal) is not for its commands.
 #[test]
 fn nothing_an_operator_gave_the_daemon_reaches_its_commands() {
     // A hard limit is raised again only with CAP_SYS_RESOURCE, which root in a container may lack.
@@ -208,6 +208,13 @@ fn nothing_an_operator_gave_the_daemon_reaches_its_commands() {
         } else {
             skip("nice, oom_score_adj and limits of commands, for only root may take them back");
         }
+        let scheduling = daemon.bash("chrt -p $$ | head -n 1; ionice -p $$").stdout();
+        let lines: Vec<&str> = scheduling.lines().collect();
+        assert!(
+            lines[0].ends_with(": SCHED_OTHER"),
+            "{mode:?}: {scheduling}"
+        );
+        assert_ne!(lines[1], "idle", "{mode:?}");
         // The daemon itself is as it was given: it shares memory with its children while they
         // are born, and what they change of themselves must not reach it.
         assert_eq!(own("oom_score_adj"), "500\n", "{mode:?}");
@@ -249,6 +256,14 @@ fn burden() -> io::Result<()> {
         ))?;
         libc::umask(0o077);
         check(libc::setpriority(libc::PRIO_PROCESS, 0, 5))?;
+        let lowest = libc::sched_param { sched_priority: 0 };
+        check(libc::sched_setscheduler(
+            0,
+            libc::SCHED_BATCH,
+            &raw const lowest,
+        ))?;
+        // The class `idle` of ioprio_set(2), for this process.
+        check(libc::syscall(libc::SYS_ioprio_set, 1, 0, 3 << 13) as i32)?;
         for (resource, soft, hard) in [
             (libc::RLIMIT_NOFILE, 512, 4096),
             (libc::RLIMIT_CORE, 1 << 20, 1 << 20),
