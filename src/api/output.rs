@@ -19,6 +19,7 @@ use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use super::range::{ByteRange, Wanted, wanted};
 use super::{Api, withheld};
 use crate::domain::{Status, StreamName};
 use crate::pipeline::{Execution, Found};
@@ -42,26 +43,34 @@ pub(super) struct OutputQuery {
     wait: Option<f64>,
 }
 
+/// Somebody who waits for the end of an execution, until a deadline.
+struct Held<'a> {
+    execution: &'a Arc<Execution>,
+    deadline: Instant,
+}
+
+impl<'a> Held<'a> {
+    /// Waits until it is known how it ended, which need not be on record by then. `None` when that is
+    /// later than the deadline.
+    async fn by(execution: &'a Arc<Execution>, deadline: Instant) -> Option<Self> {
+        let formed = timeout_at(deadline, execution.wait_formed()).await;
+        formed.is_ok().then_some(Self {
+            execution,
+            deadline,
+        })
+    }
+
+    /// Waits until that is on record.
+    async fn recorded(&self) {
+        let _ = timeout_at(self.deadline, self.execution.wait()).await;
+    }
+}
+
 /// Where an answer's bytes come from.
 enum Source {
     Memory(Bytes),
     /// A file, from an offset on.
     File(Arc<File>, u64),
-}
-
-/// A range of bytes, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ByteRange {
-    first: u64,
-    last: u64,
-}
-
-/// What a `Range` header asks for of a representation of a certain length.
-#[derive(Debug, PartialEq, Eq)]
-enum Wanted {
-    Whole,
-    Part(ByteRange),
-    Unsatisfiable,
 }
 
 /// The raw bytes of one output stream, as far as they are kept.
@@ -96,8 +105,7 @@ pub(super) async fn show(
     let deadline = longest_wait(wait)?.map(|wait| Instant::now() + wait);
     let held = match (deadline, &found) {
         (Some(deadline), Found::Live(execution)) if follow != Some(true) => {
-            let formed = timeout_at(deadline, execution.wait_formed()).await;
-            formed.is_ok().then_some((execution, deadline))
+            Held::by(execution, deadline).await
         }
         (Some(_) | None, _) => {
             hold(&found, wait).await?;
@@ -114,10 +122,10 @@ pub(super) async fn show(
     let kept = match &found {
         Found::Live(execution) => {
             let kept = execution.kept(name);
-            match held {
+            match &held {
                 // What is not in memory is on its way to where it stays.
-                Some((execution, deadline)) if !matches!(kept, Kept::Memory(_)) => {
-                    let _ = timeout_at(deadline, execution.wait()).await;
+                Some(held) if !matches!(kept, Kept::Memory(_)) => {
+                    held.recorded().await;
                     execution.kept(name)
                 }
                 Some(_) | None => kept,
@@ -178,11 +186,11 @@ pub(super) async fn show(
     };
     let answer = respond(status, range, length, source);
     match held {
-        Some((execution, _)) if withheld::length(&answer).is_some() => {
-            Ok(withheld::until_recorded(execution, answer).await)
+        Some(held) if withheld::length(&answer).is_some() => {
+            Ok(withheld::until_recorded(held.execution, answer).await)
         }
-        Some((execution, deadline)) => {
-            let _ = timeout_at(deadline, execution.wait()).await;
+        Some(held) => {
+            held.recorded().await;
             Ok(answer)
         }
         None => Ok(answer),
@@ -313,90 +321,7 @@ fn stream_file(file: Arc<File>, offset: u64, length: u64) -> Body {
     ))
 }
 
-/// Reads `Range` (RFC 9110, section 14): one range of bytes is served, anything else ignored, as
-/// the standard allows.
-fn wanted(header: Option<&HeaderValue>, length: u64) -> Wanted {
-    let Some(spec) = header
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.trim().split_once('='))
-        .filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"))
-        .map(|(_, spec)| spec.trim())
-        // Numbers are digits only, and more than one range is not served.
-        .filter(|spec| spec.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
-    else {
-        return Wanted::Whole;
-    };
-    let Some((first, last)) = spec.split_once('-') else {
-        return Wanted::Whole;
-    };
-    match (first, last) {
-        ("", suffix) => match suffix.parse::<u64>() {
-            Err(_) => Wanted::Whole,
-            Ok(suffix) if suffix == 0 || length == 0 => Wanted::Unsatisfiable,
-            Ok(suffix) => Wanted::Part(ByteRange {
-                first: length.saturating_sub(suffix),
-                last: length - 1,
-            }),
-        },
-        (first, last) => match (first.parse::<u64>(), last.parse::<u64>(), last.is_empty()) {
-            (Ok(first), Ok(last), _) if first > last => Wanted::Whole,
-            (Ok(first), Ok(_), _) | (Ok(first), _, true) if first >= length => {
-                Wanted::Unsatisfiable
-            }
-            (Ok(first), Ok(last), _) => Wanted::Part(ByteRange {
-                first,
-                last: last.min(length - 1),
-            }),
-            (Ok(first), Err(_), true) => Wanted::Part(ByteRange {
-                first,
-                last: length - 1,
-            }),
-            _ => Wanted::Whole,
-        },
-    }
-}
-
 fn header_value(text: String) -> HeaderValue {
     // Digits and punctuation only.
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_read_as_the_standard_says() {
-        let part = |first, last| Wanted::Part(ByteRange { first, last });
-        for (spec, expected) in [
-            ("bytes=0-3", part(0, 3)),
-            ("bytes=4-", part(4, 9)),
-            ("bytes=4-400", part(4, 9)),
-            ("bytes=-3", part(7, 9)),
-            ("bytes=-30", part(0, 9)),
-            ("bytes=10-", Wanted::Unsatisfiable),
-            ("bytes=10-20", Wanted::Unsatisfiable),
-            ("bytes=-0", Wanted::Unsatisfiable),
-            ("bytes=5-2", Wanted::Whole),
-            ("bytes=0-1,3-4", Wanted::Whole),
-            ("lines=0-1", Wanted::Whole),
-            ("bytes=x-1", Wanted::Whole),
-            ("bytes=1-x", Wanted::Whole),
-            ("bytes=", Wanted::Whole),
-            ("bytes=+1-+2", Wanted::Whole),
-            ("bytes=0 - 1", Wanted::Whole),
-            ("Bytes=0-3", part(0, 3)),
-        ] {
-            assert_eq!(
-                wanted(Some(&HeaderValue::from_static(spec)), 10),
-                expected,
-                "{spec}"
-            );
-        }
-        assert_eq!(wanted(None, 10), Wanted::Whole);
-        assert_eq!(
-            wanted(Some(&HeaderValue::from_static("bytes=0-")), 0),
-            Wanted::Unsatisfiable
-        );
-    }
 }

@@ -36,7 +36,7 @@ pub(super) async fn keep(api: Api) {
     loop {
         ticks.tick().await;
         let sandbox = &api.executor.config().sandbox;
-        if tested.as_ref() != Some(sandbox) && api.executor.needs_sandbox() {
+        if tested.as_ref() != Some(sandbox) && api.executor.wants_sandbox() {
             tested = Some(sandbox.clone());
             let executor = api.executor.clone();
             tokio::spawn(async move { executor.test_sandbox().await });

@@ -77,7 +77,8 @@ impl Executor {
         config.hooks.iter().filter_map(problem).collect()
     }
 
-    /// What is wrong with the sandbox, if anything is to run in it.
+    /// What is wrong with the sandbox, if anything is configured to run in it. That a call has wanted it
+    /// is no reason: any caller could have the daemon degraded for good.
     fn sandbox_problem(&self) -> Option<Degradation> {
         match self.sandbox().self_test {
             SelfTest::Failed(detail) if self.needs_sandbox() => Some(Degradation {

@@ -466,9 +466,12 @@ impl Executor {
     pub fn needs_sandbox(&self) -> bool {
         let config = self.config();
         let is_untrusted = |tool: &Arc<Tool>| tool.risk_level(&config) == RiskLevel::Untrusted;
-        self.inner.sandbox.is_wanted()
-            || self.policy().has_untrusted()
-            || self.inner.registry().iter().any(is_untrusted)
+        self.policy().has_untrusted() || self.inner.registry().iter().any(is_untrusted)
+    }
+
+    /// Whether it is worth knowing if the sandbox works: it is needed, or a call has wanted it.
+    pub fn wants_sandbox(&self) -> bool {
+        self.inner.sandbox.is_wanted() || self.needs_sandbox()
     }
 
     /// Why nothing could run in the sandbox, as far as that is known without trying, if anything is

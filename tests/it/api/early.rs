@@ -129,6 +129,42 @@ fn so_do_the_raw_bytes_for_whoever_waits_for_the_end() {
     assert_eq!(status(&daemon, &id), "success");
 }
 
+#[test]
+fn who_has_nearly_all_of_it_when_the_daemon_is_killed_has_no_answer() {
+    let mut daemon = Daemon::start_with(Mode::Group, "[ledger]\ndurability = \"fsync\"");
+    let (script, fifo) = blocked(&daemon, "go");
+    let id = begin(&daemon, &format!("{script}; {}", long(300_000)));
+    let gate = fifo.reached();
+    // Its beginning has been written.
+    daemon.bash("true");
+    let lock = locked(&daemon);
+    gate.say("on");
+    let path = format!("GET /executions/{id}/output?stream=stdout&wait=60");
+    let mut answer = Coming::of(&daemon, &path, b"");
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let read = answer.stream.read(&mut [0]);
+    assert!(
+        matches!(read, Ok(0) | Err(_)),
+        "the last byte came: {read:?}"
+    );
+    drop(lock);
+    let daemon = daemon.restart();
+    assert_eq!(status(&daemon, &id), "lost");
+}
+
+/// As shipped a call that nobody waits for is in the log, whatever keeps the file.
+#[test]
+fn what_nobody_waits_for_does_not_wait_for_the_file() {
+    let daemon = Daemon::start();
+    daemon.bash("true");
+    let lock = locked(&daemon);
+    let id = begin(&daemon, "echo hi");
+    let record = daemon.get(&format!("/executions/{id}?wait=60")).json();
+    assert_eq!(record["status"], "success", "{record}");
+    drop(lock);
+}
+
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
     for entry in fs::read_dir(from).expect("a directory").flatten() {

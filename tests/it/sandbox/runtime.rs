@@ -269,7 +269,8 @@ fn once_somebody_wants_it_it_is_tested() {
     let untrusted = json!({"risk_level": "untrusted"});
     assert_eq!(daemon.bash_with("true", &untrusted).status, 503);
     wait_for_test(&daemon, "failed");
-    assert_eq!(daemon.get("/health").json()["status"], "degraded");
+    // Who called has been told. What nobody has configured is nothing that does not work.
+    assert_eq!(daemon.get("/health").json()["status"], "ok");
     if !is_there() {
         return;
     }
