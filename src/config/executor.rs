@@ -84,6 +84,26 @@ pub struct ExecutorConfig {
 }
 
 impl ExecutorConfig {
+    /// The tools that it names, and where.
+    pub fn tools_named(&self) -> impl Iterator<Item = (String, &str)> {
+        fn at<'n>(place: &str, names: impl Iterator<Item = &'n String>) -> Vec<(String, &'n str)> {
+            names
+                .map(|name| (place.to_owned(), name.as_str()))
+                .collect()
+        }
+        let hooks = self.hooks.iter().flat_map(|hook| {
+            let place = format!("`tools` of the hook `{}`", hook.name);
+            at(&place, hook.tools.iter().flatten())
+        });
+        let limited = self.flow.tools_named();
+        at("`disabled` in [tools]", self.disabled_tools.iter())
+            .into_iter()
+            .chain(at("`untrusted` in [tools]", self.untrusted_tools.iter()))
+            .chain(at("`egress` in [sandbox]", self.sandbox.egress.keys()))
+            .chain(hooks)
+            .chain(limited.map(|name| (format!("[flow.tools.{name}]"), name)))
+    }
+
     /// What commands need that is not there, as the key and what is wrong with its value.
     pub fn unusable(&self) -> impl Iterator<Item = (&'static str, String)> {
         let shell = &self.shell;

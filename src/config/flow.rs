@@ -64,6 +64,12 @@ impl FlowConfig {
         self.max_running_shared.is_some() || tools.any(|tool| tool.max_running_shared.is_some())
     }
 
+    /// The tools that have limits of their own.
+    pub(super) fn tools_named(&self) -> impl Iterator<Item = &str> {
+        let names = self.tools.keys().map(String::as_str);
+        names.filter(|name| *name != EVERY_OTHER)
+    }
+
     /// What holds for a tool: its own entry, else that of every other.
     pub fn tool(&self, name: &str) -> ToolFlow {
         let found = self.tools.get(name);

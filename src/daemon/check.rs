@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::policy::PolicyFiles;
 use super::{Options, UnusablePolicy, config_path, policy_files, read_settings};
-use crate::config::{ConfigError, FilesConfig, ToolDescriptions, skills_dir};
+use crate::config::{
+    ConfigError, ExecutorConfig, FilesConfig, SkillsConfig, ToolDescriptions, skills_dir,
+};
 use crate::pipeline::{Executor, SkillCheck};
 use crate::policy::Policy;
 
@@ -41,12 +43,21 @@ pub fn check_config(options: &Options) -> ConfigCheck {
     }
 }
 
+/// What a check of a policy found.
+#[derive(Debug)]
+pub struct PolicyCheck {
+    /// The file that was named, else the one beside the configuration.
+    pub path: PathBuf,
+    /// What it says; or the first thing that is wrong.
+    pub verdict: Result<Policy, UnusablePolicy>,
+    /// What is valid but hardly meant.
+    pub warnings: Vec<String>,
+}
+
 /// Validates a policy file with the examples in it; where none is named, the daemon's, with the
-/// approvals that it remembers.
-pub fn check_policy(
-    options: &Options,
-    path: Option<PathBuf>,
-) -> (PathBuf, Result<Policy, UnusablePolicy>) {
+/// approvals that it remembers. The tools it names are looked for among the skills beside it, too,
+/// or where it has none the daemon's.
+pub fn check_policy(options: &Options, path: Option<PathBuf>) -> PolicyCheck {
     let named = path.is_some();
     let files = match path {
         // Another file is judged for what it says, not for what this daemon remembers.
@@ -57,7 +68,22 @@ pub fn check_policy(
         None => policy_files(options),
     };
     let verdict = files.read(named, &FilesConfig::default());
-    (files.path, verdict)
+    let warnings = verdict.as_ref().map(|policy| {
+        let beside = skills_dir(&files.path);
+        let skills = match beside.is_dir() {
+            true => beside,
+            false => skills_dir(&config_path(options)),
+        };
+        // What else the configuration says is not what is checked.
+        let executor = with_skills(ExecutorConfig::default(), skills);
+        executor.set_policy(policy.clone());
+        executor.unknown_tools()
+    });
+    PolicyCheck {
+        warnings: warnings.unwrap_or_default(),
+        path: files.path,
+        verdict,
+    }
 }
 
 /// What a check of a skill found, and among which others it was judged.
@@ -96,13 +122,23 @@ fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidCon
     let policy = policy_files(options).read(false, &settings.executor.files)?;
     let tools = path.with_file_name("tools.toml");
     let descriptions = ToolDescriptions::read(&tools)?;
-    let executor = Executor::new(settings.executor.clone());
+    let executor = with_skills(settings.executor.clone(), skills_dir(path));
     executor.set_policy(policy);
-    let known = executor.tool_definitions();
-    let unknown = descriptions
-        .names()
-        .filter(|name| known.iter().all(|tool| tool.name != *name))
-        .map(|name| format!("{}: there is no tool `{name}`", tools.display()));
-    let doubts = settings.doubts().into_iter().chain(unknown);
+    let described = executor.unknown_among(&tools.display().to_string(), descriptions.names());
+    let doubts = settings.doubts().into_iter().chain(described);
+    let doubts = doubts.chain(executor.unknown_tools());
     Ok(doubts.chain(executor.lacks_sandbox()).collect())
+}
+
+/// One with the tools that a daemon would have.
+fn with_skills(config: ExecutorConfig, dir: PathBuf) -> Executor {
+    let executor = Executor::new(ExecutorConfig {
+        skills: SkillsConfig {
+            dir: Some(dir),
+            ..config.skills
+        },
+        ..config
+    });
+    executor.load_skills();
+    executor
 }

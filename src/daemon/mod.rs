@@ -37,7 +37,7 @@ use state::State;
 
 pub use crate::pipeline::{SkillCheck, SkillProblem};
 pub use check::{
-    CheckedSkill, ConfigCheck, InvalidConfig, check_config, check_policy, check_skill,
+    CheckedSkill, ConfigCheck, InvalidConfig, PolicyCheck, check_config, check_policy, check_skill,
 };
 pub use policy::UnusablePolicy;
 pub use telemetry::TelemetryError;

@@ -264,6 +264,10 @@ async fn reload_skills(api: &Api) {
     let executor = api.executor.clone();
     // Only a panic makes this fail, of which the log tells; the skills stay as they were.
     let _ = tokio::task::spawn_blocking(move || executor.load_skills()).await;
+    // Only now is known which tools there are.
+    for doubt in api.executor.unknown_tools() {
+        tracing::warn!("{doubt}");
+    }
 }
 
 /// Says that a file cannot be used, and what that means.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Judgement, StopReason, ToolOutput};
 
 mod words;
+pub(crate) use words::suggested;
 use words::{because, did_you_mean, join, refused, said_by, secs, stopped_by};
 
 /// What kept the executor from doing a call, as opposed to a command that failed by itself.

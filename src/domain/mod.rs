@@ -36,6 +36,7 @@ pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
     Usage,
 };
+pub(crate) use error::suggested;
 pub use error::{ExecutorError, Violation};
 pub(crate) use failure::whole_secs;
 pub use failure::{Failure, FailureKind};

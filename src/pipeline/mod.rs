@@ -6,6 +6,7 @@ mod call_record;
 mod calls;
 mod counting;
 mod degradations;
+mod doubts;
 mod entry;
 mod event;
 mod execution;

@@ -5,9 +5,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::PolicyError;
 use super::examples::Example;
-use super::glob::Glob;
 use super::question::{RuleSource, Verdict};
-use super::rule::{self, Rule};
+use super::rule::Rule;
+use super::tools::Tools;
 use crate::config::principal;
 use crate::domain::Principal;
 
@@ -275,7 +275,7 @@ impl<'a> File<'a> {
         Ok(rule)
     }
 
-    fn tools(&self, key: &str, value: &Value<'_>) -> Result<Vec<Glob>, PolicyError> {
+    fn tools(&self, key: &str, value: &Value<'_>) -> Result<Vec<Tools>, PolicyError> {
         let items = self.items(key, value)?;
         if items.is_empty() {
             let detail = "names no tool, so that the rule would concern no call: expected one or more, or no `called_by`".to_owned();
@@ -283,7 +283,7 @@ impl<'a> File<'a> {
         }
         let tools = items.iter().map(|item| {
             let expected = "expected a tool's name, `*` and `?` allowed";
-            rule::tools(self.text(key, item)?).map_err(|detail| {
+            Tools::new(self.text(key, item)?).map_err(|detail| {
                 let detail = format!("{detail}: {expected}");
                 self.error(item.span().start, Some(key), detail)
             })

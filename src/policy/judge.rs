@@ -11,6 +11,7 @@ use super::remembered::{self, Grant, Remembered};
 use super::rule::{Rule, Subject};
 use super::scripts::judge_script;
 use super::shell::Fence;
+use super::tools::UnknownTool;
 use crate::domain::RiskLevel;
 
 /// A policy in force: immutable, cheap to clone.
@@ -263,10 +264,24 @@ impl Policy {
 
     /// The number of rules, those that are remembered among them.
     pub fn rule_count(&self) -> usize {
+        self.written().count() + self.grants.len()
+    }
+
+    /// The rules of all lists in its files.
+    fn written(&self) -> impl Iterator<Item = &Rule> {
         let untrusted = self.inner.trust.iter().flat_map(|trust| &trust.rules);
-        let untrusted = untrusted.filter(|rule| rule.list == Verdict::Ask).count();
-        let workspaces = self.inner.workspaces.len();
-        self.inner.rules.len() + untrusted + workspaces + self.grants.len()
+        // Where the default is "untrusted", those that allow are there once more.
+        let untrusted = untrusted.filter(|rule| rule.list == Verdict::Ask);
+        let workspaces = self.inner.workspaces.iter();
+        let workspaces = workspaces.flat_map(|(inner, _)| &inner.rules);
+        self.inner.rules.iter().chain(untrusted).chain(workspaces)
+    }
+
+    /// What its files name and no tool of `known` is called. Such rules guard nothing, if only for
+    /// now: skills come and go. What is remembered was about a tool that there was.
+    pub fn unknown_tools(&self, known: &[&str]) -> Vec<UnknownTool> {
+        let unknown = self.written().flat_map(|rule| rule.unknown_tools(known));
+        unknown.collect()
     }
 
     /// Refuses rules on parameters that their tool does not have: they would never match.
@@ -279,14 +294,7 @@ impl Policy {
         parameters: impl Fn(&str) -> Option<Vec<String>>,
     ) -> Result<(), PolicyError> {
         let remembered = self.grants.iter().map(|grant| &grant.rule);
-        let untrusted = self.inner.trust.iter().flat_map(|trust| &trust.rules);
-        let workspaces = self
-            .inner
-            .workspaces
-            .iter()
-            .flat_map(|(inner, _)| &inner.rules);
-        let rules = self.inner.rules.iter().chain(untrusted).chain(workspaces);
-        for rule in rules.chain(remembered) {
+        for rule in self.written().chain(remembered) {
             let Some((tool, parameter)) = rule.tool_name().zip(rule.parameter()) else {
                 continue;
             };

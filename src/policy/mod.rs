@@ -20,6 +20,7 @@ mod scripts;
 pub(crate) mod shell;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 pub use error::PolicyError;
 pub use examples::Example;
@@ -28,3 +29,4 @@ pub use judge::Policy;
 pub use question::{Judgement, NamedPath, Question, RuleSource, Verdict};
 pub use remembered::Remembered;
 pub use shell::{Command, Fence, Reading, Unreadable, hazards, read_shell, read_shell_strictly};
+pub use tools::UnknownTool;

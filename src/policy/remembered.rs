@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use super::error::PolicyError;
 use super::judge::{Cause, Decision, Policy};
 use super::question::{Question, RuleSource, Verdict};
-use super::rule::{self, Rule, Subject};
+use super::rule::{Rule, Subject};
 use super::scripts::{Asked, allowable, covers, forms, is_elsewhere, judge_segment, shown};
 use super::shell::strict::{Segment, join};
+use super::tools::Tools;
 use crate::domain::{ApprovalId, Principal};
 
 /// A rule that an approval has left behind.
@@ -59,7 +60,7 @@ impl Grant {
             detail,
         };
         let mut rule = rule.map_err(|detail| wrong("rule", detail))?;
-        let called_by = remembered.called_by.as_deref().map(rule::tools).transpose();
+        let called_by = remembered.called_by.as_deref().map(Tools::new).transpose();
         let called_by = called_by.map_err(|detail| wrong("called_by", detail))?;
         rule.called_by = called_by.map(|tool| vec![tool]);
         rule.principals = Some(vec![Principal::User {

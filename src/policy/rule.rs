@@ -5,6 +5,7 @@ use super::input::{self, SHELL_PARAMETER, is_path_parameter, is_shell_tool};
 use super::judge::{WRITE_PARAMETER, WRITE_TOOL};
 use super::question::{Question, RuleSource, Verdict};
 use super::shell::hazards::{self, Hazard};
+use super::tools::{Tools, UnknownTool};
 use crate::domain::Principal;
 
 /// One rule of a policy.
@@ -14,12 +15,12 @@ pub(super) struct Rule {
     pub list: Verdict,
     /// As written.
     pub text: String,
-    pub tool: Glob,
+    pub tool: Tools,
     pub subject: Subject,
     /// Whom it concerns; none: everybody.
     pub principals: Option<Vec<Principal>>,
     /// The tools it concerns the calls of, whether or not others are between; none: all calls.
-    pub called_by: Option<Vec<Glob>>,
+    pub called_by: Option<Vec<Tools>>,
     pub reason: Option<String>,
     pub suggest: Option<String>,
     pub source: RuleSource,
@@ -41,7 +42,7 @@ pub(super) enum Subject {
 }
 
 /// The part of a rule that its text says.
-pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
+pub(super) fn parse(text: &str) -> Result<(Tools, Subject), String> {
     let expected = "expected `Tool`, `Tool(param:pattern)` or `*`";
     let (tool, subject) = match text.split_once('(') {
         None => (text, None),
@@ -55,16 +56,16 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
             (tool, Some((name, pattern)))
         }
     };
-    let glob = tools(tool).map_err(|detail| format!("{detail}: {expected}"))?;
+    let tools = Tools::new(tool).map_err(|detail| format!("{detail}: {expected}"))?;
     let Some((name, pattern)) = subject else {
-        return Ok((glob, Subject::Whole));
+        return Ok((tools, Subject::Whole));
     };
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return Err(format!("{name:?} is no parameter's name: {expected}"));
     }
-    let shell = name == SHELL_PARAMETER && (is_shell_tool(tool) || !glob.is_literal());
+    let shell = name == SHELL_PARAMETER && (is_shell_tool(tool) || !tools.is_literal());
     if shell {
-        return Ok((glob, Subject::Script(Glob::new(pattern, Kind::Command)?)));
+        return Ok((tools, Subject::Script(Glob::new(pattern, Kind::Command)?)));
     }
     if tool == WRITE_TOOL && name != WRITE_PARAMETER && is_path_parameter(name) {
         return Err(format!(
@@ -80,16 +81,7 @@ pub(super) fn parse(text: &str) -> Result<(Glob, Subject), String> {
         kind,
         glob: Glob::new(pattern, kind)?,
     };
-    Ok((glob, subject))
-}
-
-/// The tools that a name means, with `*` and `?` in it.
-pub(super) fn tools(name: &str) -> Result<Glob, String> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '?');
-    if name.is_empty() || !name.chars().all(is_name) {
-        return Err(format!("{name:?} is no tool's name"));
-    }
-    Glob::new(name, Kind::Text)
+    Ok((tools, subject))
 }
 
 impl Rule {
@@ -141,7 +133,7 @@ impl Rule {
 
     /// Whether it concerns what this caller does, by way of the tools that led to it.
     pub(super) fn concerns_caller(&self, question: &Question<'_>) -> bool {
-        let is_in_chain = |tool: &Glob| question.chain.iter().any(|one| tool.matches(one));
+        let is_in_chain = |tool: &Tools| question.chain.iter().any(|one| tool.matches(one));
         let is_caller = |principal: &Principal| question.caller.is(principal);
         (self.called_by.as_deref()).is_none_or(|tools| tools.iter().any(is_in_chain))
             && (self.principals.as_deref()).is_none_or(|all| all.iter().any(is_caller))
@@ -164,8 +156,21 @@ impl Rule {
 
     /// The tool it is about, if that is written out.
     pub(super) fn tool_name(&self) -> Option<&str> {
-        let name = self.text.split('(').next();
-        name.filter(|_| self.tool.is_literal())
+        (self.tool.is_literal()).then_some(self.tool.text.as_str())
+    }
+
+    /// What it names that no tool of `known` is called.
+    pub(super) fn unknown_tools(&self, known: &[&str]) -> impl Iterator<Item = UnknownTool> {
+        let callers = self.called_by.iter().flatten().map(|tools| (tools, true));
+        let named = std::iter::once((&self.tool, false)).chain(callers);
+        let unknown = named.filter(|(tools, _)| !known.iter().any(|tool| tools.matches(tool)));
+        unknown.map(|(tools, is_caller)| UnknownTool {
+            name: tools.text.clone(),
+            is_literal: tools.is_literal(),
+            rule: self.text.clone(),
+            is_caller,
+            source: self.source.clone(),
+        })
     }
 
     /// The parameter it is about; none when it is about the call as such.

@@ -160,16 +160,24 @@ impl Registry {
     }
 
     /// The name a caller may have meant, of those that can be called.
-    pub(crate) fn nearest(&self, name: &str, config: &ExecutorConfig) -> Option<&str> {
-        let name = name.to_lowercase();
-        self.iter()
-            .filter(|tool| tool.is_enabled(config))
-            .map(|tool| tool.name())
-            .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
-            .filter(|(likeness, _)| *likeness >= NEAR)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, candidate)| candidate)
+    pub(crate) fn nearest_enabled(&self, name: &str, config: &ExecutorConfig) -> Option<&str> {
+        nearest(name, self.iter().filter(|tool| tool.is_enabled(config)))
     }
+
+    /// The name an operator may have meant, of all.
+    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
+        nearest(name, self.iter())
+    }
+}
+
+fn nearest<'t>(name: &str, tools: impl Iterator<Item = &'t Arc<Tool>>) -> Option<&'t str> {
+    let name = name.to_lowercase();
+    tools
+        .map(|tool| tool.name())
+        .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= NEAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
 }
 
 impl Known for Registry {
@@ -195,10 +203,11 @@ mod tests {
             ..ExecutorConfig::default()
         };
         let (registry, config, without) = (Registry::built_in(), config(&[]), config(&["bash"]));
-        assert_eq!(registry.nearest("bsh", &config), Some("bash"));
-        assert_eq!(registry.nearest("Bash", &config), Some("bash"));
-        assert_eq!(registry.nearest("no_such_thing", &config), None);
-        assert_eq!(registry.nearest("", &config), None);
-        assert_eq!(registry.nearest("bsh", &without), None);
+        assert_eq!(registry.nearest_enabled("bsh", &config), Some("bash"));
+        assert_eq!(registry.nearest_enabled("Bash", &config), Some("bash"));
+        assert_eq!(registry.nearest_enabled("no_such_thing", &config), None);
+        assert_eq!(registry.nearest_enabled("", &config), None);
+        assert_eq!(registry.nearest_enabled("bsh", &without), None);
+        assert_eq!(registry.nearest("bsh"), Some("bash"));
     }
 }

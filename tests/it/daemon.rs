@@ -1,6 +1,7 @@
 //! The daemon's own life: start, configuration, what it tells systemd and the log, stop.
 
 mod log;
+mod mistyped;
 mod reload;
 mod start;
 mod stop;

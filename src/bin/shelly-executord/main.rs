@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::{Value, json};
-use shelly_executor::daemon::{self, ConfigCheck, DaemonError, Options};
+use shelly_executor::daemon::{self, ConfigCheck, DaemonError, Options, PolicyCheck};
 
 use args::Args;
 
@@ -64,9 +64,7 @@ fn check(options: &Options, json: bool) -> ExitCode {
                 false => "not there; the built-in configuration is used",
             };
             println!("{}: {found_there}", found.path.display());
-            for warning in warnings {
-                println!("warning: {warning}");
-            }
+            warn(warnings);
         }
         Ok(_) => {}
     }
@@ -75,13 +73,17 @@ fn check(options: &Options, json: bool) -> ExitCode {
 
 /// Says what a check of the policy found, and which examples hold.
 fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> ExitCode {
-    let (path, verdict) = daemon::check_policy(options, path);
+    let PolicyCheck {
+        path,
+        verdict,
+        warnings,
+    } = daemon::check_policy(options, path);
     let at = path.display().to_string();
     match verdict {
         Ok(policy) if json => {
             println!(
                 "{}",
-                json!({"path": at, "valid": true, "rules": policy.rule_count(), "remembered": policy.remembered().count(), "examples": policy.examples().len(), "error": null})
+                json!({"path": at, "valid": true, "rules": policy.rule_count(), "remembered": policy.remembered().count(), "examples": policy.examples().len(), "warnings": warnings, "error": null})
             );
         }
         Ok(policy) => {
@@ -117,18 +119,25 @@ fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> Ex
                     "{at}: not there; the built-in policy is used, which allows everything"
                 ),
             }
+            warn(&warnings);
         }
         Err(error) => {
             if json {
                 println!(
                     "{}",
-                    json!({"path": at, "valid": false, "rules": null, "remembered": null, "examples": null, "error": chain(&error)})
+                    json!({"path": at, "valid": false, "rules": null, "remembered": null, "examples": null, "warnings": warnings, "error": chain(&error)})
                 );
             }
             return fail(&error, INVALID_CONFIGURATION);
         }
     }
     ExitCode::SUCCESS
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        println!("warning: {warning}");
+    }
 }
 
 fn as_json(found: &ConfigCheck) -> Value {

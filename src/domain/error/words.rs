@@ -27,10 +27,12 @@ pub(super) fn refused(judgement: &Judgement) -> String {
 }
 
 pub(super) fn did_you_mean(nearest: Option<&str>) -> String {
-    match nearest {
-        Some(name) => format!("; did you mean `{name}`?"),
-        None => "; GET /tools lists what there is".to_owned(),
-    }
+    suggested(nearest).unwrap_or_else(|| "; GET /tools lists what there is".to_owned())
+}
+
+/// The end of a sentence about a name that there is not, where another is near.
+pub(crate) fn suggested(nearest: Option<&str>) -> Option<String> {
+    nearest.map(|name| format!("; did you mean `{name}`?"))
 }
 
 pub(super) fn join(violations: &[Violation]) -> String {

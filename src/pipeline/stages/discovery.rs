@@ -29,7 +29,9 @@ pub(super) fn find(
             });
         }
         return Err(ExecutorError::UnknownTool {
-            nearest: registry.nearest(&call.tool, config).map(str::to_owned),
+            nearest: registry
+                .nearest_enabled(&call.tool, config)
+                .map(str::to_owned),
             tool_name: call.tool,
             input_summary: summary.to_owned(),
         });
