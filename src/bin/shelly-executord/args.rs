@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 
 /// Run commands and tools for AI agents
 ///
@@ -13,6 +13,7 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "shelly-executord", version, max_term_width = 100)]
 #[command(after_long_help = AFTER_HELP)]
+#[command(group(ArgGroup::new("check").args(["check_config", "check_policy", "check_skill"])))]
 pub struct Args {
     /// Read this configuration instead of /etc/shelly-executor/executor.toml
     ///
@@ -44,22 +45,23 @@ pub struct Args {
     ///
     /// Without PATH it is policy.toml beside the configuration, with the remembered approvals in
     /// policy.d of the state directory.
-    #[arg(long, value_name = "PATH", num_args = 0..=1, conflicts_with = "check_config")]
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
     pub check_policy: Option<Option<PathBuf>>,
 
     /// Say everything that is wrong with the skill in this directory, and exit
     ///
     /// What it calls is looked for among the tools that are built in, the skills beside it, and those of
     /// the daemon: `skills` beside the configuration.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["check_config", "check_policy"])]
+    #[arg(long, value_name = "DIR")]
     pub check_skill: Option<PathBuf>,
 
     /// With --check-skill: look among the skills of this directory instead
-    #[arg(long, value_name = "DIR", requires = "check_skill")]
+    // Both: clap does not ask for what could not be given beside another check.
+    #[arg(long, value_name = "DIR", requires = "check_skill", conflicts_with_all = ["check_config", "check_policy"])]
     pub skills_dir: Option<PathBuf>,
 
     /// With --check-config, --check-policy or --check-skill: print a JSON object of what was found
-    #[arg(long)]
+    #[arg(long, requires = "check")]
     pub json: bool,
 }
 

@@ -163,6 +163,28 @@ fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
     });
 }
 
+/// Nobody who asks for JSON means a daemon at the system's places.
+#[test]
+fn what_belongs_to_a_check_starts_no_daemon_without_one() {
+    in_scratch(|dir| {
+        for args in [
+            &["--json"][..],
+            &["--skills-dir", "x"],
+            &["--skills-dir", "x", "--check-config"],
+            &["--check-config", "--check-policy"],
+            &["--check-policy", "p", "--check-skill", "s"],
+        ] {
+            let args = [&["--socket", "s", "--state", "state"], args].concat();
+            assert_told(&refused(dir, &args), 2, &["Usage:"]);
+            assert!(!dir.join("state").exists() && !dir.join("s").exists());
+        }
+        for check in ["--check-config", "--check-policy"] {
+            let checked = refused(dir, &[check, "--json", "--state", "state"]);
+            assert_told(&checked, 0, &[]);
+        }
+    });
+}
+
 #[test]
 fn what_another_daemon_uses_is_left_to_it() {
     let first = Daemon::start();
