@@ -112,14 +112,20 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     signals::hold().map_err(DaemonError::EventLoop)?;
     let config_path = config_path(options);
     let settings = read_settings(options)?;
+    let path = state_path(options);
+    let in_state = |source| DaemonError::State {
+        path: path.clone(),
+        source,
+    };
+    // Approvals that are remembered are in there.
+    State::check(&path).map_err(in_state)?;
     let policy_files = policy_files(options);
     let policy = policy_files.read(false, &settings.executor.files)?;
     let filter = telemetry::start(&settings.log)?;
     process::prepare();
     Executor::prepare_process();
 
-    let path = state_path(options);
-    let state = State::open(&path).map_err(|source| DaemonError::State { path, source })?;
+    let state = State::open(&path).map_err(in_state)?;
 
     // One thread for all that waits: a command then costs no switch between threads, and what
     // would block has threads of its own (see docs/performance.md).

@@ -30,11 +30,27 @@ pub(super) struct StatePlaces {
 }
 
 impl State {
+    /// Looks whether `dir` can be one, and makes nothing: what else is read of it would be refused
+    /// in other words.
+    ///
+    /// # Errors
+    /// When it is no directory, or may not be looked into.
+    pub(super) fn check(dir: &Path) -> io::Result<()> {
+        match fs::metadata(dir.join(".")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(advised(error)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Opens `dir`, making it when it is not there.
     ///
     /// # Errors
     /// When it cannot be made or written to, or another daemon holds it.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        Self::take(dir).map_err(advised)
+    }
+
+    fn take(dir: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let lock = OpenOptions::new()
             .write(true)
@@ -65,6 +81,19 @@ impl State {
             sandbox: absolute(&self.dir).join("sandbox"),
         }
     }
+}
+
+/// With what to do about it.
+fn advised(error: io::Error) -> io::Error {
+    let kind = error.kind();
+    let text = if kind == io::ErrorKind::NotADirectory {
+        "it is no directory; --state needs one that can be made and written".to_owned()
+    } else if kind == io::ErrorKind::PermissionDenied || kind == io::ErrorKind::ReadOnlyFilesystem {
+        format!("{error}; name a directory with --state that can be made and written")
+    } else {
+        return error;
+    };
+    io::Error::new(kind, text)
 }
 
 fn absolute(dir: &Path) -> PathBuf {

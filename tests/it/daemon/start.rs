@@ -231,6 +231,33 @@ fn what_is_no_daemons_socket_is_left_alone() {
 }
 
 #[test]
+fn a_state_directory_that_cannot_be_one_is_told_with_what_to_do() {
+    in_scratch(|dir| {
+        fs::write(dir.join("file"), "precious").expect("written");
+        for state in ["file", "file/below"] {
+            let told = refused(dir, &["--socket", "s", "--state", state]);
+            let parts = [&format!("`{state}`: it is no directory"), "--state needs"];
+            assert_told(&told, 1, &parts);
+        }
+        assert!(!dir.join("s").exists());
+    });
+    // Somebody whose home is somebody else's.
+    let checkout = Checkout::new();
+    let home = checkout.dir.join("closed");
+    fs::create_dir(&home).expect("made");
+    for mode in [0o555, 0o000] {
+        let closed = fs::Permissions::from_mode(mode);
+        fs::set_permissions(&home, closed).expect("own directory");
+        let mut daemon = checkout.command("shelly-executord");
+        let output = daemon.env("HOME", &home).output().expect("it starts");
+        let parts = ["closed/.local/state", "ermission denied", "--state"];
+        assert_told(&output, 1, &parts);
+    }
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).expect("own directory");
+    fs::remove_dir_all(&checkout.dir).expect("removable");
+}
+
+#[test]
 fn what_another_daemon_runs_in_its_cgroup_is_left_to_it() {
     let Some(mode) = Mode::all().into_iter().find(|mode| *mode == Mode::Cgroup) else {
         return;
