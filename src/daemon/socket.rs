@@ -84,6 +84,9 @@ impl Socket {
     }
 
     fn bind(path: &Path) -> io::Result<Self> {
+        // What can never be had is refused before the lock, whose file stays.
+        let address = address(path)?;
+        is_there(path)?;
         let lock = lock(path)?;
         clear(path)?;
         let descriptor = socket(
@@ -92,12 +95,6 @@ impl Socket {
             SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
             None,
         )?;
-        let address = UnixAddr::new(path).map_err(|error| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{error}: a socket's path has at most 107 bytes"),
-            )
-        })?;
         bind(descriptor.as_raw_fd(), &address)?;
         // Nobody can connect until it is listened on, so who may is settled before.
         give_access(path)?;
@@ -150,6 +147,20 @@ fn make_parent(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(dir)
 }
 
+/// The longest path of a socket, in bytes: `sun_path` has 108, and NUL ends it (unix(7)).
+const MAX_PATH: usize = 107;
+
+fn address(path: &Path) -> io::Result<UnixAddr> {
+    let bytes = path.as_os_str().len();
+    if bytes > MAX_PATH {
+        let text = format!(
+            "the path has {bytes} bytes, and that of a socket has at most {MAX_PATH}: name a shorter one with --socket"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(UnixAddr::new(path)?)
+}
+
 /// Makes sure that no other daemon is between looking at `path` and binding it, or listens there.
 fn lock(path: &Path) -> io::Result<Flock<File>> {
     let mut name = path.as_os_str().to_owned();
@@ -169,16 +180,35 @@ fn lock(path: &Path) -> io::Result<Flock<File>> {
     })
 }
 
-/// Removes what a daemon that died has left at `path`, and nothing else.
-fn clear(path: &Path) -> io::Result<()> {
+/// Whether there is a socket at `path` already.
+///
+/// # Errors
+/// When something else is there, or there is no directory for one.
+fn is_there(path: &Path) -> io::Result<bool> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
+    if !dir.try_exists()? {
+        let text = format!(
+            "there is no directory `{}`: make it, or name another path with --socket",
+            dir.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    }
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
         Ok(meta) if !meta.file_type().is_socket() => {
             let text = "something that is no socket is in the way: move it, or name another path with --socket";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
         }
-        Ok(_) => {}
+        Ok(_) => Ok(true),
+    }
+}
+
+/// Removes what a daemon that died has left at `path`, and nothing else.
+fn clear(path: &Path) -> io::Result<()> {
+    if !is_there(path)? {
+        return Ok(());
     }
     match StdStream::connect(path) {
         Ok(_) => Err(in_use()),

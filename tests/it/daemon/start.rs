@@ -1,5 +1,6 @@
 //! Where and as whom a daemon can be started, and what keeps it from it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
@@ -219,8 +220,18 @@ fn what_is_no_daemons_socket_is_left_alone() {
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
 
         let args = ["--socket", "no-such-directory/socket", "--state", "state"];
-        assert_told(&refused(dir, &args), 1, &["no-such-directory"]);
+        let parts = ["there is no directory `no-such-directory`", "--socket"];
+        assert_told(&refused(dir, &args), 1, &parts);
         assert!(!dir.join("no-such-directory").exists());
+
+        let long = "x".repeat(108);
+        let parts = ["has 108 bytes", "at most 107", "--socket"];
+        let told = refused(dir, &["--socket", &long, "--state", "state"]);
+        assert_told(&told, 1, &parts);
+        let left = fs::read_dir(dir).expect("readable").flatten();
+        let left = left.map(|entry| entry.file_name());
+        let is_litter = |name: &OsString| name.to_string_lossy().ends_with(".lock");
+        assert_eq!(left.filter(is_litter).count(), 0);
 
         // Somebody who listens without holding our lock.
         let listener = UnixListener::bind(dir.join("theirs")).expect("bound");
