@@ -18,7 +18,7 @@ use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::config::Access;
-use crate::domain::{ApprovalId, Remember};
+use crate::domain::{ApprovalId, Remember, with_meant};
 use crate::pipeline::{Answer, Approval, Approvals, CannotDecide};
 
 /// The longest decision, in bytes: a reason of some length.
@@ -236,7 +236,7 @@ pub(super) async fn decide(
         return Err(malformed("it is no JSON object".to_owned()));
     }
     let decision: DecisionBody =
-        serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
+        serde_json::from_slice(&bytes).map_err(|error| malformed(with_meant(error.to_string())))?;
     let answer = Answer {
         approves: matches!(decision.decision, DecisionWord::Approve),
         reason: decision.reason,

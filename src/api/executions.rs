@@ -14,7 +14,7 @@ use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use crate::config::Access;
-use crate::domain::StopReason;
+use crate::domain::{StopReason, with_meant};
 use crate::pipeline::{Found, LedgerError};
 
 /// The longest `wait`, in seconds.
@@ -141,6 +141,9 @@ pub(super) fn bad_query(rejection: axum::extract::rejection::QueryRejection) -> 
     }
     Refusal::new(
         Code::MalformedRequest,
-        format!("the query cannot be read: {cause}"),
+        format!(
+            "the query cannot be read: {}",
+            with_meant(cause.to_string())
+        ),
     )
 }

@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::config::ExecutorConfig;
-use crate::domain::{Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, is_too_heavy};
+use crate::domain::{
+    Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, is_too_heavy, with_meant,
+};
 
 /// A tool call in the shape a model emits it, with what a caller may ask for besides.
 #[derive(Deserialize, ToSchema)]
@@ -73,7 +75,10 @@ pub(super) struct CallBody {
 
 /// What a call brings along for the skills it leads to (seed 002).
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"scratch\": {\"ticket\": 4711}}"
+)]
 #[schema(as = Context)]
 struct ContextBody {
     /// What the caller remembers.
@@ -256,7 +261,8 @@ fn read(body: &[u8]) -> Result<CallBody, String> {
 
 fn describe(at: &str, error: &serde_json::Error) -> String {
     if error.is_data() {
-        format!("the body is no tool call: {at}{error}")
+        let why = with_meant(error.to_string());
+        format!("the body is no tool call: {at}{why}")
     } else {
         format!("the body is no valid JSON: {error}")
     }
@@ -360,7 +366,19 @@ mod tests {
             (r#"{"name":"bash"}"#, "missing field `input`"),
             (
                 r#"{"name":"bash","input":{},"no_such":1}"#,
-                "unknown field `no_such`",
+                "unknown field `no_such`, expected one of `name`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"timeout":1}"#,
+                "unknown field `timeout` (did you mean `timeout_secs`?), expected one of `name`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"context":{"session":{},"memry":{}}}"#,
+                "(did you mean `memory`?)",
+            ),
+            (
+                r#"{"name":"bash","input":{},"context":5}"#,
+                "`context`: invalid type: integer `5`, expected an object such as {\"scratch\"",
             ),
             (
                 r#"{"name":"bash","input":{},"type":"text"}"#,

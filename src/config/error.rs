@@ -1,6 +1,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::domain::with_meant;
+
 /// A configuration file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -42,7 +44,7 @@ impl ConfigError {
             path: path.to_owned(),
             line: text[..start].matches('\n').count() + 1,
             key,
-            detail: error.message().trim().replace('\n', " "),
+            detail: with_meant(error.message().trim().replace('\n', " ")),
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) struct File {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [limits]")]
 pub(super) struct LimitsFile {
     pub(super) memory_max: Option<Bounded<{ 256 * 1024 }, { i64::MAX as u64 }>>,
     pub(super) pids_max: Option<Bounded<1, 4_194_304>>,
@@ -66,7 +66,7 @@ pub(super) struct LimitsFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [cgroup]")]
 pub(super) struct CgroupFile {
     pub(super) mode: Option<CgroupMode>,
     #[serde(deserialize_with = "absolute")]
@@ -82,7 +82,7 @@ pub(super) enum CgroupMode {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [secrets]")]
 pub(super) struct SecretsFile {
     pub(super) tokens: Option<bool>,
     #[serde(deserialize_with = "patterns")]
@@ -91,20 +91,20 @@ pub(super) struct SecretsFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [tools]")]
 pub(super) struct ToolsFile {
     pub(super) disabled: BTreeSet<String>,
     pub(super) untrusted: BTreeSet<String>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [metrics]")]
 pub(super) struct MetricsFile {
     pub(super) enabled: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [ledger]")]
 pub(super) struct LedgerFile {
     pub(super) durability: Option<Durability>,
     pub(super) audit: Option<Audit>,
@@ -114,7 +114,7 @@ pub(super) struct LedgerFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [confirmation]")]
 pub(super) struct ConfirmationFile {
     pub(super) timeout_secs: Option<Bounded<1, 604_800>>,
     pub(super) async_timeout_secs: Option<Bounded<1, 31_536_000>>,
@@ -122,7 +122,7 @@ pub(super) struct ConfirmationFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [access]")]
 pub(super) struct AccessFile {
     pub(super) callers: Vec<String>,
     pub(super) approvers: Vec<String>,
@@ -131,7 +131,7 @@ pub(super) struct AccessFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [skills]")]
 pub(super) struct SkillsFile {
     pub(super) max_depth: Option<Bounded<0, 100>>,
     pub(super) max_calls: Option<Bounded<0, 1_000_000>>,
@@ -139,7 +139,7 @@ pub(super) struct SkillsFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [log]")]
 pub(super) struct LogFile {
     pub(super) level: Option<String>,
     pub(super) format: Option<LogFormat>,

@@ -82,7 +82,7 @@ fn is_plain(path: &Path) -> bool {
 
 /// `[files]` as it is written.
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [files]")]
 pub(super) struct FilesFile {
     enabled: Option<bool>,
     base_dirs: Option<Vec<BaseDir>>,

@@ -132,7 +132,7 @@ pub struct RetryConfig {
 
 /// `[flow]` as it is written. What is not set has the library's value.
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [flow]")]
 struct FlowFile {
     backend: FlowBackend,
     max_running: Option<Bounded<1, 1_000_000>>,
@@ -177,7 +177,11 @@ impl TryFrom<FlowFile> for FlowConfig {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a table such as { max_running = 4 }"
+)]
 struct ToolFlowFile {
     rate: Option<Rate>,
     max_running: Option<Bounded<1, 1_000_000>>,
@@ -207,7 +211,10 @@ impl TryFrom<ToolFlowFile> for ToolFlow {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { calls = 10, per_secs = 60 }"
+)]
 struct RateFile {
     calls: Bounded<1, 1_000_000>,
     per_secs: Option<Bounded<1, 86_400>>,
@@ -226,7 +233,10 @@ impl From<RateFile> for Rate {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { failures = 5, open_secs = 30 }"
+)]
 struct BreakerFile {
     failures: Option<Bounded<1, 1_000_000>>,
     open_secs: Option<Bounded<1, 86_400>>,
@@ -246,7 +256,10 @@ impl From<BreakerFile> for BreakerConfig {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { max = 2, delay_ms = 100 }"
+)]
 struct RetriesFile {
     max: Option<Bounded<1, 100>>,
     delay_ms: Option<Bounded<0, 60_000>>,

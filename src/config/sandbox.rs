@@ -140,7 +140,7 @@ impl SandboxUser {
 
 /// `[sandbox]` as it is written.
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [sandbox]")]
 pub(super) struct SandboxFile {
     runtime: Option<Runtime>,
     runtime_args: Option<Vec<String>>,

@@ -26,7 +26,10 @@ const TICK_SECS: i64 = 2;
 pub struct ToolDescriptions(BTreeMap<String, Description>);
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { description = \"...\" }"
+)]
 struct Description {
     description: String,
 }

@@ -123,7 +123,7 @@ fn is_place(place: &str) -> bool {
 
 /// `[tracing]` as it is written.
 #[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [tracing]")]
 pub(super) struct TracingFile {
     otlp_endpoint: Option<OtlpEndpoint>,
     #[serde(deserialize_with = "headers")]

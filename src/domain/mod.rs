@@ -14,6 +14,7 @@ mod id;
 mod json;
 mod judgement;
 mod lineage;
+mod meant;
 mod micros;
 mod millis;
 mod output;
@@ -44,6 +45,7 @@ pub use id::{ApprovalId, ExecutionId};
 pub(crate) use json::JsonSink;
 pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
 pub use lineage::Lineage;
+pub(crate) use meant::{meant, with_meant};
 pub(crate) use output::Digests;
 pub use output::{
     Connection, ConnectionResult, Degradation, Display, RunReport, Sandboxed, Status, ToolOutput,

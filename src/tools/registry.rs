@@ -11,11 +11,7 @@ use super::files::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 use super::skills::{self, Found, Known, Loaded, Skill, SkillCheck, SkillProblem, SkillTool};
 use super::{InputSchema, ToolImpl};
 use crate::config::ExecutorConfig;
-use crate::domain::{RiskLevel, Violation};
-
-/// How alike (Jaro-Winkler, 0 to 1) two names must be for one to be suggested for the other.
-/// `bsh` and `bash` are at 0.92, `read` and `bash` at 0.5.
-const NEAR: f64 = 0.75;
+use crate::domain::{RiskLevel, Violation, meant};
 
 /// The tools there are, in the order in which they are listed. It does not change: who begins with
 /// one keeps it to its end.
@@ -161,23 +157,14 @@ impl Registry {
 
     /// The name a caller may have meant, of those that can be called.
     pub(crate) fn nearest_enabled(&self, name: &str, config: &ExecutorConfig) -> Option<&str> {
-        nearest(name, self.iter().filter(|tool| tool.is_enabled(config)))
+        let enabled = self.iter().filter(|tool| tool.is_enabled(config));
+        meant(name, enabled.map(|tool| tool.name()))
     }
 
     /// The name an operator may have meant, of all.
     pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
-        nearest(name, self.iter())
+        meant(name, self.iter().map(|tool| tool.name()))
     }
-}
-
-fn nearest<'t>(name: &str, tools: impl Iterator<Item = &'t Arc<Tool>>) -> Option<&'t str> {
-    let name = name.to_lowercase();
-    tools
-        .map(|tool| tool.name())
-        .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= NEAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 impl Known for Registry {

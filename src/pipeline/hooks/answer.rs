@@ -16,7 +16,12 @@ const LAST_WORDS_BYTES: usize = 1024;
 
 /// What a hook says of a call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(tag = "decision", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(
+    tag = "decision",
+    rename_all = "lowercase",
+    deny_unknown_fields,
+    expecting = "an object such as {\"decision\": \"allow\"}"
+)]
 pub(super) enum Answer {
     /// It may go on.
     Allow {},
@@ -146,6 +151,12 @@ mod tests {
             panic!("a refusal");
         };
         assert!(reason.len() <= REASON_BYTES + "…".len() && reason.ends_with('…'));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_in_the_words_of_the_documentation() {
+        let why = parse(b"5").expect_err("a number");
+        assert!(why.contains("an object such as {\"decision\""), "{why}");
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn every_fault_of_a_step_has_its_line() {
         (
             "[{\"tool\": \"mystery\",\n\"parametres\": {}}]",
             &[
-                "3: `parametres` is no member of a step: expected condition, description, on_error, parameters, save_output_as, timeout_secs, tool, tool_version",
+                "3: `parametres` is no member of a step (did you mean `parameters`?): expected condition, description, on_error, parameters, save_output_as, timeout_secs, tool, tool_version",
             ],
         ),
         (

@@ -363,7 +363,7 @@ fn models_take_what_is_known_of_them() {
         [
             "a/skill.json:3: `max_tokens` is out of range: expected a whole number from 1 to 10000000",
             "a/skill.json:4: `temperature` is 3: expected a number from 0 to 2",
-            "a/skill.json:5: `top` is no member of `model`: expected max_tokens, name, stop, temperature, top_p",
+            "a/skill.json:5: `top` is no member of `model` (did you mean `stop`?): expected max_tokens, name, stop, temperature, top_p",
         ]
     );
 }
