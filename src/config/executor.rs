@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,8 @@ use std::time::Duration;
 use nix::unistd::AccessFlags;
 use regex::bytes::Regex;
 
-use super::{FilesConfig, FlowConfig, Hook, SandboxConfig, TracingConfig};
+use super::{BaseDir, FilesConfig, FlowConfig, Hook, SandboxConfig, TracingConfig};
+use crate::domain::SHORTEST_MASKED;
 
 /// How an [`Executor`](crate::Executor) runs things. The defaults are the library's; the daemon's
 /// come from `config/executor.toml`.
@@ -116,6 +118,47 @@ impl ExecutorConfig {
         });
         shell.into_iter().chain(dir)
     }
+
+    /// What else has no effect as it is set, for people to read.
+    pub(super) fn idle(&self) -> Vec<String> {
+        let mut idle = Vec::new();
+        for dir in self.files.base_dirs.iter().filter(|_| self.files.enabled) {
+            if let BaseDir::Named(dir) = dir
+                && is_no_directory(dir)
+            {
+                idle.push(format!(
+                    "[files] `base_dirs`: there is no directory `{}`",
+                    dir.display()
+                ));
+            }
+        }
+        let patterns = self.secrets.patterns.iter().map(Regex::as_str);
+        // Of what is no plain text it is not as plain how long it is.
+        let is_short = |text: &&str| text.len() < SHORTEST_MASKED && regex::escape(text) == *text;
+        idle.extend(patterns.filter(is_short).map(|pattern| {
+            format!("[secrets] `patterns`: {pattern:?} masks nothing, for what it matches has less than {SHORTEST_MASKED} bytes")
+        }));
+        let variables = self.secrets.variables.iter();
+        let unset = variables.filter(|name| !is_variable(name) && !self.env.contains_key(*name));
+        idle.extend(unset.map(|name| {
+            format!("[secrets] `variables`: {name:?} is hardly the name of a variable: expected letters, digits and `_`")
+        }));
+        idle
+    }
+}
+
+/// Whether there certainly is none: what may not be looked at may be one.
+fn is_no_directory(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(found) => !found.is_dir(),
+        Err(error) => [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()),
+    }
+}
+
+/// Whether a shell could set a variable of that name (POSIX, XBD 3.216).
+fn is_variable(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(is_allowed) && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
 /// Whether a file is a program that can be started, as far as its permissions say.

@@ -14,7 +14,7 @@ use super::sandbox::SandboxFile;
 use super::tracing::TracingFile;
 use super::values::Bounded;
 use super::{Audit, Durability, LogFormat, Truncate};
-use crate::domain::CallOptions;
+use crate::domain::{CallOptions, EXECUTION_VARIABLE, INSTANCE_VARIABLE};
 
 const MIB: u64 = 1 << 20;
 
@@ -159,6 +159,11 @@ fn environment<'de, D: Deserializer<'de>>(
 ) -> Result<BTreeMap<String, String>, D::Error> {
     let mut options = CallOptions::default();
     for (name, value) in BTreeMap::<String, String>::deserialize(deserializer)? {
+        if [EXECUTION_VARIABLE, INSTANCE_VARIABLE].contains(&&*name) {
+            return Err(D::Error::custom(format!(
+                "`{name}` is the daemon's own to set: expected another name"
+            )));
+        }
         options.add_env(name, value).map_err(D::Error::custom)?;
     }
     Ok(options.env)

@@ -84,6 +84,14 @@ impl Settings {
                 .unusable()
                 .map(|(key, why)| format!("`{key}`: {why}")),
         );
+        doubts.extend(self.executor.idle());
+        // No bytes at all are a way to say that nothing is to be kept.
+        if (1..self.spool_max_bytes).contains(&self.spool_total_bytes) {
+            doubts.push(format!(
+                "`spool_max_bytes`: {} of a stream never fit into spool_total_bytes = {}",
+                self.spool_max_bytes, self.spool_total_bytes
+            ));
+        }
         for hook in &self.executor.hooks {
             if let Asked::Program { program, .. } = &hook.asked
                 && !can_run(program)
@@ -337,6 +345,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_has_no_effect_is_told() {
+        let text = "spool_max_bytes = 9\nspool_total_bytes = 8\n\
+                    [files]\nbase_dirs = [\"~\", \"/\", \"/nowhere\", \"/etc/passwd\"]\n\
+                    [secrets]\npatterns = [\"ab\", \"a+\", \"abc\"]\n\
+                    variables = [\"A-B\", \"C-D\", \"E_F\", \"1\"]\n[env]\nC-D = \"x\"\n";
+        let settings = Settings::parse(Path::new("e.toml"), text).expect("valid");
+        let mut doubts = settings.doubts();
+        // Whom this machine knows is another question.
+        doubts.retain(|doubt| !doubt.starts_with("[access]"));
+        let about = [
+            "/nowhere",
+            "/etc/passwd",
+            "\"ab\"",
+            "\"A-B\"",
+            "\"1\"",
+            "spool_total_bytes = 8",
+        ];
+        for (doubt, part) in doubts.iter().zip(about) {
+            assert!(doubt.contains(part), "{doubt} lacks {part}");
+        }
+        assert_eq!(doubts.len(), about.len(), "{doubts:?}");
+        let shipped = Settings::shipped().expect("valid").doubts();
+        assert!(!shipped.iter().any(|doubt| doubt.contains("spool")));
+    }
+
     /// Each shipped key and table in the place of which there is something of another type.
     #[test]
     fn no_refusal_names_what_only_the_source_knows() {
@@ -435,6 +469,10 @@ mod tests {
                 &["e.toml:3: ", "`path`"],
             ),
             ("[env]\n\"A=B\" = \"x\"\n", &["A=B"]),
+            (
+                "[env]\nSHELLY_EXECUTION_ID = \"1\"\n",
+                &["e.toml:", "`SHELLY_EXECUTION_ID` is the daemon's own"],
+            ),
             (
                 "default_timeout_sec = 5\n",
                 &["e.toml:1: ", "did you mean `default_timeout_secs`?"],

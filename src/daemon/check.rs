@@ -127,6 +127,7 @@ fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidCon
     let described = executor.unknown_among(&tools.display().to_string(), descriptions.names());
     let doubts = settings.doubts().into_iter().chain(described);
     let doubts = doubts.chain(executor.unknown_tools());
+    let doubts = doubts.chain(executor.wrong_hooks());
     Ok(doubts.chain(executor.lacks_sandbox()).collect())
 }
 

@@ -3,6 +3,12 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
+/// The variable that says to which execution a process belongs.
+pub const EXECUTION_VARIABLE: &str = "SHELLY_EXECUTION_ID";
+
+/// The variable that says which daemon (or rather: which state directory) runs a process.
+pub const INSTANCE_VARIABLE: &str = "SHELLY_INSTANCE_ID";
+
 /// A type of ids that are UUIDv7 (RFC 9562), so that they sort by time of creation.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {

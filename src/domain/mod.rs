@@ -41,7 +41,7 @@ pub(crate) use error::suggested;
 pub use error::{ExecutorError, Violation};
 pub(crate) use failure::whole_secs;
 pub use failure::{Failure, FailureKind};
-pub use id::{ApprovalId, ExecutionId};
+pub use id::{ApprovalId, EXECUTION_VARIABLE, ExecutionId, INSTANCE_VARIABLE};
 pub(crate) use json::JsonSink;
 pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
 pub use lineage::Lineage;
@@ -52,7 +52,7 @@ pub use output::{
     Verbatim,
 };
 pub use scope::{Scope, ScopedValues};
-pub use secrets::{CONTEXT, Secrets};
+pub use secrets::{CONTEXT, SHORTEST_MASKED, Secrets};
 pub use span::{InvalidSpanId, ParentSpan, SpanContext, SpanId};
 pub use stage::{Point, Stage, StageTimes, When};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};

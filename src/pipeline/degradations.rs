@@ -77,6 +77,22 @@ impl Executor {
         config.hooks.iter().filter_map(problem).collect()
     }
 
+    /// Hooks that cannot give a skill their input, whichever skills there are.
+    pub fn wrong_hooks(&self) -> Vec<String> {
+        let config = self.config();
+        let wrong = |hook: &Hook| match &hook.asked {
+            Asked::Skill { input, .. } => {
+                let why = hooks::template(input).err()?;
+                Some(format!(
+                    "the hook `{}` fails for every call: {why}",
+                    hook.name
+                ))
+            }
+            Asked::Program { .. } => None,
+        };
+        config.hooks.iter().filter_map(wrong).collect()
+    }
+
     /// What is wrong with the sandbox, if anything is configured to run in it. That a call has wanted it
     /// is no reason: any caller could have the daemon degraded for good.
     fn sandbox_problem(&self) -> Option<Degradation> {

@@ -14,7 +14,7 @@ use super::life::Origin;
 use super::records::Records;
 use super::values::Sessions;
 use super::{Begun, counting, log, masking, record, spans, stages};
-use crate::config::{CheckedTools, ConfigError, ExecutorConfig, ToolDescriptions};
+use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage, StopReason,
     ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
@@ -475,10 +475,11 @@ impl Executor {
     }
 
     /// Why nothing could run in the sandbox, as far as that is known without trying, if anything is
-    /// configured to.
+    /// configured to or a runtime was chosen for it.
     pub fn lacks_sandbox(&self) -> Option<String> {
         let config = self.config();
-        let is_needed = self.needs_sandbox();
+        let is_chosen = config.sandbox.runtime != SandboxConfig::default().runtime;
+        let is_needed = is_chosen || self.needs_sandbox();
         is_needed.then(|| sandbox::lacks(&config.sandbox)).flatten()
     }
 

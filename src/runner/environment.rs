@@ -5,11 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use nix::unistd::{Uid, User};
 
-use super::tree::EXECUTION_VARIABLE;
-use crate::domain::ExecutionId;
-
-/// The variable that says which daemon (or rather: which state directory) runs a process.
-pub const INSTANCE_VARIABLE: &str = "SHELLY_INSTANCE_ID";
+use crate::domain::{EXECUTION_VARIABLE, ExecutionId, INSTANCE_VARIABLE};
 
 /// What every command gets besides who and where it is: programs find their helpers, speak
 /// UTF-8, draw nothing, page nothing and ask nothing.

@@ -25,7 +25,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 pub use capture::{Ahead, Capture, Captured, Follower, Release};
-pub use environment::INSTANCE_VARIABLE;
 pub(crate) use environment::{FIXED, last_of_each};
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
@@ -33,14 +32,14 @@ pub use spool::{Kept, Spool, SpoolFile};
 pub(crate) use start::Born;
 
 use crate::config::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig};
-use crate::domain::{ExecutionId, KillMode};
+use crate::domain::{ExecutionId, INSTANCE_VARIABLE, KillMode};
 use environment::BaseEnvironment;
 use handover::Handover;
 use husks::Husks;
 use inherited::Corrections;
 use keep::Keepers;
+pub(crate) use tree::LEAF_PREFIX;
 use tree::{CgroupParent, Leaders, Tree};
-pub(crate) use tree::{EXECUTION_VARIABLE, LEAF_PREFIX};
 
 /// Runs plans.
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::bundle::Bundle;
 use super::relay;
 use crate::config::SandboxUser;
-use crate::runner::{EXECUTION_VARIABLE, FIXED, Plan, last_of_each};
+use crate::domain::EXECUTION_VARIABLE;
+use crate::runner::{FIXED, Plan, last_of_each};
 
 /// Where calls are made.
 const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";

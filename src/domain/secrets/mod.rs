@@ -15,6 +15,9 @@ use shapes::{Class, PREFIXES, Run, SHAPES, Shape};
 /// What stands in for a secret.
 const MASK: &[u8] = b"***";
 
+/// The shortest match of a pattern that is masked, in bytes: what stands in for it is never longer.
+pub const SHORTEST_MASKED: usize = MASK.len();
+
 /// The shortest value that is masked, in bytes: of shorter ones every output is full.
 const SHORTEST_VALUE: usize = 4;
 
@@ -229,7 +232,7 @@ impl Search<'_> {
         for line in self.text[self.from..self.hold].split_inclusive(|byte| *byte == b'\n') {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
             for found in patterns.iter().flat_map(|pattern| pattern.find_iter(text)) {
-                if found.len() >= MASK.len() {
+                if found.len() >= SHORTEST_MASKED {
                     self.found.push(begin + found.start()..begin + found.end());
                 }
             }

@@ -10,11 +10,8 @@ use nix::unistd::Pid;
 use super::kernel_file::KernelFile;
 use super::procfs::{self, Stat, Variable};
 use super::{Members, Remains, signal_group};
-use crate::domain::ExecutionId;
+use crate::domain::{EXECUTION_VARIABLE, ExecutionId};
 use crate::runner::spawn::Leader;
-
-/// The variable that says to which execution a process belongs.
-pub(crate) const EXECUTION_VARIABLE: &str = "SHELLY_EXECUTION_ID";
 
 /// The leaders of all executions whose trees are held together by process groups, those whose
 /// background lives on included. Their pids are not reaped while they are in here.

@@ -17,12 +17,11 @@ use nix::unistd::Pid;
 
 pub(crate) use cgroup::LEAF_PREFIX;
 pub(super) use cgroup::{CgroupParent, Leaf};
-pub(crate) use group::EXECUTION_VARIABLE;
 pub(super) use group::{GroupTree, Leaders};
 pub(super) use procfs::{command_line, held_streams, kill_marked};
 
 use super::spawn::Leader;
-use crate::domain::{ExecutionId, KillMode, Usage};
+use crate::domain::{EXECUTION_VARIABLE, ExecutionId, KillMode, Usage};
 
 /// How long between two looks at a tree that was sent SIGKILL or is given its grace. The kernel
 /// needs less than the first for a small tree; each look then waits twice as long as the last.

@@ -158,6 +158,16 @@ fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
             "{told}"
         );
 
+        let idle = "[sandbox]\nruntime = \"no-such-runtime\"\n\
+                    [[hooks]]\nname = \"h\"\nbefore = \"execution\"\nskill = \"s\"\n\
+                    input = { q = \"{{ inptu.x }}\" }\n";
+        fs::write(dir.join("good.toml"), idle).expect("written");
+        let doubted = refused(dir, &["--check-config", "--config", "good.toml"]);
+        let told = String::from_utf8_lossy(&doubted.stdout);
+        for part in ["`no-such-runtime`", "the hook `h`", "`inptu` is a missing"] {
+            assert!(told.contains(part), "{told}");
+        }
+
         fs::write(dir.join("tools.toml"), "[bash]\ntext = \"?\"\n").expect("written");
         let check = ["--check-config", "--config", "good.toml"];
         assert_told(&refused(dir, &check), 78, &["tools.toml:2: ", "text"]);
