@@ -56,7 +56,8 @@ pub(super) struct CallBody {
     background: Option<BackgroundWord>,
     /// `untrusted` has it run in the sandbox; `trusted` lowers nothing.
     risk_level: Option<RiskLevel>,
-    /// A directory that it may write to in the sandbox, at or below one that the configuration allows.
+    /// A directory that it may write to in the sandbox, at or below one that the configuration allows. It
+    /// does not put the call there, and has no effect on one that runs outside.
     #[schema(value_type = Option<String>, pattern = "^/")]
     workspace: Option<String>,
     /// The session the call belongs to: what skills keep for it, later calls of it find.

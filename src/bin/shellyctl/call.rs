@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use shelly_executor::client::{Call, Client, ClientError, EventStream, Outcome};
 
 use crate::args::CallArgs;
+use crate::ending::Wanted;
 use crate::failure::Failure;
 use crate::{ending, follow, options, print};
 
@@ -18,23 +19,28 @@ pub const MAX_STDIN_BYTES: u64 = 1 << 30;
 /// Makes the call and prints what a model would get.
 pub async fn run(client: &Client, args: CallArgs, json: bool) -> Result<ExitCode, Failure> {
     let call = call(args)?;
-    ended(client, client.stream(&call), json).await
+    let wanted = Wanted {
+        json,
+        workspace: call.workspace.as_deref(),
+    };
+    ended(client, client.stream(&call), wanted).await
 }
 
 /// Waits for what `opening` starts, and prints what a model would get.
 pub async fn ended(
     client: &Client,
     opening: impl Future<Output = Result<EventStream, ClientError>>,
-    json: bool,
+    wanted: Wanted<'_>,
 ) -> Result<ExitCode, Failure> {
     let Some(answer) = follow::to_its_answer(client, opening, None).await? else {
         return Ok(ExitCode::from(ending::CANCELLED));
     };
-    if json {
+    if wanted.json {
         print::line(&answer.json)?;
     } else if answer.problem.is_none() || ran(&answer.outcome) {
         print::line(&answer.outcome.content)?;
     }
+    wanted.tell_what_was_not_used(&answer);
     if answer.problem.is_some() {
         ending::tell(&answer);
         return Ok(ExitCode::from(ending::exit_status(&answer)));

@@ -1,6 +1,6 @@
 //! What an answer means for the exit status, and what people should know about how it ended.
 
-use shelly_executor::client::{Answer, ClientError, LeftBehind};
+use shelly_executor::client::{Answer, ClientError, LeftBehind, Outcome};
 
 use crate::print;
 
@@ -12,6 +12,39 @@ pub const FAILED: u8 = 125;
 pub const CANCELLED: u8 = 130;
 /// What a shell adds to the number of the signal that ended a command.
 const SIGNAL_BASE: i32 = 128;
+
+/// What was asked for that matters once there is an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The daemon's JSON in place of text.
+    pub json: bool,
+    /// The directory that the call was to write to in the sandbox.
+    pub workspace: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// Tells on standard error that a `--workspace` was for nothing: whether it is not, the tool, the operator
+    /// and the policy have a say in, so that only the answer shows it.
+    pub fn tell_what_was_not_used(self, answer: &Answer) {
+        if let Some(note) = self.not_used(answer) {
+            print::note(&note);
+        }
+    }
+
+    fn not_used(self, answer: &Answer) -> Option<String> {
+        let Outcome {
+            risk_level,
+            sandbox,
+            ..
+        } = &answer.outcome;
+        let outside = risk_level.as_deref() == Some("trusted") && sandbox.is_none();
+        self.workspace.filter(|_| outside).map(|dir| {
+            format!(
+                "--workspace {dir} was not used: it was trusted and ran outside of the sandbox, as the daemon's user; --untrusted has it run inside"
+            )
+        })
+    }
+}
 
 /// The status that `exec` ends with.
 pub fn exit_status(answer: &Answer) -> u8 {

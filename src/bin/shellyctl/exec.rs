@@ -6,6 +6,7 @@ use shelly_executor::client::{Answer, Call, Client, ClientError, EventStream};
 
 use crate::args::ExecArgs;
 use crate::call::stdin;
+use crate::ending::Wanted;
 use crate::failure::Failure;
 use crate::relay::Relay;
 use crate::{ending, follow, options, print};
@@ -16,28 +17,33 @@ const READER_GONE: u8 = 141;
 /// Runs the command.
 pub async fn run(client: &Client, args: ExecArgs, json: bool) -> Result<ExitCode, Failure> {
     let call = call(args)?;
-    ended(client, client.stream(&call), json).await
+    let wanted = Wanted {
+        json,
+        workspace: call.workspace.as_deref(),
+    };
+    ended(client, client.stream(&call), wanted).await
 }
 
 /// Follows what `opening` starts, and ends as it ended.
 pub async fn ended(
     client: &Client,
     opening: impl Future<Output = Result<EventStream, ClientError>>,
-    json: bool,
+    wanted: Wanted<'_>,
 ) -> Result<ExitCode, Failure> {
-    let relay = (!json).then(|| Relay::new(client.clone()));
+    let relay = (!wanted.json).then(|| Relay::new(client.clone()));
     match follow::to_its_answer(client, opening, relay).await {
-        Ok(Some(answer)) => tell(&answer, json),
+        Ok(Some(answer)) => tell(&answer, wanted),
         Ok(None) => Ok(ExitCode::from(ending::CANCELLED)),
         Err(failure) if failure.is_broken_pipe() => Ok(ExitCode::from(READER_GONE)),
         Err(failure) => Err(failure),
     }
 }
 
-fn tell(answer: &Answer, json: bool) -> Result<ExitCode, Failure> {
-    if json {
+fn tell(answer: &Answer, wanted: Wanted<'_>) -> Result<ExitCode, Failure> {
+    if wanted.json {
         print::line(&answer.json)?;
     }
+    wanted.tell_what_was_not_used(answer);
     ending::tell(answer);
     Ok(ExitCode::from(ending::exit_status(answer)))
 }

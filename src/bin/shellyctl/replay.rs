@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use shelly_executor::client::Client;
 
+use crate::ending::Wanted;
 use crate::failure::Failure;
 use crate::{call, exec};
 
@@ -14,9 +15,13 @@ const RUNS_COMMANDS: &str = "bash";
 pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Failure> {
     let record = client.execution(id, None).await?;
     let opening = client.replay(id);
+    let wanted = Wanted {
+        json,
+        workspace: None,
+    };
     if record.tool.as_deref() == Some(RUNS_COMMANDS) {
-        exec::ended(client, opening, json).await
+        exec::ended(client, opening, wanted).await
     } else {
-        call::ended(client, opening, json).await
+        call::ended(client, opening, wanted).await
     }
 }

@@ -153,6 +153,30 @@ fn exec_tells_time_limits_and_refusals_apart() {
 }
 
 #[test]
+fn a_workspace_that_was_not_used_is_told() {
+    let daemon = Daemon::start();
+    let input = r#"{"command": "true"}"#;
+    for args in [
+        &["exec", "--workspace", "/tmp", "--", "true"][..],
+        &["call", "--workspace", "/tmp", "bash", input],
+    ] {
+        let outside = run(&daemon, args);
+        assert_eq!(code(&outside), 0, "{outside:?}");
+        let told = text(&outside.stderr);
+        assert!(
+            told.contains("--workspace /tmp was not used") && told.contains("--untrusted"),
+            "{told}"
+        );
+    }
+    // What never ran was not outside either.
+    let refused = run(
+        &daemon,
+        &["exec", "--workspace", "/tmp", "--untrusted", "true"],
+    );
+    assert!(!text(&refused.stderr).contains("not used"), "{refused:?}");
+}
+
+#[test]
 fn both_give_programs_the_same_answer() {
     let daemon = Daemon::start();
     let members = |args: &[&str]| {

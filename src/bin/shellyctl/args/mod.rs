@@ -216,6 +216,9 @@ pub struct CallOptions {
     pub untrusted: bool,
 
     /// The directory that it may write to in the sandbox
+    ///
+    /// It does not put it there: --untrusted does, or the tool, the daemon's configuration or its policy.
+    /// Outside of the sandbox it has no effect, which is told.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub workspace: Option<PathBuf>,
 
