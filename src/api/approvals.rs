@@ -12,11 +12,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::body::timestamp;
-use super::executions::{bad_query, is_admin, unreadable};
+use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use super::query::{self, bad_query};
 use crate::config::Access;
 use crate::domain::{ApprovalId, Remember, with_meant};
 use crate::pipeline::{Answer, Approval, Approvals, CannotDecide};
@@ -30,6 +31,7 @@ const MAX_BYTES: usize = 64 * 1024;
 pub(super) struct ApprovalsQuery {
     /// Those that are decided, too, as far as their executions are kept.
     #[param(nullable = false)]
+    #[serde(default, deserialize_with = "query::flag")]
     all: Option<bool>,
 }
 

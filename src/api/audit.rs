@@ -13,10 +13,11 @@ use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::executions::{bad_query, unreadable};
+use super::executions::unreadable;
 use super::history::malformed;
 use super::json::{json_response, to_json};
 use super::problem::{Code, Refusal};
+use super::query::{self, bad_query};
 use crate::domain::Digest;
 use crate::pipeline::{Chain, Head};
 
@@ -30,6 +31,7 @@ const PIECE: usize = 64 * 1024;
 pub(super) struct ExportQuery {
     /// Begin after the record of this number.
     #[param(nullable = false)]
+    #[serde(default, deserialize_with = "query::number")]
     after: Option<u64>,
 }
 

@@ -19,11 +19,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::body::timestamp;
-use super::executions::{bad_query, is_admin};
+use super::executions::is_admin;
 use super::history::malformed;
 use super::json::to_json;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use super::query::{self, bad_query};
 use crate::config::Access;
 use crate::domain::ExecutionId;
 use crate::pipeline::{self, EventFilter, NumberedEvent, NumberedEvents};
@@ -49,10 +50,12 @@ pub(super) struct EventsQuery {
     r#type: Option<String>,
     /// Begin after the event of this number, as with `Last-Event-ID`.
     #[param(nullable = false)]
+    #[serde(default, deserialize_with = "query::number")]
     after: Option<u64>,
     /// Whether to stay for what happens next, which is the rule; `false` ends the stream after
     /// what there is.
     #[param(nullable = false)]
+    #[serde(default, deserialize_with = "query::flag")]
     follow: Option<bool>,
 }
 
@@ -189,7 +192,10 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
         return Ok(None);
     };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
-    let refusal = || malformed("Last-Event-ID", "expected the number of an event");
+    let refusal = || {
+        let detail = format!("{value:?} is no number: expected that of an event");
+        malformed("Last-Event-ID", &detail)
+    };
     number.map(Some).ok_or_else(refusal)
 }
 

@@ -13,8 +13,9 @@ use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use super::query::{self, bad_query};
 use crate::config::Access;
-use crate::domain::{StopReason, with_meant};
+use crate::domain::StopReason;
 use crate::pipeline::{Found, LedgerError};
 
 /// The longest `wait`, in seconds.
@@ -26,6 +27,7 @@ const MAX_WAIT_SECS: f64 = 60.0;
 pub(super) struct WaitQuery {
     /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
     #[param(minimum = 0, maximum = 60, nullable = false)]
+    #[serde(default, deserialize_with = "query::seconds")]
     wait: Option<f64>,
 }
 
@@ -131,19 +133,4 @@ pub(super) fn is_admin(api: &Api, peer: &Peer) -> bool {
 /// The history cannot be read.
 pub(super) fn unreadable(error: LedgerError) -> Refusal {
     Refusal::new(Code::Internal, error.to_string())
-}
-
-pub(super) fn bad_query(rejection: axum::extract::rejection::QueryRejection) -> Refusal {
-    let mut cause: &dyn std::error::Error = &rejection;
-    // The innermost says what it is; those around it which layer of ours found it.
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    Refusal::new(
-        Code::MalformedRequest,
-        format!(
-            "the query cannot be read: {}",
-            with_meant(cause.to_string())
-        ),
-    )
 }

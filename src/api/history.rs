@@ -13,11 +13,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::body::{self, timestamp};
 use super::execute::{Manner, accepts_events, answer, idempotency, opened, prefers_async};
-use super::executions::{bad_query, find, is_admin, unreadable};
+use super::executions::{find, is_admin, unreadable};
 use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use super::query::{self, bad_query};
 use crate::domain::{Digest, ExecutionId, Status, TraceId};
 use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
 
@@ -45,6 +46,7 @@ pub(super) struct HistoryQuery {
     status: Option<String>,
     /// Of this user's calls.
     #[param(nullable = false, format = "int64")]
+    #[serde(default, deserialize_with = "query::number")]
     caller: Option<u32>,
     /// Of the calls that belong to this trace.
     #[param(nullable = false, max_length = 256)]
@@ -55,6 +57,7 @@ pub(super) struct HistoryQuery {
     text: Option<String>,
     /// At most so many; 50 unless told, at most 1000.
     #[param(minimum = 1, maximum = 1000, nullable = false)]
+    #[serde(default, deserialize_with = "query::number")]
     limit: Option<usize>,
     /// `next` of the page before.
     #[param(nullable = false)]

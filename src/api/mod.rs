@@ -22,6 +22,7 @@ mod path;
 mod peer;
 mod permissions;
 mod problem;
+mod query;
 mod range;
 mod request;
 mod routes;

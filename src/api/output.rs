@@ -14,11 +14,12 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
-use super::executions::{bad_query, find, hold, longest_wait, unreadable};
+use super::executions::{find, hold, longest_wait, unreadable};
 use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
+use super::query::{self, bad_query};
 use super::range::{ByteRange, Wanted, wanted};
 use super::{Api, withheld};
 use crate::domain::{Status, StreamName};
@@ -37,9 +38,11 @@ pub(super) struct OutputQuery {
     /// Whether to go on with what is still written until the execution has ended. `Range` is then
     /// ignored.
     #[param(nullable = false)]
+    #[serde(default, deserialize_with = "query::flag")]
     follow: Option<bool>,
     /// Hold the answer until the execution has ended, at most this many seconds (at most 60).
     #[param(minimum = 0, maximum = 60, nullable = false)]
+    #[serde(default, deserialize_with = "query::seconds")]
     wait: Option<f64>,
 }
 

@@ -7,10 +7,10 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::executions::bad_query;
 use super::json::{json_response, to_json};
 use super::peer::Peer;
 use super::problem::Refusal;
+use super::query::bad_query;
 use super::{Api, request, wire};
 use crate::domain::Judgement;
 

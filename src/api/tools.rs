@@ -7,10 +7,10 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::executions::bad_query;
 use super::json::{json_response, to_json};
 use super::path::Name;
 use super::problem::{Code, Refusal};
+use super::query::bad_query;
 use crate::domain::{RiskLevel, ToolDetails};
 
 /// One element of a Messages request's `tools`.

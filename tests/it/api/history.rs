@@ -237,6 +237,11 @@ fn history_is_filtered_and_paged() {
     for (query, part) in [
         ("limit=0", "`limit`"),
         ("limit=1001", "1000"),
+        ("limit=abc", "`limit`: \"abc\" is no number"),
+        (
+            "caller=root",
+            "`caller`: \"root\" is no number in range: expected a whole one from 0 to 4294967295",
+        ),
         ("status=fine", "success"),
         ("since=yesterday", "`since`"),
         ("cursor=x", "`cursor`"),

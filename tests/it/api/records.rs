@@ -115,18 +115,26 @@ fn waiting_is_bounded_and_its_bounds_are_told() {
         let record = daemon.get(&format!("/executions/{id}?wait={wait}")).json();
         assert_eq!(record["status"], "running", "{wait}");
     }
-    for query in [
-        "wait=61",
-        "wait=-1",
-        "wait=NaN",
-        "wait=soon",
-        "wait=",
-        "hold=1",
-        "wait=1&wait=2",
+    for (query, part) in [
+        (
+            "wait=61",
+            "`wait`: 61 is out of range: expected seconds from 0 to 60",
+        ),
+        ("wait=-1", "`wait`: -1 "),
+        ("wait=NaN", "`wait`: NaN "),
+        (
+            "wait=soon",
+            "`wait`: \"soon\" is no number: expected seconds",
+        ),
+        ("wait=", "`wait`: \"\" is no number"),
+        ("hold=1", "`hold`"),
+        ("wait=1&wait=2", "duplicate field `wait`"),
     ] {
         let reply = daemon.get(&format!("/executions/{id}?{query}"));
         assert_eq!(reply.status, 400, "{query}: {}", reply.json());
         assert_eq!(reply.json()["code"], "malformed_request");
+        let detail = reply.content();
+        assert!(detail.contains(part), "{query}: {detail}");
     }
     // Whoever waits is answered at the end, not after the wait.
     let mut waiting = daemon.connect();
