@@ -101,10 +101,19 @@ async fn follow(
 fn tell_it_waits(approval: &Approval) {
     let Approval { id, summary, .. } = approval;
     print::note(&format!("waiting for approval {id}: {summary}"));
-    print::hint(&format!(
-        "`shellyctl approve {}` lets it run, `shellyctl deny` does not",
-        print::one_line(id)
-    ));
+    print::hint(&who_decides(approval));
+}
+
+/// Whether callers decide on their own calls is the daemon's configuration, which callers are not told.
+fn who_decides(approval: &Approval) -> String {
+    let but = approval.caller_uid.map(print::user);
+    let but = but.map(|user| format!(" other than {user}"));
+    format!(
+        "an approver{} lets it run with `shellyctl approve {id}`, or not with `shellyctl deny {id}`; \
+         who called may only where `self_approval` is set in [confirmation] of executor.toml",
+        but.unwrap_or_default(),
+        id = print::one_line(&approval.id)
+    )
 }
 
 /// Cancels, and goes on following meanwhile: the last output and the answer are still to come.

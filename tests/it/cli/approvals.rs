@@ -46,7 +46,9 @@ impl Waiting {
         let (approval, summary) = rest.and_then(|rest| rest.split_once(": ")).expect(&note);
         assert_eq!(summary.trim_end(), command);
         assert!(
-            hint.contains(&format!("shellyctl approve {approval}")),
+            hint.contains(&format!("shellyctl approve {approval}"))
+                && hint.contains("an approver other than ")
+                && hint.contains("`self_approval`"),
             "{hint}"
         );
         Self {
