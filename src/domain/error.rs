@@ -8,7 +8,7 @@ use super::{Judgement, StopReason, ToolOutput};
 
 mod words;
 pub(crate) use words::suggested;
-use words::{because, did_you_mean, join, refused, said_by, secs, stopped_by};
+use words::{because, did_you_mean, join, no_tool, refused, said_by, secs, stopped_by};
 
 /// What kept the executor from doing a call, as opposed to a command that failed by itself.
 ///
@@ -18,7 +18,7 @@ use words::{because, did_you_mean, join, refused, said_by, secs, stopped_by};
 #[non_exhaustive]
 pub enum ExecutorError {
     /// No tool has this name.
-    #[error("there is no tool `{tool_name}`{}", did_you_mean(nearest.as_deref()))]
+    #[error("{}{}", no_tool(tool_name), did_you_mean(nearest.as_deref()))]
     UnknownTool {
         /// The name that was asked for.
         tool_name: String,

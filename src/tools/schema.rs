@@ -71,7 +71,7 @@ impl InputSchema {
         fill_in(&self.document, input)
     }
 
-    /// Everything in which `input` breaks the schema, by pointer. Values are not repeated: they
+    /// Everything in which `input` breaks the schema, by pointer. Texts are not repeated: they
     /// may be secret, and the caller knows them.
     pub(crate) fn violations(&self, input: &Value) -> Vec<Violation> {
         let validator = match self.compiled() {
@@ -123,6 +123,8 @@ fn fill_in(schema: &Value, value: &mut Value) -> bool {
 /// One for each member that is missing or too much, at the place of the member.
 fn violations(error: &ValidationError<'_>, document: &Value) -> Vec<Violation> {
     let at = error.instance_path().as_str();
+    let value = error.instance().as_ref();
+    let got = |what: String| format!("{what}: got {}", named(value));
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the library's enum, which grows"
@@ -146,13 +148,34 @@ fn violations(error: &ValidationError<'_>, document: &Value) -> Vec<Violation> {
                 .map(|words| format!("is none of {words}"));
             vec![Violation {
                 pointer: at.to_owned(),
-                detail: detail.unwrap_or_else(|| error.masked().to_string()),
+                detail: got(detail.unwrap_or_else(|| error.masked().to_string())),
             }]
         }
-        _ => vec![Violation {
+        ValidationErrorKind::Type { .. } => vec![Violation {
             pointer: at.to_owned(),
-            detail: error.masked().to_string(),
+            detail: got(error.masked().to_string()),
         }],
+        _ => {
+            let detail = error.masked().to_string();
+            vec![Violation {
+                pointer: at.to_owned(),
+                detail: if value.is_number() {
+                    got(detail)
+                } else {
+                    detail
+                },
+            }]
+        }
+    }
+}
+
+/// What a value is, for who sent another than was expected.
+fn named(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(_) => "a string".to_owned(),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
     }
 }
 
@@ -216,7 +239,10 @@ mod tests {
         ] {
             let schema = InputSchema::new(json!({"properties": {"mode": schema}}));
             let violations = schema.violations(&json!({"mode": "x"}));
-            assert_eq!(violations[0].detail, "is none of \"w\", \"a\"");
+            assert_eq!(
+                violations[0].detail,
+                "is none of \"w\", \"a\": got a string"
+            );
         }
         let either =
             json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
@@ -225,7 +251,40 @@ mod tests {
     }
 
     #[test]
-    fn values_are_not_repeated() {
+    fn what_was_got_is_told() {
+        let schema = InputSchema::new(json!({"properties": {
+            "s": {"type": "string"}, "n": {"type": "integer", "minimum": 1}, "l": {"type": ["string", "null"]},
+        }}));
+        for (input, told) in [
+            (json!({"s": 3}), "value is not of type \"string\": got 3"),
+            (
+                json!({"s": null}),
+                "value is not of type \"string\": got null",
+            ),
+            (
+                json!({"s": {}}),
+                "value is not of type \"string\": got an object",
+            ),
+            (
+                json!({"n": "3"}),
+                "value is not of type \"integer\": got a string",
+            ),
+            (
+                json!({"n": -2}),
+                "value is less than the minimum of 1: got -2",
+            ),
+            (
+                json!({"l": [1]}),
+                "value is not of types \"null\", \"string\": got an array",
+            ),
+        ] {
+            let violations = schema.violations(&input);
+            assert_eq!(violations[0].detail, told, "{input}");
+        }
+    }
+
+    #[test]
+    fn texts_are_not_repeated() {
         let schema = InputSchema::new(json!({"properties": {"a": {"type": "integer"}}}));
         let [violation] = &schema.violations(&json!({"a": "hunter2"}))[..] else {
             panic!("one violation");

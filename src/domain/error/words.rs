@@ -26,6 +26,13 @@ pub(super) fn refused(judgement: &Judgement) -> String {
     mask_secrets(&text)
 }
 
+pub(super) fn no_tool(name: &str) -> String {
+    match name {
+        "" => "the name of the tool is empty: expected that of one that there is".to_owned(),
+        name => format!("there is no tool `{name}`"),
+    }
+}
+
 pub(super) fn did_you_mean(nearest: Option<&str>) -> String {
     suggested(nearest).unwrap_or_else(|| "; GET /tools lists what there is".to_owned())
 }

@@ -106,6 +106,7 @@ fn an_unknown_tool_is_told_its_nearest() {
         ("bsh", "did you mean `bash`?"),
         ("Bash", "did you mean `bash`?"),
         ("web_search", "GET /tools"),
+        ("", "the name of the tool is empty"),
     ] {
         let call = json!({"name": name, "input": {}, "id": "toolu_01A"});
         let body = problem(&daemon.post(&call), 404, "unknown_tool", Some("discovery"));

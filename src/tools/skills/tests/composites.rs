@@ -146,7 +146,7 @@ fn every_fault_of_a_step_has_its_line() {
         ),
         (
             "[{\"tool\": \"bash\", \"parameters\": {\n\"command\": 3}}]",
-            &["3: `parameters/command` value is not of type \"string\""],
+            &["3: `parameters/command` value is not of type \"string\": got 3"],
         ),
         (
             "[{\"tool\": \"bash\",\n\"parameters\": {}}]",
