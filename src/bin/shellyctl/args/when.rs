@@ -2,18 +2,40 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A time: RFC 3339, a local date with or without a time of day, or a span back from now.
+/// What can be said, for who said something else.
+const EXPECTED: &str = "expected a time such as 2026-11-22T09:00:00Z, a local date such as 2026-11-22 or \
+    \"2026-11-22 09:00\", `now`, `today`, `yesterday`, `tomorrow`, or a span back from now such as `1h` or \"30min ago\"";
+
+/// A time: RFC 3339, a local date with or without a time of day, a word as in systemd.time(7), or a span back
+/// from now.
 pub fn when(text: &str) -> Result<SystemTime, String> {
     let text = text.trim();
     let found = match text {
         "now" => Some(SystemTime::now()),
+        "today" => midnight(0),
+        "yesterday" => midnight(-1),
+        "tomorrow" => midnight(1),
         _ if text.is_ascii() => ago(text).or_else(|| rfc3339(text)).or_else(|| local(text)),
         _ => None,
     };
-    found.ok_or_else(|| {
-        "neither a time such as 2026-11-22T09:00:00Z nor a span such as `1h` or `30min ago`"
-            .to_owned()
-    })
+    found.ok_or_else(|| EXPECTED.to_owned())
+}
+
+/// The beginning of today or of a day so many days after it, by this machine's clock.
+fn midnight(days: libc::c_int) -> Option<SystemTime> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+    let now = libc::time_t::try_from(now).ok()?;
+    // SAFETY: as in `local`.
+    let seconds = unsafe {
+        let mut broken_down: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const now, &raw mut broken_down);
+        (broken_down.tm_hour, broken_down.tm_min, broken_down.tm_sec) = (0, 0, 0);
+        // A day before the first of a month is understood.
+        broken_down.tm_mday += days;
+        broken_down.tm_isdst = -1;
+        libc::mktime(&raw mut broken_down)
+    };
+    UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))
 }
 
 fn ago(text: &str) -> Option<SystemTime> {
@@ -101,6 +123,24 @@ mod tests {
     }
 
     #[test]
+    fn days_have_names() {
+        let day = |name| when(name).expect("a day");
+        let now = SystemTime::now();
+        assert!(day("yesterday") < day("today") && day("today") <= now);
+        assert!(now < day("tomorrow") || day("today") > now);
+        let since = |one: SystemTime, other: SystemTime| {
+            one.duration_since(other).expect("later").as_secs() / 3600
+        };
+        // Days on which clocks are changed have an hour more or less.
+        for hours in [
+            since(day("today"), day("yesterday")),
+            since(day("tomorrow"), day("today")),
+        ] {
+            assert!((23..=25).contains(&hours), "{hours}");
+        }
+    }
+
+    #[test]
     fn anything_else_is_no_time() {
         for text in [
             "",
@@ -110,7 +150,15 @@ mod tests {
             "2026-11-22T09:00:00+1",
             "ü",
         ] {
-            assert!(when(text).is_err(), "{text}");
+            let told = when(text).expect_err(text);
+            for form in [
+                "T09:00:00Z",
+                "date such as 2026-11-22",
+                "`yesterday`",
+                "`1h`",
+            ] {
+                assert!(told.contains(form), "{text}: {told}");
+            }
         }
     }
 }
