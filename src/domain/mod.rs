@@ -6,6 +6,7 @@ mod call;
 mod caller;
 mod calls;
 mod correlation;
+mod counted;
 mod digest;
 mod ending;
 mod error;
@@ -32,6 +33,7 @@ pub use caller::{Caller, Principal};
 pub use calls::Doorkeeper;
 pub(crate) use calls::{Admission, Called, Calls, Door, Process};
 pub use correlation::{Correlation, TraceId, TraceParent};
+pub use counted::counted;
 pub use digest::{Digest, Hasher, PendingDigest, Unhashed};
 pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,

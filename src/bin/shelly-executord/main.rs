@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::{Value, json};
 use shelly_executor::daemon::{self, ConfigCheck, DaemonError, Options, PolicyCheck};
+use shelly_executor::domain::counted;
 
 use args::Args;
 
@@ -111,9 +112,13 @@ fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> Ex
             }
             match path.exists() {
                 true => println!(
-                    "{at}: valid: {} rules, {} examples hold",
-                    policy.rule_count(),
-                    policy.examples().len()
+                    "{at}: valid: {}, {}",
+                    counted(policy.rule_count() as u64, "rule", "rules"),
+                    counted(
+                        policy.examples().len() as u64,
+                        "example holds",
+                        "examples hold"
+                    )
                 ),
                 false => println!(
                     "{at}: not there; the built-in policy is used, which allows everything"

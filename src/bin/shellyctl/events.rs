@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::Value;
-use shelly_executor::client::{Client, FeedFilter, FeedItem, Happening};
+use shelly_executor::client::{self, Client, FeedFilter, FeedItem, Happening};
 
 use crate::args::EventsArgs;
 use crate::failure::Failure;
@@ -95,9 +95,10 @@ fn details(happening: &Happening) -> Option<String> {
         "configurationReloaded" | "configurationRefused" | "policyRefused" => {
             text("detail").map(str::to_owned)
         }
-        "policyReloaded" => happening
-            .amount("rules")
-            .map(|rules| format!("{rules} rules")),
+        "policyReloaded" => {
+            let rules = happening.details.get("rules").and_then(Value::as_u64);
+            rules.map(|rules| client::counted(rules, "rule", "rules"))
+        }
         _ => Some(Value::Object(happening.details.clone()).to_string()),
     }
 }
@@ -178,6 +179,10 @@ mod tests {
             (
                 r#""type": "policyReloaded", "rules": 3"#,
                 "policyReloaded 3 rules",
+            ),
+            (
+                r#""type": "policyReloaded", "rules": 1"#,
+                "policyReloaded 1 rule",
             ),
             (r#""type": "newerType", "x": [1]"#, r#"newerType {"x":[1]}"#),
         ] {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use shelly_executor::client::{
-    Answer, Child, Client, Connection, Kill, Outcome, Record, RecordedJudgement, StageTimes,
+    self, Answer, Child, Client, Connection, Kill, Outcome, Record, RecordedJudgement, StageTimes,
 };
 
 use crate::failure::Failure;
@@ -203,17 +203,22 @@ fn connection(connection: &Connection) -> String {
     let Connection {
         to, result, count, ..
     } = connection;
-    format!("{to} {result}, {count} times")
+    format!(
+        "{to} {result}, {}",
+        client::counted(*count, "time", "times")
+    )
 }
 
 fn kill(kill: &Kill) -> String {
-    let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let count = |count: Option<u64>, one, many| {
+        count.map_or_else(|| format!("? {many}"), |n| client::counted(n, one, many))
+    };
     format!(
-        "{} processes by {}, reason {}, {} survivors",
-        count(kill.signalled),
+        "{} by {}, reason {}, {}",
+        count(kill.signalled, "process", "processes"),
         kill.by,
         kill.reason,
-        count(kill.survivors)
+        count(kill.survivors, "survivor", "survivors")
     )
 }
 
@@ -252,7 +257,7 @@ mod tests {
             "http_status": 504, "result": {"title": "t", "detail": "the time limit of 1s ended it", "code": "timeout",
                 "content": "[timeout]\n1s\u001b[2J", "duration_ms": 1003, "stdout_bytes": 0, "stderr_bytes": 2, "truncated": true,
                 "background": [{"pid": 9, "command": "x", "killed": true}], "usage": {"cpu_ms": 4, "memory_peak_bytes": 5},
-                "kill": {"by": "group", "reason": "timeout", "signalled": 2, "survivors": null}, "tool_use_id": "toolu_1",
+                "kill": {"by": "group", "reason": "timeout", "signalled": 1, "survivors": null}, "tool_use_id": "toolu_1",
                 "risk_level": "untrusted", "sandbox": {"runtime": "runsc", "version": "1.0",
                     "connections": [{"to": "a:443", "result": "connected", "count": 2}]}}}"#,
         );
@@ -270,7 +275,7 @@ mod tests {
             "Output: 0 bytes to stdout, 2 to stderr; cut below",
             "CPU: 4ms\n",
             "Memory: 5 bytes at most\n",
-            "Killed: 2 processes by group, reason timeout, ? survivors\n",
+            "Killed: 1 process by group, reason timeout, ? survivors\n",
             "Left: killed a process",
             "Trusted: no\n",
             "Sandbox: runsc 1.0\n",

@@ -120,11 +120,31 @@ fn render(health: &Health, socket: &Path, page: Page) -> String {
         let source = problem
             .source
             .as_ref()
-            .map(|source| format!(" [{source}]"))
+            .map(|source| format!(" ({source})"))
             .unwrap_or_default();
         let line = print::one_line(&format!("{}: {}{source}", problem.code, problem.detail));
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{label}{line}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_says_where_it_comes_from() {
+        let health = r#"{"status": "degraded", "version": "1", "uptime_secs": 5.2, "running": 1, "problems": [
+            {"code": "sandbox_unavailable", "detail": "there is no runtime", "source": "[sandbox]"},
+            {"code": "other", "detail": "x", "source": null}]}"#;
+        let health = serde_json::from_str(health).expect("a health");
+        let text = render(&health, Path::new("/s"), Page::plain());
+        assert!(
+            text.ends_with(
+                "  Problems: sandbox_unavailable: there is no runtime ([sandbox])\n            other: x\n"
+            ),
+            "{text}"
+        );
+    }
 }

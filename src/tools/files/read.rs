@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Found;
 use super::text::{Decoded, Encoding, HEAD};
 use super::{Answer, FileError, Work, answer, lines, whole};
-use crate::domain::Digest;
+use crate::domain::{Digest, counted};
 
 /// What it takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -143,7 +143,7 @@ impl Reading<'_> {
         let decoded = encoding.decode(&bytes);
         let total = lines::count(&decoded.text);
         if lines.first > total.max(1) {
-            let why = format!("the file has only {total} lines");
+            let why = format!("the file has only {}", counted(total, "line", "lines"));
             return Err(FileError::input("start_line", why));
         }
         let digest = Digest::of(&bytes).to_string();
@@ -203,7 +203,10 @@ impl Reading<'_> {
             }
         }
         if picked.bytes.is_empty() {
-            let why = format!("the file has only {} lines", picked.line - 1);
+            let why = format!(
+                "the file has only {}",
+                counted(picked.line - 1, "line", "lines")
+            );
             return Err(FileError::input("start_line", why));
         }
         let decoded = match lines.first {
@@ -222,7 +225,7 @@ impl Reading<'_> {
         let asked = &self.found.asked;
         let size = self.found.size();
         if offset > size {
-            let why = format!("the file has only {size} bytes");
+            let why = format!("the file has only {}", counted(size, "byte", "bytes"));
             return Err(FileError::input("offset", why));
         }
         let wanted = length.unwrap_or(u64::MAX).min(size - offset);

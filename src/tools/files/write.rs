@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{Existing, Since, Target};
 use super::text::Encoding;
 use super::{Answer, FileError, Work, access, answer, diff, whole};
-use crate::domain::Digest;
+use crate::domain::{Digest, counted};
 
 /// What it takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -234,16 +234,17 @@ fn output(input: &Input, target: &Target, old: Option<&Old>, new: &New) -> Outpu
 
 fn content(output: &Output, input: &Input) -> String {
     let path = &output.file_path;
-    let (count, size) = (output.bytes_written, output.size_bytes);
+    let bytes = |count| counted(count, "byte", "bytes");
+    let (count, size) = (bytes(output.bytes_written), bytes(output.size_bytes));
     let (prefix, wrote) = match output.dry_run {
         true => ("dry run, nothing is changed; would have ", "written"),
         false => ("", "wrote"),
     };
     let mut content = match (output.created, input.mode) {
-        (true, _) => format!("{prefix}created `{path}` ({size} bytes)\n"),
-        (false, Mode::Overwrite) => format!("{prefix}{wrote} `{path}` ({size} bytes)\n"),
+        (true, _) => format!("{prefix}created `{path}` ({size})\n"),
+        (false, Mode::Overwrite) => format!("{prefix}{wrote} `{path}` ({size})\n"),
         (false, Mode::Append) => {
-            format!("{prefix}added {count} bytes to `{path}` ({size} bytes)\n")
+            format!("{prefix}added {count} to `{path}` ({size})\n")
         }
     };
     match output.diff.as_deref() {

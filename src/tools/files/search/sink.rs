@@ -4,6 +4,7 @@ use std::path::Path;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use super::{Input, Line, LineKind, Output};
+use crate::domain::counted;
 
 /// The most of a line that is shown, in characters: what is longer was not written by people.
 const LONGEST: usize = 500;
@@ -158,7 +159,8 @@ pub(super) fn content(output: &Output, input: &Input) -> String {
         last = Some(line);
     }
     if output.matches == 0 {
-        content.push_str(&format!("no match in {} files\n", output.files_searched));
+        let searched = counted(output.files_searched, "file", "files");
+        content.push_str(&format!("no match in {searched}\n"));
     }
     if output.truncated {
         content.push_str("... (there is more: narrow the search, or raise max_matches)\n");

@@ -63,6 +63,10 @@ fn lines_are_counted_from_one() {
         input["file_path"] = "f".into();
         room.refusal(read_file, input, parts);
     }
+    room.put("one", "1");
+    let beyond = json!({"file_path": "one", "start_line": 2});
+    let told = room.refusal(read_file, beyond, &["has only 1 line"]);
+    assert!(!told.contains("1 lines"), "{told}");
 }
 
 #[test]
