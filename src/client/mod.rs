@@ -64,6 +64,11 @@ pub fn default_skills_dir() -> PathBuf {
     crate::config::skills_dir(&crate::config::Places::for_this_user().config)
 }
 
+/// Whether a tool that is built in is called so: no skill can be.
+pub fn is_built_in(tool: &str) -> bool {
+    crate::domain::BUILT_IN_TOOLS.contains(&tool)
+}
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const PREFER: HeaderName = HeaderName::from_static("prefer");

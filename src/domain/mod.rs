@@ -58,5 +58,5 @@ pub use secrets::{CONTEXT, SHORTEST_MASKED, Secrets};
 pub use span::{InvalidSpanId, ParentSpan, SpanContext, SpanId};
 pub use stage::{Point, Stage, StageTimes, When};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
-pub use tool::{RiskLevel, ToolDefinition, ToolDetails};
+pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
 pub(crate) use weight::is_too_heavy;

@@ -4,6 +4,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// What the tools are called that are built in.
+pub const BUILT_IN_TOOLS: [&str; 8] = [
+    "bash",
+    "execute_command",
+    "read_file",
+    "write_file",
+    "edit_file",
+    "list_dir",
+    "search_files",
+    "check_condition",
+];
+
 /// What a model is told of a tool: one element of the Anthropic Messages API's `tools` array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {

@@ -184,6 +184,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_names_that_are_taken_are_those_of_the_tools_there_are() {
+        let registry = Registry::built_in();
+        let names: Vec<&str> = registry.iter().map(|tool| tool.name()).collect();
+        assert_eq!(names, crate::domain::BUILT_IN_TOOLS);
+    }
+
+    #[test]
     fn near_names_are_suggested_and_far_ones_are_not() {
         let config = |disabled: &[&str]| ExecutorConfig {
             disabled_tools: disabled.iter().map(|name| (*name).to_owned()).collect(),

@@ -86,6 +86,23 @@ fn set_version(dir: &Path, version: &str) {
 }
 
 #[test]
+fn what_could_not_be_installed_is_told_at_once() {
+    let desk = Desk::new();
+    let taken = desk.refused(&["new", "bash", "--lang", "python"]);
+    assert!(
+        taken.contains("\"bash\" is a tool that is built in"),
+        "{taken}"
+    );
+    assert!(!desk.path("bash").exists());
+    desk.make("greet");
+    let nowhere = desk.refused(&["install", "greet", "--skills-dir", "not/there"]);
+    assert!(
+        nowhere.contains("not/there`") && nowhere.contains("hint: ") && nowhere.contains("as root"),
+        "{nowhere}"
+    );
+}
+
+#[test]
 fn a_new_skill_works_in_every_language() {
     let (desk, daemon) = (Desk::new(), start());
     let skills = daemon.dir().join("skills");

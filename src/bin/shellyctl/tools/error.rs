@@ -34,6 +34,14 @@ pub enum ToolsError {
     /// The name cannot be that of a skill.
     #[error("{name:?} is no name of a skill: expected up to 64 of a-z, A-Z, 0-9, _ and -")]
     Name { name: String },
+    /// The name is that of another kind of tool.
+    #[error(
+        "{name:?} is a tool that is built in, and no skill can be called so: choose another name"
+    )]
+    BuiltIn { name: String },
+    /// The directory of skills would be in one that is not there.
+    #[error("cannot make `{}`, for the directory it would be in is not there", path.display())]
+    Nowhere { path: PathBuf },
     /// A tool is to be shown and another command given.
     #[error("`{name}` stands before a command: expected it alone, or after the command")]
     Misplaced { name: String },
@@ -85,11 +93,15 @@ impl ToolsError {
             Self::Invalid { .. } => Some("`shellyctl tools check DIR` says it line by line"),
             Self::Exists { .. } => Some("choose another name, or remove it first"),
             Self::Unknown { found, .. } if !found.is_empty() => Some("say which version"),
+            Self::Nowhere { .. } => Some(
+                "is the daemon installed? then do it as root; --skills-dir DIR names the directory of another's skills",
+            ),
             Self::Unknown { .. }
             | Self::Unreadable { .. }
             | Self::Refused { .. }
             | Self::Io { .. }
             | Self::Misplaced { .. }
+            | Self::BuiltIn { .. }
             | Self::Name { .. } => None,
         }
     }
@@ -103,6 +115,8 @@ impl ToolsError {
             | Self::Io { .. }
             | Self::Exists { .. }
             | Self::Name { .. }
+            | Self::BuiltIn { .. }
+            | Self::Nowhere { .. }
             | Self::Misplaced { .. }
             | Self::Unknown { .. } => Vec::new(),
         };

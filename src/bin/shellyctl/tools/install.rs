@@ -43,6 +43,9 @@ pub fn run(args: InstallArgs, json: bool) -> Result<ExitCode, Failure> {
     // A directory of skills is made, a place that is not there is a slip.
     match fs::create_dir(&skills) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(ToolsError::Nowhere { path: skills }.into());
+        }
         made => made.map_err(cannot("make", &skills))?,
     }
     let staging = Staging::make(&skills)?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
+use shelly_executor::client;
 
 use super::error::{ToolsError, cannot, is_name};
 use crate::args::tools::{Lang, NewArgs};
@@ -59,6 +60,9 @@ pub fn run(args: NewArgs, json: bool) -> Result<ExitCode, Failure> {
     let NewArgs { name, lang, dir } = args;
     if !is_name(&name) {
         return Err(ToolsError::Name { name }.into());
+    }
+    if client::is_built_in(&name) {
+        return Err(ToolsError::BuiltIn { name }.into());
     }
     let path = dir.join(&name);
     match fs::create_dir(&path) {
