@@ -198,6 +198,22 @@ fn its_brain_works_with_a_model() {
         result(1),
         ("[stdout]\nseen\n\n[exit_code]\n3", &json!(true))
     );
+    // Who did not answer is told.
+    let nobody = "ANTHROPIC_BASE_URL=http://127.0.0.1:1 docs/brain.py make it so";
+    for (brain, told) in [
+        (
+            nobody.to_owned(),
+            "brain: no answer from the model at http://127.0.0.1:1/v1/messages: ",
+        ),
+        (
+            format!("SHELLY_SOCKET=/nonexistent {nobody}"),
+            "brain: no answer from the daemon on /nonexistent: ",
+        ),
+    ] {
+        let output = run(&daemon, &brain);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with(told), "{said}");
+    }
     assert_eq!(result(2).1, &json!(true));
     assert!(result(2).0.contains("did you mean `bash`?"), "{results:?}");
 }
