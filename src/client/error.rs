@@ -150,7 +150,9 @@ fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
 fn refusal_hint(code: &str) -> Option<&'static str> {
     match code {
         "unknown_tool" => Some("`shellyctl tools` lists the tools"),
-        "unknown_execution" => Some("those of other users are for admins only"),
+        "unknown_execution" => Some(
+            "`shellyctl history -n 1000` lists those that you may see, with their ids of 36 characters",
+        ),
         "approval_decided" => Some("`shellyctl approvals --all` shows what was decided"),
         "queue_full" | "rate_limited" => Some("try again in a moment"),
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),

@@ -8,7 +8,7 @@ use shelly_executor::client::{Approval, Client, Decision, Received, Remember, Re
 use crate::args::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs, HowLong};
 use crate::failure::Failure;
 use crate::print::{self, Fields, Look, Page};
-use crate::{clock, show, watch};
+use crate::{clock, ids, show, watch};
 
 /// Lists approvals.
 pub async fn run(client: &Client, args: ApprovalsArgs, json: bool) -> Result<ExitCode, Failure> {
@@ -65,32 +65,14 @@ async fn resolve(
 
 /// The id that is meant: a whole one, or the beginning or end of a single pending one.
 async fn pending(client: &Client, given: &str) -> Result<String, Failure> {
-    if given.len() >= WHOLE_ID {
+    if ids::is_whole(given) {
         return Ok(given.to_owned());
     }
     let list = client.approvals().await?;
-    pick(
+    ids::pick(
         given,
         list.approvals.iter().map(|approval| approval.id.as_str()),
     )
-}
-
-/// How long a UUID is.
-const WHOLE_ID: usize = 36;
-
-/// One that nobody has is left to the daemon, which knows why.
-fn pick<'a>(given: &str, ids: impl Iterator<Item = &'a str>) -> Result<String, Failure> {
-    let meant = |id: &&str| !given.is_empty() && (id.starts_with(given) || id.ends_with(given));
-    let found: Vec<&str> = ids.filter(meant).collect();
-    match found.as_slice() {
-        [id] => Ok((*id).to_owned()),
-        [] => Ok(given.to_owned()),
-        several if several.contains(&given) => Ok(given.to_owned()),
-        several => Err(Failure::Ambiguous {
-            given: given.to_owned(),
-            found: several.join(", "),
-        }),
-    }
 }
 
 /// What became of an approval, and what is remembered of it.
@@ -201,25 +183,6 @@ mod tests {
             r#"{{"id": "7", "execution_id": "8", "tool": "bash", "summary": "git push", "caller_uid": 4294967{more}}}"#
         );
         serde_json::from_str(&json).expect("an approval")
-    }
-
-    #[test]
-    fn the_beginning_or_the_end_of_an_id_will_do_if_it_is_the_only_one() {
-        let ids = ["0199aa-01", "0199ab-02", "0199aa-03", "02"];
-        let pick = |given| pick(given, ids.iter().copied());
-        for (given, meant) in [
-            ("0199ab", "0199ab-02"),
-            ("-02", "0199ab-02"),
-            ("03", "0199aa-03"),
-            ("0199aa-01", "0199aa-01"),
-            ("0188", "0188"),
-            ("", ""),
-            ("02", "02"),
-        ] {
-            assert_eq!(pick(given).expect("one"), meant, "{given}");
-        }
-        let several = pick("0199aa").expect_err("two").to_string();
-        assert!(several.contains("0199aa-01, 0199aa-03"), "{several}");
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use shelly_executor::client::{Client, Record};
 
 use crate::failure::Failure;
-use crate::print;
+use crate::{ids, print};
 
 /// Cancels and waits for the processes to be dead.
 pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Failure> {
-    let record = client.cancel(id).await?;
+    let id = ids::execution(client, id).await?;
+    let record = client.cancel(&id).await?;
     if json {
         print::line(&record.json)?;
     } else {

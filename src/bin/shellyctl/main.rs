@@ -15,6 +15,7 @@ mod exec;
 mod failure;
 mod follow;
 mod history;
+mod ids;
 mod options;
 mod output;
 mod policy;

@@ -6,7 +6,7 @@ use shelly_executor::client::{Client, Output, OutputStream};
 
 use crate::args::OutputArgs;
 use crate::failure::Failure;
-use crate::print;
+use crate::{ids, print};
 
 /// Prints one of the two streams.
 pub async fn run(client: &Client, args: OutputArgs) -> Result<ExitCode, Failure> {
@@ -15,10 +15,11 @@ pub async fn run(client: &Client, args: OutputArgs) -> Result<ExitCode, Failure>
     } else {
         OutputStream::Stdout
     };
+    let id = ids::execution(client, &args.id).await?;
     let output = if args.follow {
-        client.follow_output(&args.id, stream).await?
+        client.follow_output(&id, stream).await?
     } else {
-        client.output(&args.id, stream, ..).await?
+        client.output(&id, stream, ..).await?
     };
     pass_on(output).await
 }

@@ -8,18 +8,18 @@ use shelly_executor::client::{
 
 use crate::failure::Failure;
 use crate::print::{self, Fields, Look, Page};
-use crate::{clock, ending};
+use crate::{clock, ending, ids};
 
 /// Prints the record.
 pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Failure> {
-    let record = client.execution(id, None).await?;
+    let id = ids::execution(client, id).await?;
+    let record = client.execution(&id, None).await?;
     if json {
         print::line(&record.json)?;
     } else {
-        let answer = record.answer().map_err(|source| Failure::Record {
-            id: id.to_owned(),
-            source,
-        })?;
+        let answer = record
+            .answer()
+            .map_err(|source| Failure::Record { id, source })?;
         print::text(&render(&record, answer.as_ref(), Page::stdout()))?;
     }
     Ok(ExitCode::SUCCESS)

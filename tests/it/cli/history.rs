@@ -62,7 +62,48 @@ fn history_lists_the_newest_first_and_what_is_asked_for() {
     );
     assert!(lines[2].contains(" error 3 "), "{table:?}");
     assert!(lines[3].ends_with(" echo needle"), "{table:?}");
-    assert_eq!(code(&run(&daemon, &["history", "--since", "soon"])), 2);
+    for (args, told) in [
+        (&["history", "--since", "soon"][..], "`yesterday`"),
+        (&["history", "--caller", "root"], "expected a uid"),
+        (&["history", "-n", "abc"], "expected a whole number"),
+        (&["events", "--after", "x"], "expected a whole number"),
+        (
+            &["audit", "export", "--after", "x"],
+            "expected a whole number",
+        ),
+    ] {
+        let refused = run(&daemon, args);
+        assert_eq!(code(&refused), 2, "{refused:?}");
+        assert!(text(&refused.stderr).contains(told), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_piece_of_an_id_will_do_and_what_ids_are_is_told() {
+    let daemon = Daemon::start();
+    let (first, second) = (ran(&daemon, "echo 1"), ran(&daemon, "echo 2"));
+    let end = |id: &str| id[id.len() - 12..].to_owned();
+    let shown = run(&daemon, &["show", &end(&first)]);
+    assert!(text(&shown.stdout).contains(&first), "{shown:?}");
+    let output = run(&daemon, &["output", &end(&second)]);
+    assert_eq!(text(&output.stdout), "2\n", "{output:?}");
+    let again = run(&daemon, &["replay", &end(&second)]);
+    assert_eq!(text(&again.stdout), "2\n", "{again:?}");
+    let cancelled = run(&daemon, &["cancel", &end(&first)]);
+    assert!(text(&cancelled.stdout).contains(&first), "{cancelled:?}");
+    let both = run(&daemon, &["show", &first[..4]]);
+    assert_eq!(code(&both), 2, "{both:?}");
+    let told = text(&both.stderr);
+    assert!(told.contains(&first) && told.contains(&second), "{told}");
+    for nobodys in ["0000", "x"] {
+        let unknown = run(&daemon, &["cancel", nobodys]);
+        assert_eq!(code(&unknown), 125, "{unknown:?}");
+        assert!(
+            text(&unknown.stderr)
+                .contains("`shellyctl history -n 1000` lists those that you may see"),
+            "{unknown:?}"
+        );
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use clap::Subcommand;
 use shelly_executor::pipeline::Event;
 
+use super::number::number;
+
 /// Which events to show.
 #[derive(Debug, clap::Args)]
 pub struct EventsArgs {
@@ -23,7 +25,7 @@ pub struct EventsArgs {
     pub types: Vec<String>,
 
     /// Only those after the event with this number, with --follow those from before now too
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u64>, allow_negative_numbers = true)]
     pub after: Option<u64>,
 }
 
@@ -44,7 +46,7 @@ pub enum AuditCommand {
     /// Print the audit trail as lines of JSON
     Export {
         /// Only what comes after the record with this number
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<u64>, allow_negative_numbers = true)]
         after: u64,
     },
 }

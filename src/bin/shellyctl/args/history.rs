@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::number::{number, uid};
 use super::when::when;
 
 /// The statuses an execution can have.
@@ -23,8 +24,8 @@ const STATUSES: [&str; 10] = [
 pub struct HistoryArgs {
     /// Only those that came in at this time or later
     ///
-    /// A time is RFC 3339 (2026-11-22T09:00:00Z), a local date with or without a time of day, or a
-    /// span back from now such as `1h` or `30min ago`.
+    /// A time is RFC 3339 (2026-11-22T09:00:00Z), a local date with or without a time of day, `now`,
+    /// `today`, `yesterday` or `tomorrow`, or a span back from now such as `1h` or `30min ago`.
     #[arg(long, value_name = "TIME", value_parser = when)]
     pub since: Option<SystemTime>,
 
@@ -41,7 +42,7 @@ pub struct HistoryArgs {
     pub status: Option<String>,
 
     /// Only those of the user with this uid
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", value_parser = uid, allow_negative_numbers = true)]
     pub caller: Option<u32>,
 
     /// Only those of this trace: the `trace_id` of their calls, or that of their `traceparent`
@@ -53,7 +54,7 @@ pub struct HistoryArgs {
     pub grep: Option<String>,
 
     /// How many to show at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = number::<u32>, allow_negative_numbers = true)]
     pub lines: u32,
 
     /// Forget all executions that have ended, in place of listing any; the audit trail stays
@@ -68,7 +69,7 @@ pub struct HistoryArgs {
 /// Which output to print.
 #[derive(Debug, clap::Args)]
 pub struct OutputArgs {
-    /// The execution's id
+    /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
     pub id: String,
 
     /// Print its standard error in place of its standard output

@@ -4,6 +4,7 @@
 pub mod approvals;
 mod events;
 mod history;
+mod number;
 pub mod tools;
 mod when;
 
@@ -117,7 +118,7 @@ pub enum Command {
     /// Comes back once all of its processes are dead. An execution that has already ended is left
     /// as it is.
     Cancel {
-        /// The execution's id
+        /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
         id: String,
     },
 
@@ -129,7 +130,7 @@ pub enum Command {
 
     /// Show everything about an execution
     Show {
-        /// The execution's id
+        /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
         id: String,
     },
 
@@ -143,7 +144,7 @@ pub enum Command {
     /// It gets an execution and an id of its own, and is judged by the policy as it is now. What is
     /// printed and the exit status are those of exec for the tool `bash`, and of call otherwise.
     Replay {
-        /// The id of the execution to repeat
+        /// The id of the execution to repeat, or the beginning or end of it, if only one of the newest 1000 has it
         id: String,
     },
 
