@@ -12,21 +12,20 @@ use crate::domain::with_meant;
 /// The refusal of a query.
 pub(super) fn bad_query(rejection: QueryRejection) -> Refusal {
     let mut cause: &dyn Error = &rejection;
-    let mut parameter = None;
-    // The innermost says what it is; those around it which layer of ours found it, and where.
+    // The innermost says what it is; those around it which layer of ours found it.
     while let Some(source) = cause.source() {
-        if let Some(found) = source.downcast_ref::<Located>() {
-            // Without a path it is about the query as a whole, such as a name that nothing has.
-            parameter = found.path().iter().next().map(|_| found.path().to_string());
-        }
         cause = source;
     }
-    let place = parameter.map(|name| format!("`{name}`: "));
-    let place = place.unwrap_or_default();
-    let why = with_meant(cause.to_string());
+    let told = match cause.downcast_ref::<Located>() {
+        // Without a path it is about the query as a whole, such as a name that nothing has.
+        Some(at) if at.path().iter().next().is_some() => {
+            format!("`{}`: {}", at.path(), at.inner())
+        }
+        Some(_) | None => cause.to_string(),
+    };
     Refusal::new(
         Code::MalformedRequest,
-        format!("the query cannot be read: {place}{why}"),
+        format!("the query cannot be read: {}", with_meant(told)),
     )
 }
 
