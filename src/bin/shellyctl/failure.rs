@@ -37,6 +37,12 @@ pub enum Failure {
         tool: String,
         source: serde_json::Error,
     },
+    /// The input of `policy explain --tool` is not JSON.
+    #[error(
+        "with --tool, what follows is its input, and that is not JSON: {}; expected an object",
+        json_error(source)
+    )]
+    ExplainedNotJson { source: serde_json::Error },
     /// The result in a record is none.
     #[error("cannot read the result of execution `{id}`: {source}")]
     Record {
@@ -105,6 +111,9 @@ impl Failure {
             Self::NotJson { .. } => {
                 Some("for instance: shellyctl call bash '{\"command\": \"df -h\"}'")
             }
+            Self::ExplainedNotJson { .. } => Some(
+                "for instance: shellyctl policy explain --tool read_file '{\"file_path\": \"/etc/hosts\"}'; `shellyctl tools NAME` says what a tool takes, and a command needs no --tool",
+            ),
             Self::Ambiguous { .. } => Some("give more of the id, or all of it"),
             Self::NotAsked => Some("--yes does it without asking"),
             Self::NoTerminal => Some("`shellyctl history` and `shellyctl events -f` do without"),
@@ -127,6 +136,7 @@ impl Failure {
             Self::Client(ClientError::Refused { answer }) => ending::exit_status(answer),
             Self::Stdout { .. } if self.is_broken_pipe() => 0,
             Self::NotJson { .. }
+            | Self::ExplainedNotJson { .. }
             | Self::Unquotable { .. }
             | Self::Cwd { .. }
             | Self::Ambiguous { .. }

@@ -14,7 +14,7 @@ const WOULD_NOT_RUN: u8 = 1;
 /// Prints what the policy says.
 pub async fn explain(client: &Client, args: ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
     let chain = args.called_by.clone();
-    let judgement = client.explain(&call(args)?, &chain).await?;
+    let judgement = client.explain(&call(client, args).await?, &chain).await?;
     if json {
         print::line(&judgement.json)?;
     } else {
@@ -26,7 +26,7 @@ pub async fn explain(client: &Client, args: ExplainArgs, json: bool) -> Result<E
     })
 }
 
-fn call(args: ExplainArgs) -> Result<Call, Failure> {
+async fn call(client: &Client, args: ExplainArgs) -> Result<Call, Failure> {
     let ExplainArgs {
         options,
         called_by: _,
@@ -39,7 +39,11 @@ fn call(args: ExplainArgs) -> Result<Call, Failure> {
             let input = command.join(" ");
             match serde_json::from_str(&input) {
                 Ok(input) => Call::new(tool, input),
-                Err(source) => return Err(Failure::NotJson { tool, source }),
+                Err(source) => {
+                    // What a tool takes does not matter where there is no such tool.
+                    client.tool(&tool).await?;
+                    return Err(Failure::ExplainedNotJson { source });
+                }
             }
         }
     };
