@@ -143,7 +143,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
             policy_files,
             places: state.places(),
             filter,
-            socket: std::path::absolute(reached_at).unwrap_or_else(|_| reached_at.clone()),
+            socket: absolute(reached_at.clone()),
         },
     );
     let started = Start {
@@ -296,19 +296,24 @@ fn edge_settings(settings: &Settings) -> EdgeSettings {
 /// Reads the configuration that was named, or the one at the usual place if there is one.
 fn read_settings(options: &Options) -> Result<Settings, ConfigError> {
     match &options.config {
-        Some(path) => Settings::read(path),
+        Some(_) => Settings::read(&config_path(options)),
         None => Settings::read_or_shipped(&config_path(options)),
     }
 }
 
 fn config_path(options: &Options) -> PathBuf {
     let named = options.config.clone();
-    named.unwrap_or_else(|| Places::for_this_user().config)
+    absolute(named.unwrap_or_else(|| Places::for_this_user().config))
 }
 
 fn state_path(options: &Options) -> PathBuf {
     let named = options.state.clone();
-    named.unwrap_or_else(|| Places::for_this_user().state)
+    absolute(named.unwrap_or_else(|| Places::for_this_user().state))
+}
+
+/// What is said of a file in records and in the log has to mean something later and elsewhere, too.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 fn policy_files(options: &Options) -> PolicyFiles {
