@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ use super::body::millis;
 use super::json::{json_response, to_json};
 use crate::domain::Degradation;
 use crate::pipeline::{CircuitState, SandboxState, SelfTest};
+use crate::policy::{BUILT_IN_POLICY, Policy};
 
 /// What is known of the daemon besides its executions.
 #[derive(Debug)]
@@ -116,6 +118,8 @@ pub(super) struct HealthBody {
     uptime_secs: u64,
     /// How many executions run.
     running: usize,
+    /// The policy in force.
+    policy: PolicyBody,
     /// The sandbox, in which untrusted calls run.
     sandbox: SandboxBody,
     /// Tools that are left alone, or are to be tried by their next call, for they have failed: `open` or
@@ -140,6 +144,28 @@ impl CircuitWord {
             CircuitState::Closed => None,
             CircuitState::Open => Some(Self::Open),
             CircuitState::HalfOpen => Some(Self::HalfOpen),
+        }
+    }
+}
+
+/// Which policy is in force.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Policy)]
+struct PolicyBody {
+    /// Its file; `null` where there is none, and the built-in policy allows everything.
+    #[schema(required)]
+    file: Option<String>,
+    /// How many rules it has, approvals that are remembered among them.
+    rules: usize,
+}
+
+impl From<&Policy> for PolicyBody {
+    fn from(policy: &Policy) -> Self {
+        let file = policy.main_file();
+        let file = file.filter(|file| *file != Path::new(BUILT_IN_POLICY));
+        Self {
+            file: file.map(|file| file.display().to_string()),
+            rules: policy.rule_count(),
         }
     }
 }
@@ -242,6 +268,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         version: env!("CARGO_PKG_VERSION"),
         uptime_secs: api.health.started.elapsed().as_secs(),
         running: api.executor.running(),
+        policy: (&api.executor.policy()).into(),
         sandbox: api.executor.sandbox().into(),
         circuits: circuits(&api),
         problems,

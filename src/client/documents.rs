@@ -132,11 +132,23 @@ pub struct Health {
     pub uptime_secs: f64,
     /// Executions under way.
     pub running: u64,
+    /// The policy in force.
+    pub policy: Option<PolicyHealth>,
     /// The sandbox.
     pub sandbox: Option<SandboxHealth>,
     /// Why it is degraded.
     #[serde(default)]
     pub problems: Vec<HealthProblem>,
+}
+
+/// Which policy is in force.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct PolicyHealth {
+    /// Its file; none where everything is allowed for lack of one.
+    pub file: Option<String>,
+    /// How many rules it has.
+    pub rules: usize,
 }
 
 /// How the sandbox is.

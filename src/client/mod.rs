@@ -34,8 +34,8 @@ pub use approvals::{Approval, Approvals, Decision, Remember, Resolution};
 pub use audit::{AuditHead, AuditReport};
 pub use call::{Background, Call};
 pub use documents::{
-    Child, GivenApproval, Health, HealthProblem, Judgement, OutputStream, Received, Record,
-    RecordedJudgement, RuleSource, SandboxHealth, StageTimes, ToolDefinition, ToolDetails,
+    Child, GivenApproval, Health, HealthProblem, Judgement, OutputStream, PolicyHealth, Received,
+    Record, RecordedJudgement, RuleSource, SandboxHealth, StageTimes, ToolDefinition, ToolDetails,
 };
 pub use error::{ClientError, EventTooLarge, TransportError};
 pub use events::{Event, EventKind, EventStream};
@@ -103,6 +103,12 @@ impl Client {
     #[must_use]
     pub fn from_env_or_default() -> Self {
         Self::new(crate::config::socket_from_environment().unwrap_or_else(default_socket))
+    }
+
+    /// The socket that `SHELLY_SOCKET` names, if it names one.
+    #[must_use]
+    pub fn socket_from_env() -> Option<PathBuf> {
+        crate::config::socket_from_environment()
     }
 
     /// The socket this client talks to.

@@ -119,13 +119,15 @@ pub fn check_skill(options: &Options, path: PathBuf, among: Option<PathBuf>) -> 
 
 fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidConfig> {
     let settings = read_settings(options)?;
-    let policy = policy_files(options).read(false, &settings.executor.files)?;
+    let policy_files = policy_files(options);
+    let policy = policy_files.read(false, &settings.executor.files)?;
     let tools = path.with_file_name("tools.toml");
     let descriptions = ToolDescriptions::read(&tools)?;
     let executor = with_skills(settings.executor.clone(), skills_dir(path));
     executor.set_policy(policy);
     let described = executor.unknown_among(&tools.display().to_string(), descriptions.names());
     let doubts = settings.doubts().into_iter().chain(described);
+    let doubts = doubts.chain(policy_files.absence());
     let doubts = doubts.chain(executor.unknown_tools());
     let doubts = doubts.chain(executor.wrong_hooks());
     Ok(doubts.chain(executor.lacks_sandbox()).collect())

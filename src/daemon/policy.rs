@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{ExecutorConfig, FilesConfig, remembered_files};
 use crate::pipeline::Executor;
-use crate::policy::{Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
+use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,17 @@ impl UnusablePolicy {
         }
     }
 
+    /// What stays in force at a reload, and what to do where that takes more than mending the file.
+    pub(super) fn meanwhile(&self) -> String {
+        const STAYS: &str = "the last valid policy stays in force";
+        match self {
+            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => format!(
+                "{STAYS}: put the file back, or restart the daemon to go without, which allows everything"
+            ),
+            Self::Unreadable { .. } | Self::Invalid(_) => STAYS.to_owned(),
+        }
+    }
+
     /// The message with its cause.
     pub fn chain(&self) -> String {
         match self {
@@ -51,8 +62,17 @@ pub(super) struct PolicyFiles {
 }
 
 impl PolicyFiles {
-    /// Reads all of it, or nothing. Where there never was a policy file the shipped policy is in
-    /// force; one that cannot be read never means that there is none.
+    /// That there is no policy, in words, if there is none.
+    pub(super) fn absence(&self) -> Option<String> {
+        let is_gone = matches!(fs::metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        is_gone.then(|| {
+            let path = self.path.display();
+            format!("there is no `{path}`: everything is allowed that [access] lets in")
+        })
+    }
+
+    /// Reads all of it, or nothing. Where there is no policy file when the daemon starts, the shipped
+    /// policy is in force; one that cannot be read never means that there is none.
     pub(super) fn read(
         &self,
         must_exist: bool,
@@ -93,7 +113,7 @@ impl PolicyFiles {
         let source = match &text {
             Some(text) => Source { path, text },
             None => Source {
-                path: Path::new("built-in policy.toml"),
+                path: Path::new(BUILT_IN_POLICY),
                 text: SHIPPED_POLICY,
             },
         };
@@ -103,16 +123,7 @@ impl PolicyFiles {
             text: &confirmation,
         };
         let policy = Policy::parse(&[source, confirmation])?;
-        if !policy.sets_default() {
-            // A file that is only half written, or was emptied by accident, permits nothing.
-            return Err(UnusablePolicy::Invalid(PolicyError {
-                path: source.path.to_owned(),
-                line: 1,
-                key: Some("default".to_owned()),
-                detail: "is missing: expected \"allow\", \"ask\" or \"deny\"".to_owned(),
-            }));
-        }
-        Ok(policy)
+        Ok(policy.with_default_set(source.path)?)
     }
 }
 

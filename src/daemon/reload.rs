@@ -52,6 +52,9 @@ pub(super) struct Surroundings {
 impl Configuration {
     pub(super) fn new(path: PathBuf, settings: Settings, surroundings: Surroundings) -> Self {
         tell_doubts(&path, &settings);
+        if let Some(absence) = surroundings.policy_files.absence() {
+            tracing::warn!("{absence}");
+        }
         Self {
             has_file: AtomicBool::new(path.exists()),
             has_policy: AtomicBool::new(surroundings.policy_files.path.exists()),
@@ -231,7 +234,7 @@ impl Configuration {
                 None
             }
             Err(error) => {
-                let detail = format!("{}; the last valid policy stays in force", error.chain());
+                let detail = format!("{}; {}", error.chain(), error.meanwhile());
                 api.executor.announce(Event::PolicyRefused {
                     detail: detail.clone(),
                 });

@@ -13,6 +13,8 @@ use crate::domain::Principal;
 
 /// The shipped policy: everything is allowed, and how to tighten it.
 pub const SHIPPED_POLICY: &str = include_str!("../../config/policy.toml");
+/// What stands for its file where there is none.
+pub const BUILT_IN_POLICY: &str = "built-in policy.toml";
 /// Ready-made: everything, but for what nobody means to do.
 pub const OPEN_POLICY: &str = include_str!("../../config/policies/open.toml");
 /// Ready-made: reads only.
@@ -35,6 +37,23 @@ pub(super) enum Default {
     Verdict(Verdict),
     /// It runs, in the sandbox.
     Untrusted,
+}
+
+impl Default {
+    /// The words for them.
+    const WORDS: [(&str, Self); 4] = [
+        ("allow", Self::Verdict(Verdict::Allow)),
+        ("ask", Self::Verdict(Verdict::Ask)),
+        ("untrusted", Self::Untrusted),
+        ("deny", Self::Verdict(Verdict::Deny)),
+    ];
+}
+
+/// What is expected of `default`.
+pub(super) fn expected_default() -> String {
+    let words = Default::WORDS.map(|(word, _)| format!("{word:?}"));
+    let [others @ .., last] = &words;
+    format!("expected {} or {last}", others.join(", "))
 }
 
 /// What the files say, before it is put together.
@@ -134,16 +153,13 @@ impl<'a> File<'a> {
     fn default(&self, value: &Value<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
         let at = value.span().start;
         let error = |detail| self.error(at, Some("default"), detail);
-        let default = match self.text("default", value)? {
-            "allow" => Default::Verdict(Verdict::Allow),
-            "ask" => Default::Verdict(Verdict::Ask),
-            "deny" => Default::Verdict(Verdict::Deny),
-            "untrusted" => Default::Untrusted,
-            other => {
-                let detail =
-                    format!("{other:?}: expected \"allow\", \"ask\", \"untrusted\" or \"deny\"");
-                return Err(error(detail));
-            }
+        let Some(text) = value.get_ref().as_str() else {
+            let kind = value.get_ref().type_str();
+            return Err(error(format!("is of type {kind}: {}", expected_default())));
+        };
+        let mut words = Default::WORDS.into_iter();
+        let Some((_, default)) = words.find(|(word, _)| *word == text) else {
+            return Err(error(format!("{text:?}: {}", expected_default())));
         };
         if let Some((_, earlier)) = &parsed.default {
             let place = format!("{}:{}", earlier.file.display(), earlier.line);

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::PolicyError;
@@ -220,9 +220,27 @@ impl Policy {
         self.inner.default
     }
 
-    /// Whether its files say what happens to a call that no rule matches.
-    pub fn sets_default(&self) -> bool {
-        self.inner.default_source.is_some()
+    /// The file that says what happens to a call that no rule matches; none when none does.
+    pub fn main_file(&self) -> Option<&Path> {
+        let source = self.inner.default_source.as_ref();
+        source.map(|source| source.file.as_path())
+    }
+
+    /// The same policy, if its files say what happens to a call that no rule matches.
+    ///
+    /// # Errors
+    /// That `default` is missing from `main`: a file that is only half written, or was emptied by
+    /// accident, permits nothing.
+    pub fn with_default_set(self, main: &Path) -> Result<Self, PolicyError> {
+        match self.inner.default_source {
+            Some(_) => Ok(self),
+            None => Err(PolicyError {
+                path: main.to_owned(),
+                line: 1,
+                key: Some("default".to_owned()),
+                detail: format!("is missing: {}", file::expected_default()),
+            }),
+        }
     }
 
     /// The same policy, in which these approvals are remembered besides those that are already.

@@ -24,7 +24,9 @@ mod tools;
 
 pub use error::PolicyError;
 pub use examples::Example;
-pub use file::{GUARDED_POLICY, OBSERVE_POLICY, OPEN_POLICY, SHIPPED_POLICY, Source};
+pub use file::{
+    BUILT_IN_POLICY, GUARDED_POLICY, OBSERVE_POLICY, OPEN_POLICY, SHIPPED_POLICY, Source,
+};
 pub use judge::Policy;
 pub use question::{Judgement, NamedPath, Question, RuleSource, Verdict};
 pub use remembered::Remembered;

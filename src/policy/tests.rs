@@ -94,6 +94,15 @@ fn the_shipped_policies_are_valid() {
     }
 }
 
+/// Whoever tries it has not installed anything yet, and so has no group `shelly`.
+#[test]
+fn the_first_example_of_the_documentation_is_valid_on_any_machine() {
+    let page = include_str!("../../docs/permissions.md");
+    let (_, example) = page.split_once("```toml\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    assert_eq!(policy(example).rule_count(), 5, "{example}");
+}
+
 #[test]
 fn the_strictest_rule_and_the_strictest_command_win() {
     let policy = policy(

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use shelly_executor::client::{Client, Health, SandboxHealth};
+use shelly_executor::client::{Client, Health, PolicyHealth, SandboxHealth};
 
 use crate::failure::Failure;
 use crate::print::{self, Look, Page};
@@ -63,6 +63,14 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
     }))
 }
 
+fn policy_line(policy: &PolicyHealth) -> String {
+    match (&policy.file, policy.rules) {
+        (None, _) => "none: there is no policy.toml, so that everything is allowed".to_owned(),
+        (Some(file), 1) => format!("{file}, 1 rule"),
+        (Some(file), many) => format!("{file}, {many} rules"),
+    }
+}
+
 fn sandbox_line(sandbox: &SandboxHealth) -> String {
     let version = sandbox
         .version
@@ -103,6 +111,11 @@ fn render(health: &Health, socket: &Path, page: Page) -> String {
         socket.display(),
         humantime::format_duration(up),
     );
+    if let Some(policy) = &health.policy {
+        let line = policy_line(policy);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "    Policy: {}", print::one_line(&line));
+    }
     if let Some(sandbox) = &health.sandbox {
         // Writing to a string cannot fail.
         let _ = writeln!(

@@ -3,6 +3,17 @@
 use super::*;
 
 #[test]
+fn what_is_missing_is_told_with_every_word_that_would_do() {
+    let missing = policy("deny = [\"bash\"]").with_default_set(Path::new("p.toml"));
+    let told = missing.expect_err("there is no `default`").to_string();
+    let expected =
+        "p.toml:1: `default`: is missing: expected \"allow\", \"ask\", \"untrusted\" or \"deny\"";
+    assert_eq!(told, expected);
+    let set = policy("default = \"untrusted\"").with_default_set(Path::new("p.toml"));
+    assert!(set.is_ok());
+}
+
+#[test]
 fn refusals_name_file_line_key_and_what_was_expected() {
     for (text, parts) in [
         (
@@ -16,7 +27,7 @@ fn refusals_name_file_line_key_and_what_was_expected() {
                 "\"allow\", \"ask\", \"untrusted\" or \"deny\"",
             ],
         ),
-        ("default = 3", &["`default`", "integer", "string"]),
+        ("default = 3", &["`default`", "integer", "\"untrusted\" or"]),
         ("deny = \"x\"", &["`deny`", "expected a list"]),
         ("deny = [\n\n3]", &["p.toml:3: `deny`", "expected a rule"]),
         (
