@@ -4,7 +4,7 @@ mod args;
 mod skill;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -161,8 +161,18 @@ fn as_json(found: &ConfigCheck) -> Value {
 
 /// Prints an error with its causes.
 fn fail(error: &dyn Error, code: u8) -> ExitCode {
-    eprintln!("shelly-executord: {}", chain(error));
+    eprintln!("{}: {}", program(), chain(error));
     ExitCode::from(code)
+}
+
+/// What was called: `shellyctl`, too, becomes this program, under its own name.
+fn program() -> String {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let name = called.as_deref().and_then(Path::file_name);
+    name.map_or_else(
+        || "shelly-executord".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 fn chain(error: &dyn Error) -> String {

@@ -4,9 +4,23 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use shelly_executor::client::Client;
+
 use crate::failure::Failure;
+use crate::print;
 
 const DAEMON: &str = "shelly-executord";
+
+/// Says that the files are those of the usual place, where a daemon is named that may have others.
+pub fn tell_whose(path: Option<&Path>, socket: Option<&Path>) {
+    let named = socket.map(Path::to_owned).or_else(Client::socket_from_env);
+    if let (None, Some(socket)) = (path, named) {
+        print::note(&format!(
+            "the daemon on `{}` is not asked, and may have other files: these are at the usual place; name PATH to check others",
+            socket.display()
+        ));
+    }
+}
 
 /// Becomes `shelly-executord --check-config`; comes back only when that cannot be started.
 pub fn check(path: Option<&Path>, json: bool) -> Failure {
@@ -55,7 +69,8 @@ fn become_daemon(json: bool, add: impl FnOnce(&mut Command)) -> Failure {
     if json {
         command.arg("--json");
     }
-    let source = command.exec();
+    // What it says is said in the name of who was called.
+    let source = command.arg0(env!("CARGO_BIN_NAME")).exec();
     Failure::Daemon { program, source }
 }
 

@@ -48,9 +48,11 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Config(ConfigCommand::Check { path }) => {
+            config::tell_whose(path.as_deref(), args.socket.as_deref());
             Err(config::check(path.as_deref(), args.json))
         }
         Command::Policy(PolicyCommand::Test { path }) => {
+            config::tell_whose(path.as_deref(), args.socket.as_deref());
             Err(config::check_policy(path.as_deref(), args.json))
         }
         Command::Completions { shell } => completions::print(shell),

@@ -275,9 +275,10 @@ pub enum ConfigCommand {
     /// Check the configuration without starting anything
     ///
     /// Runs `shelly-executord --check-config`, whose output and exit status these are: 0 when the
-    /// configuration is valid, 78 when it is not. The daemon is neither asked nor changed.
+    /// configuration is valid, 78 when it is not. It prints the file that it checked. The daemon is
+    /// neither asked nor changed, also where a socket names one.
     Check {
-        /// The configuration file; the daemon's default if absent
+        /// The configuration file; the one at the usual place, in /etc/shelly-executor, if absent
         #[arg(value_hint = ValueHint::FilePath)]
         path: Option<PathBuf>,
     },
@@ -296,10 +297,11 @@ pub enum PolicyCommand {
     /// Check a policy file and the examples in it
     ///
     /// Runs `shelly-executord --check-policy`, whose output and exit status these are: 0 when the
-    /// policy is valid and every example holds, 78 when not. The daemon is neither asked nor
-    /// changed.
+    /// policy is valid and every example holds, 78 when not. It prints the file that it checked, and
+    /// warns of tools that there are none of. The daemon is neither asked nor changed, also where a
+    /// socket names one.
     Test {
-        /// The policy's file; the daemon's if absent
+        /// The policy's file; the one at the usual place, in /etc/shelly-executor, if absent
         #[arg(value_hint = ValueHint::FilePath)]
         path: Option<PathBuf>,
     },
