@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::call;
@@ -309,6 +310,44 @@ fn a_changed_policy_is_taken_up_and_a_broken_one_is_not() {
         problems()[0]["code"] == "policy_invalid"
     });
     assert_eq!(verdict("id"), "deny");
+    let detail = problems()[0]["detail"].to_string();
+    assert!(
+        detail.contains("put the file back, or restart the daemon"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn a_start_without_a_policy_is_loud_and_well() {
+    let mut daemon = start(POLICY);
+    let path = daemon.dir().join("policy.toml").display().to_string();
+    let health = daemon.get("/health").json();
+    assert_eq!(health["policy"]["file"], path.as_str(), "{health}");
+    let absence = format!("there is no `{path}`: everything is allowed");
+    assert!(!daemon.log().contains(&absence), "{}", daemon.log());
+    fs::remove_file(&path).expect("removed");
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let daemon = daemon.restart();
+    let log = daemon.log();
+    let told = log.lines().find(|line| line.contains(&absence));
+    assert!(told.is_some_and(|line| line.contains("WARN")), "{log}");
+    let health = daemon.get("/health").json();
+    assert_eq!(health["status"], "ok", "{health}");
+    assert_eq!(
+        health["policy"],
+        json!({"file": null, "rules": 0}),
+        "{health}"
+    );
+}
+
+/// The audit trail outlives the directory in which a daemon was started.
+#[test]
+fn a_rules_file_is_named_by_its_absolute_path() {
+    let daemon = start(POLICY);
+    let source = explain(&daemon, &call("rm -rf /")).json()["source"].clone();
+    let path = daemon.dir().join("policy.toml");
+    assert_eq!(source["file"], path.to_str().expect("UTF-8"), "{source}");
 }
 
 #[test]

@@ -79,6 +79,70 @@ fn test_holds_every_example_against_its_rule() {
     );
 }
 
+/// Nobody is to think that a running daemon was asked, or that it was another program.
+#[test]
+fn a_check_says_whose_files_it_is_about_in_the_name_of_shellyctl() {
+    let daemon = start();
+    let note = format!(
+        "shellyctl: the daemon on `{}` is not asked",
+        daemon.socket().display()
+    );
+    let path = daemon.dir().join("broken.toml");
+    fs::write(&path, "deny = 1\n").expect("written");
+    let path = path.to_str().expect("UTF-8");
+    for command in [["policy", "test"], ["config", "check"]] {
+        let told = run(&daemon, &command);
+        assert!(text(&told.stderr).contains(&note), "{told:?}");
+        assert!(
+            [&told.stdout, &told.stderr]
+                .iter()
+                .any(|said| text(said).contains("/etc/shelly-executor/")),
+            "{told:?}"
+        );
+        let told = run(&daemon, &[&command[..], &[path]].concat());
+        let said = text(&told.stderr);
+        assert_eq!(code(&told), 78, "{told:?}");
+        assert!(
+            said.starts_with(&format!("shellyctl: {path}:1: ")),
+            "{said}"
+        );
+        assert!(!said.contains("not asked"), "{said}");
+    }
+}
+
+#[test]
+fn explain_of_what_is_no_input_says_what_to_do() {
+    let daemon = start();
+    let explain = |tool: &str| run(&daemon, &["policy", "explain", "--tool", tool, "--", "ls"]);
+    let told = explain("bsh");
+    let said = text(&told.stderr);
+    assert!(said.contains("did you mean `bash`?"), "{said}");
+    assert!(!said.contains("JSON"), "{said}");
+    let told = explain("read_file");
+    assert_eq!(code(&told), 2, "{told:?}");
+    let said = text(&told.stderr);
+    for part in [
+        "that is not JSON",
+        "policy explain --tool",
+        "`shellyctl tools",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn status_says_which_policy_is_in_force_or_that_there_is_none() {
+    let daemon = start();
+    let path = daemon.dir().join("policy.toml");
+    let line = format!("    Policy: {}, 2 rules\n", path.display());
+    let status = run(&daemon, &["status"]);
+    assert!(text(&status.stdout).contains(&line), "{status:?}");
+    let status = run(&Daemon::start(), &["status"]);
+    let line = "    Policy: none: there is no policy.toml, so that everything is allowed\n";
+    assert!(text(&status.stdout).contains(line), "{status:?}");
+    assert_eq!(code(&status), 0, "{status:?}");
+}
+
 /// What does not exist holds no rules that could be in force.
 #[test]
 fn a_policy_that_is_not_there_is_said_not_to_be() {

@@ -104,6 +104,15 @@ fn a_check_warns_of_names_that_no_tool_has() {
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let warnings = json["warnings"].as_array().map(Vec::len);
     assert_eq!(warnings, Some(OF_POLICY.len()), "{json}");
+    // And of a policy that there is none of.
+    fs::remove_file(dir.join("policy.toml")).expect("removed");
+    let path = dir.join("policy.toml");
+    let told = check(&["--check-config", "--config", "executor.toml"]);
+    let absence = format!(
+        "warning: there is no `{}`: everything is allowed",
+        path.display()
+    );
+    assert!(told.contains(&absence), "{told}");
     fs::remove_dir_all(dir).expect("ours");
 }
 
