@@ -359,8 +359,8 @@ mod tests {
             "/nowhere",
             "/etc/passwd",
             "\"ab\"",
-            "\"A-B\"",
             "\"1\"",
+            "\"A-B\"",
             "spool_total_bytes = 8",
         ];
         for (doubt, part) in doubts.iter().zip(about) {
