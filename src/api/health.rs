@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -15,7 +14,6 @@ use super::body::millis;
 use super::json::{json_response, to_json};
 use crate::domain::Degradation;
 use crate::pipeline::{CircuitState, SandboxState, SelfTest};
-use crate::policy::{BUILT_IN_POLICY, Policy};
 
 /// What is known of the daemon besides its executions.
 #[derive(Debug)]
@@ -159,14 +157,11 @@ struct PolicyBody {
     rules: usize,
 }
 
-impl From<&Policy> for PolicyBody {
-    fn from(policy: &Policy) -> Self {
-        let file = policy.main_file();
-        let file = file.filter(|file| *file != Path::new(BUILT_IN_POLICY));
-        Self {
-            file: file.map(|file| file.display().to_string()),
-            rules: policy.rule_count(),
-        }
+fn policy(api: &Api) -> PolicyBody {
+    let policy = api.executor.policy();
+    PolicyBody {
+        file: policy.main_file().map(|file| file.display().to_string()),
+        rules: policy.rule_count(),
     }
 }
 
@@ -268,7 +263,7 @@ pub(super) async fn show(State(api): State<Api>) -> Response {
         version: env!("CARGO_PKG_VERSION"),
         uptime_secs: api.health.started.elapsed().as_secs(),
         running: api.executor.running(),
-        policy: (&api.executor.policy()).into(),
+        policy: policy(&api),
         sandbox: api.executor.sandbox().into(),
         circuits: circuits(&api),
         problems,

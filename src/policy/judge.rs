@@ -220,10 +220,12 @@ impl Policy {
         self.inner.default
     }
 
-    /// The file that says what happens to a call that no rule matches; none when none does.
+    /// The file that says what happens to a call that no rule matches; none when none does, or only
+    /// what is built in.
     pub fn main_file(&self) -> Option<&Path> {
         let source = self.inner.default_source.as_ref();
-        source.map(|source| source.file.as_path())
+        let file = source.map(|source| source.file.as_path());
+        file.filter(|file| *file != Path::new(file::BUILT_IN_POLICY))
     }
 
     /// The same policy, if its files say what happens to a call that no rule matches.
