@@ -17,11 +17,17 @@ pub(super) fn bad_query(rejection: QueryRejection) -> Refusal {
         cause = source;
     }
     let told = match cause.downcast_ref::<Located>() {
-        // Without a path it is about the query as a whole, such as a name that nothing has.
-        Some(at) if at.path().iter().next().is_some() => {
-            format!("`{}`: {}", at.path(), at.inner())
+        Some(at) => {
+            let (place, why) = (format!("`{}`", at.path()), at.inner().to_string());
+            // A name that nothing has is said of the query as a whole.
+            let is_named = at.path().iter().next().is_none() || why.contains(&place);
+            if is_named {
+                why
+            } else {
+                format!("{place}: {why}")
+            }
         }
-        Some(_) | None => cause.to_string(),
+        None => cause.to_string(),
     };
     Refusal::new(
         Code::MalformedRequest,

@@ -257,7 +257,7 @@ fn a_state_directory_that_cannot_be_one_is_told_with_what_to_do() {
         fs::write(dir.join("file"), "precious").expect("written");
         for state in ["file", "file/below"] {
             let told = refused(dir, &["--socket", "s", "--state", state]);
-            let parts = [&format!("`{state}`: it is no directory"), "--state needs"];
+            let parts = [&format!("/{state}`: it is no directory"), "--state needs"];
             assert_told(&told, 1, &parts);
         }
         assert!(!dir.join("s").exists());
