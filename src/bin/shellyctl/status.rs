@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use shelly_executor::client::{Client, Health, PolicyHealth, SandboxHealth};
+use shelly_executor::client::{self, Client, Health, PolicyHealth, SandboxHealth};
 
 use crate::failure::Failure;
 use crate::print::{self, Look, Page};
@@ -64,10 +64,12 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
 }
 
 fn policy_line(policy: &PolicyHealth) -> String {
-    match (&policy.file, policy.rules) {
-        (None, _) => "none: there is no policy.toml, so that everything is allowed".to_owned(),
-        (Some(file), 1) => format!("{file}, 1 rule"),
-        (Some(file), many) => format!("{file}, {many} rules"),
+    match &policy.file {
+        None => "none: there is no policy.toml, so that everything is allowed".to_owned(),
+        Some(file) => {
+            let rules = client::counted(policy.rules as u64, "rule", "rules");
+            format!("{file}, {rules}")
+        }
     }
 }
 

@@ -110,18 +110,24 @@ fn a_long_answer_lacks_its_last_byte_until_it_is_on_record() {
     assert_eq!(status(&daemon, &id), "success");
 }
 
-#[test]
-fn so_do_the_raw_bytes_for_whoever_waits_for_the_end() {
-    let daemon = Daemon::start_with(Mode::Group, "[ledger]\ndurability = \"fsync\"");
-    let (script, fifo) = blocked(&daemon, "go");
-    let id = begin(&daemon, &format!("{script}; {}", long(300_000)));
+/// An execution, what keeps its end from the ledger, and its raw output as far as that has come.
+fn raw_and_withheld(daemon: &Daemon) -> (String, Connection, Coming) {
+    let (script, fifo) = blocked(daemon, "go");
+    let id = begin(daemon, &format!("{script}; {}", long(300_000)));
     let gate = fifo.reached();
     // Its beginning has been written.
     daemon.bash("true");
-    let lock = locked(&daemon);
+    let lock = locked(daemon);
     gate.say("on");
     let path = format!("GET /executions/{id}/output?stream=stdout&wait=60");
-    let answer = Coming::of(&daemon, &path, b"");
+    let answer = Coming::of(daemon, &path, b"");
+    (id, lock, answer)
+}
+
+#[test]
+fn so_do_the_raw_bytes_for_whoever_waits_for_the_end() {
+    let daemon = Daemon::start_with(Mode::Group, "[ledger]\ndurability = \"fsync\"");
+    let (id, lock, answer) = raw_and_withheld(&daemon);
     assert!(!answer.has_more(), "it is not on record");
     drop(lock);
     let expected = format!("begun\non\n{}", "0".repeat(300_000));
@@ -132,15 +138,7 @@ fn so_do_the_raw_bytes_for_whoever_waits_for_the_end() {
 #[test]
 fn who_has_nearly_all_of_it_when_the_daemon_is_killed_has_no_answer() {
     let mut daemon = Daemon::start_with(Mode::Group, "[ledger]\ndurability = \"fsync\"");
-    let (script, fifo) = blocked(&daemon, "go");
-    let id = begin(&daemon, &format!("{script}; {}", long(300_000)));
-    let gate = fifo.reached();
-    // Its beginning has been written.
-    daemon.bash("true");
-    let lock = locked(&daemon);
-    gate.say("on");
-    let path = format!("GET /executions/{id}/output?stream=stdout&wait=60");
-    let mut answer = Coming::of(&daemon, &path, b"");
+    let (id, lock, mut answer) = raw_and_withheld(&daemon);
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     let read = answer.stream.read(&mut [0]);
