@@ -14,6 +14,10 @@ use crate::ledger::Ledger;
 /// follows what happens hears of longer ones that much later.
 const SHORT: Duration = Duration::from_millis(10);
 
+/// How long at the least between two looks at them. One after another, executions that are shorter than
+/// that would have a timer go off for each all the same.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// The executions that have begun within the last moment, whether or not they have ended.
 #[derive(Debug, Default)]
 pub(super) struct Hurry(Arc<Mutex<Begun>>);
@@ -60,13 +64,13 @@ impl Attendant {
         }
     }
 
-    /// Enters those whose moment has come, and says when that of the next comes.
+    /// Enters those whose moment has come, and says when to look for the next.
     fn enter_due(&mut self) -> Option<Instant> {
         let mut begun = lock(&self.begun);
         let now = Instant::now();
         while let Some(&(due, id)) = begun.ids.front() {
             if due > now {
-                return Some(due);
+                return Some(due.max(now + PAUSE));
             }
             begun.ids.pop_front();
             // Not one that has ended: that is on its way into the file.
