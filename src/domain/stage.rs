@@ -3,6 +3,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::micros;
+
 /// The stages every call goes through, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -22,6 +24,26 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// All of them, each where its number says.
+    pub const ALL: [Self; 6] = [
+        Self::Discovery,
+        Self::Validation,
+        Self::Permission,
+        Self::Confirmation,
+        Self::Execution,
+        Self::Formatting,
+    ];
+
+    /// Its place among them, which the ledger keeps for it.
+    pub(crate) const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with this number, if there is one.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
     /// The word for it in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -73,15 +95,103 @@ impl Point {
     }
 }
 
-/// When an execution was in a stage.
+/// When an execution was in a stage. Kept as three numbers: there are six of them for each, which in words
+/// cost as much as all else that is kept of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Kept", try_from = "Kept")]
 pub struct StageTimes {
     /// Which.
     pub stage: Stage,
     /// When it began.
-    #[serde(with = "super::micros")]
     pub started_at: SystemTime,
     /// When it ended; `None` until then.
-    #[serde(with = "super::micros::option")]
     pub ended_at: Option<SystemTime>,
+}
+
+/// As it is kept, in microseconds since 1970.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Kept {
+    /// The stage's number, beginning, end.
+    Numbers(u8, u64, Option<u64>),
+    /// The same in a ledger before version 7.
+    Words {
+        stage: Stage,
+        started_at: u64,
+        ended_at: Option<u64>,
+    },
+}
+
+impl From<StageTimes> for Kept {
+    fn from(times: StageTimes) -> Self {
+        Self::Numbers(
+            times.stage.number(),
+            micros::of(times.started_at),
+            times.ended_at.map(micros::of),
+        )
+    }
+}
+
+impl TryFrom<Kept> for StageTimes {
+    type Error = String;
+
+    fn try_from(kept: Kept) -> Result<Self, String> {
+        let (stage, started_at, ended_at) = match kept {
+            Kept::Numbers(number, started_at, ended_at) => {
+                let stage = Stage::from_number(number);
+                let stage = stage.ok_or_else(|| format!("no stage has the number {number}"))?;
+                (stage, started_at, ended_at)
+            }
+            Kept::Words {
+                stage,
+                started_at,
+                ended_at,
+            } => (stage, started_at, ended_at),
+        };
+        Ok(Self {
+            stage,
+            started_at: micros::at(started_at),
+            ended_at: ended_at.map(micros::at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_is_where_its_number_says() {
+        for (number, stage) in (0..).zip(Stage::ALL) {
+            assert_eq!(stage.number(), number);
+            assert_eq!(Stage::from_number(number), Some(stage));
+        }
+        assert_eq!(Stage::from_number(6), None);
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written_and_as_they_once_were() {
+        let times = |ended_at: Option<u64>| StageTimes {
+            stage: Stage::Permission,
+            started_at: micros::at(1_700_000_000_000_001),
+            ended_at: ended_at.map(micros::at),
+        };
+        for (text, expected) in [
+            (
+                "[2,1700000000000001,1700000000000003]",
+                times(Some(1_700_000_000_000_003)),
+            ),
+            ("[2,1700000000000001,null]", times(None)),
+        ] {
+            let written = serde_json::to_string(&expected);
+            assert_eq!(written.expect("JSON"), text);
+            let read: StageTimes = serde_json::from_str(text).expect(text);
+            assert_eq!(read, expected);
+        }
+        let once = r#"{"stage":"permission","started_at":1700000000000001,"ended_at":null}"#;
+        let read: StageTimes = serde_json::from_str(once).expect(once);
+        assert_eq!(read, times(None));
+        let unknown = serde_json::from_str::<StageTimes>("[6,1,2]").expect_err("no stage");
+        assert!(unknown.to_string().contains('6'), "{unknown}");
+    }
 }

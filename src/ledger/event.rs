@@ -1,13 +1,12 @@
 //! What happens, as it is told and kept.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::time::{from_micros, micros};
-use crate::domain::{ExecutionId, JsonSink};
+use crate::domain::{ExecutionId, JsonSink, Stage};
 
 /// What has happened, for those who listen: events that follow one another and are about the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,31 +35,81 @@ impl Events {
     }
 }
 
-/// Things that have happened, one after another, in the text that is kept of them: an array of pairs,
-/// the microseconds since 1970 and an object. An execution has some fourteen; each is written once.
+/// Things that have happened, one after another, in the text that is kept of them: an array of arrays, the
+/// first of each the microseconds since 1970. An execution has some fourteen; each is written once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Happened {
     count: u64,
     /// The array without its brackets.
-    pairs: Vec<u8>,
+    things: Vec<u8>,
+}
+
+/// A thing in the array. Of an execution's, twelve say that a stage was entered or left: numbers, for in
+/// words they would be most of what is kept of it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Kept {
+    /// A stage's number, and how long it took in microseconds.
+    Left(i64, u8, u64),
+    /// A stage's number.
+    Entered(i64, u8),
+    /// Anything else.
+    Told(i64, Map<String, Value>),
+}
+
+impl Kept {
+    /// When it was, and what it was as it goes over the wire.
+    fn told(self) -> (i64, Value) {
+        match self {
+            Self::Told(time, body) => (time, Value::Object(body)),
+            Self::Entered(time, stage) => {
+                let stage = Stage::from_number(stage);
+                (time, json!({"type": "stageStarted", "stage": stage}))
+            }
+            Self::Left(time, stage, took) => {
+                let stage = Stage::from_number(stage);
+                // Some exact thousandths: 53 bits are 285 years.
+                let duration_ms = took as f64 / 1e3;
+                (
+                    time,
+                    json!({"type": "stageCompleted", "stage": stage, "duration_ms": duration_ms}),
+                )
+            }
+        }
+    }
 }
 
 impl Happened {
     /// Adds something: an object whose `type` is the type as it goes over the wire, such as
     /// `executionStarted`. What has no JSON has not happened.
     pub fn push(&mut self, time: SystemTime, body: &impl Serialize) {
+        self.add(&(micros(time), body));
+    }
+
+    /// Adds that a stage was entered: `stageStarted`.
+    pub fn enter(&mut self, time: SystemTime, stage: Stage) {
+        self.add(&(micros(time), stage.number()));
+    }
+
+    /// Adds that a stage was left after so long, to the microsecond: `stageCompleted`.
+    pub fn leave(&mut self, time: SystemTime, stage: Stage, took: Duration) {
+        let took = took.saturating_add(Duration::from_nanos(500)).as_micros();
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        self.add(&(micros(time), stage.number(), took));
+    }
+
+    fn add(&mut self, thing: &impl Serialize) {
         /// About what an execution takes.
-        const ROOM: usize = 1024;
-        let before = self.pairs.len();
+        const ROOM: usize = 512;
+        let before = self.things.len();
         if before == 0 {
-            self.pairs.reserve(ROOM);
+            self.things.reserve(ROOM);
         } else {
-            self.pairs.push(b',');
+            self.things.push(b',');
         }
-        let pair = (micros(time), body);
-        match serde_json::to_writer(JsonSink(&mut self.pairs), &pair) {
+        match serde_json::to_writer(JsonSink(&mut self.things), thing) {
             Ok(()) => self.count += 1,
-            Err(_) => self.pairs.truncate(before),
+            Err(_) => self.things.truncate(before),
         }
     }
 
@@ -71,7 +120,7 @@ impl Happened {
 
     /// The array.
     pub(super) fn to_json(&self) -> String {
-        let mut array = Vec::with_capacity(self.pairs.len() + 2);
+        let mut array = Vec::with_capacity(self.things.len() + 2);
         self.write_json(&mut array);
         String::from_utf8(array).unwrap_or_default()
     }
@@ -79,28 +128,33 @@ impl Happened {
     /// Adds the array to a text.
     pub(super) fn write_json(&self, text: &mut Vec<u8>) {
         text.push(b'[');
-        text.extend_from_slice(&self.pairs);
+        text.extend_from_slice(&self.things);
         text.push(b']');
     }
 
     /// What an array says; nothing if it is not one.
     pub(super) fn from_json(array: &[u8]) -> Self {
-        let pairs: Vec<(i64, &RawValue)> = serde_json::from_slice(array).unwrap_or_default();
-        let things = pairs.into_iter();
-        things
-            .map(|(time, body)| (from_micros(time), body))
-            .collect()
+        let things: Vec<Kept> = serde_json::from_slice(array).unwrap_or_default();
+        let text = array.trim_ascii().strip_prefix(b"[");
+        let text = text.and_then(|text| text.strip_suffix(b"]"));
+        Self {
+            count: things.len() as u64,
+            things: text
+                .filter(|_| !things.is_empty())
+                .map_or_else(Vec::new, <[u8]>::to_vec),
+        }
     }
 
     fn read(&self) -> Vec<(i64, Value)> {
-        serde_json::from_str(&self.to_json()).unwrap_or_default()
+        let things: Vec<Kept> = serde_json::from_str(&self.to_json()).unwrap_or_default();
+        things.into_iter().map(Kept::told).collect()
     }
 
     fn append(&mut self, then: &Self) {
         if !self.is_empty() && !then.is_empty() {
-            self.pairs.push(b',');
+            self.things.push(b',');
         }
-        self.pairs.extend_from_slice(&then.pairs);
+        self.things.extend_from_slice(&then.things);
         self.count += then.count;
     }
 }
@@ -250,6 +304,33 @@ mod tests {
             assert_eq!(Happened::from_json(all.to_json().as_bytes()), expected);
             assert_eq!(all.read().len() as u64, all.count);
         }
+    }
+
+    #[test]
+    fn stages_are_numbers_that_are_told_in_words() {
+        let mut all = Happened::default();
+        all.enter(from_micros(7), Stage::Permission);
+        all.leave(
+            from_micros(9),
+            Stage::Permission,
+            Duration::from_nanos(1_234_567),
+        );
+        assert_eq!(all.to_json(), "[[7,2],[9,2,1235]]");
+        let told = [
+            (7, json!({"type": "stageStarted", "stage": "permission"})),
+            (
+                9,
+                json!({"type": "stageCompleted", "stage": "permission", "duration_ms": 1.235}),
+            ),
+        ];
+        assert_eq!(all.read(), told);
+        assert_eq!(Happened::from_json(all.to_json().as_bytes()), all);
+        // As they were kept before version 7.
+        let once: Happened = told
+            .into_iter()
+            .map(|(time, body)| (from_micros(time), body))
+            .collect();
+        assert_eq!(once.read(), all.read());
     }
 
     #[test]

@@ -14,16 +14,6 @@ const STAGE_BUCKETS: [f64; 12] = [
     0.000_01, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0,
 ];
 
-/// All stages, each where its number says.
-const STAGES: [Stage; 6] = [
-    Stage::Discovery,
-    Stage::Validation,
-    Stage::Permission,
-    Stage::Confirmation,
-    Stage::Execution,
-    Stage::Formatting,
-];
-
 /// From a command that does nothing to one that works for an hour, in seconds.
 const RUN_BUCKETS: [f64; 10] = [0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0, 3600.0];
 
@@ -56,7 +46,7 @@ pub(super) struct Executions {
     rules: Bounded,
     ended: IntCounterVec,
     /// In their order, so that nobody has to look them up: an execution leaves six.
-    stages: [Histogram; STAGES.len()],
+    stages: [Histogram; Stage::ALL.len()],
     verdicts: IntCounterVec,
     runs: HistogramVec,
     kills: IntCounterVec,
@@ -83,7 +73,7 @@ impl Executions {
                 "Executions that have ended, by tool, by how far they were trusted and by how they ended.",
                 &["tool", "risk", "ending"],
             )?,
-            stages: STAGES.map(|stage| stages.with_label_values(&[stage.as_str()])),
+            stages: Stage::ALL.map(|stage| stages.with_label_values(&[stage.as_str()])),
             verdicts: group.counters(
                 "shelly_verdicts_total",
                 "What the policy said of calls, by the rule that decided.",

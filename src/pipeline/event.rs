@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Execution, Finished};
 use crate::domain::{
@@ -32,8 +32,9 @@ pub enum Event {
     StageCompleted {
         /// Which.
         stage: Stage,
-        /// How long it was in it, in milliseconds and fractions.
-        duration_ms: f64,
+        /// How long it was in it; in JSON as `duration_ms`, in milliseconds and fractions.
+        #[serde(rename = "duration_ms", serialize_with = "as_fractional_millis")]
+        took: Duration,
     },
     /// A hook was asked about it, or told of it.
     HookCompleted {
@@ -181,6 +182,13 @@ pub(super) fn fractional_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
+fn as_fractional_millis<S: Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(fractional_millis(*duration))
+}
+
 /// RFC 3339, UTC, with milliseconds.
 pub(super) fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
@@ -291,14 +299,6 @@ impl Event {
         }
     }
 
-    /// That it left a stage.
-    pub(super) fn of_stage(stage: Stage, duration: Duration) -> Self {
-        Self::StageCompleted {
-            stage,
-            duration_ms: fractional_millis(duration),
-        }
-    }
-
     /// Adds it to what has happened.
     pub(super) fn tell(
         &self,
@@ -307,8 +307,12 @@ impl Event {
         happened: &mut Happened,
     ) {
         if correlation.is_empty() {
-            // In a third of the time.
-            return happened.push(time, self);
+            // In a third of the time and less.
+            return match *self {
+                Self::StageStarted { stage } => happened.enter(time, stage),
+                Self::StageCompleted { stage, took } => happened.leave(time, stage, took),
+                _ => happened.push(time, self),
+            };
         }
         let correlated = Correlated {
             event: self,
@@ -320,7 +324,10 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::ledger::{EventFilter, Events, NumberedEvents};
 
     /// The first of the enum without one, else the one behind it.
     fn behind(event: Option<&Event>) -> Option<Event> {
@@ -331,7 +338,10 @@ mod tests {
         Some(match event {
             None => Event::ExecutionStarted { summary: text() },
             Some(Event::ExecutionStarted { .. }) => Event::StageStarted { stage },
-            Some(Event::StageStarted { .. }) => Event::of_stage(stage, Duration::ZERO),
+            Some(Event::StageStarted { .. }) => Event::StageCompleted {
+                stage,
+                took: Duration::ZERO,
+            },
             Some(Event::StageCompleted { .. }) => Event::HookCompleted {
                 hook: text(),
                 stage,
@@ -397,6 +407,39 @@ mod tests {
             Some(Event::PolicyReloaded { .. }) => Event::PolicyRefused { detail: text() },
             Some(Event::PolicyRefused { .. }) => return None,
         })
+    }
+
+    #[test]
+    fn what_is_kept_as_numbers_is_told_as_what_it_is() {
+        let took = Duration::from_nanos(1_234_567);
+        let stages = Stage::ALL.into_iter().flat_map(|stage| {
+            let completed = Event::StageCompleted { stage, took };
+            [Event::StageStarted { stage }, completed]
+        });
+        let stages: Vec<_> = stages.collect();
+        let mut happened = Happened::default();
+        for event in &stages {
+            event.tell(&Correlation::default(), SystemTime::now(), &mut happened);
+        }
+        let events = NumberedEvents {
+            first: 1,
+            events: Events {
+                execution_id: None,
+                tool: None,
+                caller_uid: None,
+                happened,
+            },
+        };
+        let told = events.pick(0, &EventFilter::default()).into_iter();
+        let told = told.map(|event| {
+            let mut body = event.body;
+            body.insert("type".to_owned(), event.kind.into());
+            Value::Object(body)
+        });
+        let expected = stages
+            .iter()
+            .map(|event| serde_json::to_value(event).expect("JSON"));
+        assert!(told.eq(expected), "{stages:?}");
     }
 
     #[test]

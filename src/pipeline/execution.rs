@@ -126,7 +126,10 @@ impl Drop for InStage<'_> {
             metrics.left_stage(times.stage, took);
         }
         if let Some(entry) = &self.0.entry {
-            entry.note(Event::of_stage(times.stage, took));
+            entry.note(Event::StageCompleted {
+                stage: times.stage,
+                took,
+            });
         }
     }
 }

@@ -1,0 +1,3 @@
+-- Version 7: what is known of an execution's stages may be numbers instead of words, in `executions.stages` and in
+-- `events.events`: [stage, beginning, end], [time, stage] when it is entered, [time, stage, microseconds] when it is
+-- left. Rows with words stay as they are, and are read as before.
