@@ -17,8 +17,10 @@ pub(super) fn hold() {
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, HELD_BYTES);
         libc::mallopt(libc::M_MMAP_THRESHOLD, HELD_BYTES / 2);
-        // One heap: the few threads there are do not contend for it, and each more is never full.
-        libc::mallopt(libc::M_ARENA_MAX, 1);
+        // Two heaps: the ledger's writer, which is the first thread, has one of its own. With one for all
+        // it and the event loop wait for each other, once in an execution with eight clients; each more is
+        // never full.
+        libc::mallopt(libc::M_ARENA_MAX, 2);
     }
 }
 
