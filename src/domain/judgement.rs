@@ -101,7 +101,10 @@ pub struct Ruling {
 
 impl From<&Judgement> for Ruling {
     fn from(judgement: &Judgement) -> Self {
-        let place = |source: &RuleSource| format!("{}:{}", source.file.display(), source.line);
+        let place = |source: &RuleSource| {
+            let (file, line) = (source.file.to_string_lossy(), source.line.to_string());
+            [&*file, ":", &line].concat()
+        };
         Self {
             verdict: judgement.verdict,
             rule: judgement.rule.clone(),

@@ -63,8 +63,8 @@ impl BaseEnvironment {
         added: &[(String, String)],
     ) -> Result<Environment, NulError> {
         let base = self.variables.get_or_init(base);
-        let (shell, id) = (shell.display().to_string(), id.to_string());
-        let mut variables = vec![("SHELL", shell.as_str())];
+        let (shell, id) = (shell.to_string_lossy(), id.to_string());
+        let mut variables = vec![("SHELL", &*shell)];
         variables.extend(
             added
                 .iter()
@@ -97,11 +97,10 @@ pub(crate) fn last_of_each<'a>(variables: Vec<(&'a str, &'a str)>) -> Vec<(&'a s
 impl Environment {
     /// The assignments, each name once. Valid as long as `self` is.
     pub(super) fn pointers(&self) -> impl Iterator<Item = *const c_char> {
-        let own: HashSet<&[u8]> = self.own.iter().map(Variable::name).collect();
-        let base = self
-            .base
-            .iter()
-            .filter(move |variable| !own.contains(variable.name()));
+        // A dozen, each looked for among those of its own: mostly three.
+        let is_own = |name: &[u8]| self.own.iter().any(|own| own.name() == name);
+        let base = self.base.iter();
+        let base = base.filter(move |variable| !is_own(variable.name()));
         base.chain(&self.own)
             .map(|variable| variable.assignment.as_ptr())
     }
@@ -109,7 +108,7 @@ impl Environment {
 
 impl Variable {
     fn new(name: &str, value: &str) -> Result<Self, NulError> {
-        let assignment = CString::new(format!("{name}={value}"))?;
+        let assignment = CString::new([name, "=", value].concat())?;
         Ok(Self {
             name_bytes: name.len(),
             assignment,

@@ -69,7 +69,8 @@ impl Secrets {
         let mut bytes = text.as_bytes().to_vec();
         self.mask(&mut bytes, 0, true);
         // What is masked begins and ends where characters do, given patterns apart.
-        String::from_utf8_lossy(&bytes).into_owned()
+        String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
     /// Masks in `buffer` from `from` on, where it has been left off. Returns how far it is done:
