@@ -5,17 +5,16 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
 use super::event::{Events, Happened};
 use super::file::beside;
+pub(super) use super::part::Logged;
+use super::part::Part;
 use super::queue::lock;
 use super::record::{Change, CloseRecord, OpenRecord, Place};
 use crate::domain::{ExecutionId, JsonSink};
@@ -32,9 +31,6 @@ const ROOM: usize = 4 << 10;
 
 /// What stands before that which happened, as it is kept, behind a line's JSON, which has none.
 const BEHIND: u8 = b'\t';
-
-/// How long a log gets before the other is used, in bytes: a few hundred calls of the usual kind.
-const TURN: u64 = 1 << 20;
 
 /// The logs, and what of them is not even queued for the file.
 #[derive(Debug)]
@@ -98,24 +94,6 @@ struct Turns {
     other: Part,
 }
 
-#[derive(Debug)]
-struct Part {
-    file: File,
-    length: u64,
-    /// How many of its lines are not in the ledger's file.
-    open: Arc<AtomicUsize>,
-}
-
-/// A line that is in the log; dropped when it is in the ledger's file, too.
-#[derive(Debug)]
-pub(super) struct Logged(Arc<AtomicUsize>);
-
-impl Drop for Logged {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
-    }
-}
-
 impl Log {
     /// Opens the logs beside a ledger's file, and reads what is in them.
     ///
@@ -125,18 +103,11 @@ impl Log {
         let mut found = Found::default();
         let mut changed = Vec::new();
         let mut part = |suffix: &str| {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(beside(file, suffix))?;
-            for line in BufReader::new(&file).split(b'\n') {
-                let line = line?;
+            let (part, text) = Part::open(&beside(file, suffix))?;
+            for line in text.split(|byte| *byte == b'\n') {
                 let (line, happened) = match line.iter().position(|byte| *byte == BEHIND) {
                     Some(at) => (&line[..at], &line[at + 1..]),
-                    None => (&*line, &[][..]),
+                    None => (line, &[][..]),
                 };
                 // The last one may have been cut off: nothing of it was run, nobody was told.
                 match serde_json::from_slice(line) {
@@ -146,12 +117,7 @@ impl Log {
                     Err(_) => {}
                 }
             }
-            let length = file.metadata()?.len();
-            Ok::<_, io::Error>(Part {
-                file,
-                length,
-                open: Arc::default(),
-            })
+            Ok::<_, io::Error>(part)
         };
         let turns = Turns {
             current: part(LOGS[0])?,
@@ -260,27 +226,11 @@ impl Log {
         }
         text.push(b'\n');
         let turns = &mut *lock(&self.turns);
-        if turns.current.length > TURN && turns.other.open.load(Ordering::Acquire) == 0 {
+        if !turns.current.has_room(text.len()) && turns.other.is_done() {
             turns.other.clear()?;
             std::mem::swap(&mut turns.current, &mut turns.other);
         }
-        let part = &mut turns.current;
-        if let Err(error) = part.file.write_all_at(&text, part.length) {
-            // A part of it may be there, which reads like a line that was cut off.
-            let _ = part.file.set_len(part.length);
-            return Err(error);
-        }
-        part.length += text.len() as u64;
-        part.open.fetch_add(1, Ordering::Relaxed);
-        Ok(Logged(Arc::clone(&part.open)))
-    }
-}
-
-impl Part {
-    fn clear(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.length = 0;
-        Ok(())
+        turns.current.append(&text)
     }
 }
 

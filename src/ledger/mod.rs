@@ -16,6 +16,7 @@ mod file;
 mod handle;
 mod json;
 mod log;
+mod part;
 mod queue;
 mod read;
 mod readers;

@@ -16,10 +16,10 @@ use super::*;
 use crate::domain::{ExecutionId, Status, TraceId};
 
 /// A directory that goes when the test does.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "shelly-ledger-{}-{}",

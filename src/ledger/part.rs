@@ -1,0 +1,200 @@
+//! One of the two logs: a file whose lines outlive the daemon, not the machine.
+//!
+//! Its beginning is mapped into memory, where a line is a copy of some bytes and no system call: the kernel
+//! has the page as soon as it is there, and keeps it when the daemon is killed. What has no room there is
+//! written behind it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memmap2::{MmapMut, MmapOptions};
+
+/// How much of a log is mapped, in bytes: a hundred and more calls of the usual kind. What is behind the
+/// last line of it is zeros. It is resident while it is in use.
+pub(super) const MAPPED: usize = 256 << 10;
+
+/// A log, and where in it the next line goes.
+#[derive(Debug)]
+pub(super) struct Part {
+    file: File,
+    /// None where the file's system does not do it, or has no room.
+    mapped: Option<MmapMut>,
+    length: usize,
+    /// How many of its lines are not in the ledger's file.
+    open: Arc<AtomicUsize>,
+}
+
+/// A line that is in the log; dropped when it is in the ledger's file, too.
+#[derive(Debug)]
+pub(super) struct Logged(Arc<AtomicUsize>);
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Part {
+    /// Opens one, or makes it, and reads all that is there: lines, the last of which may have been cut off,
+    /// and whatever may be behind them.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<u8>)> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        let mut found = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut found, 0)?;
+        let part = Self {
+            // Without it each line is a system call, and nothing else is different.
+            mapped: map(&file, found.len()).ok(),
+            length: found.len(),
+            file,
+            open: Arc::default(),
+        };
+        Ok((part, found))
+    }
+
+    /// Whether a line of so many bytes still has room where there is most to gain.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.length + bytes <= MAPPED
+    }
+
+    /// Whether all of its lines are in the ledger's file.
+    pub(super) fn is_done(&self) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn append(&mut self, line: &[u8]) -> io::Result<Logged> {
+        let end = self.length + line.len();
+        let room = self.mapped.as_mut();
+        match room.and_then(|mapped| mapped.get_mut(self.length..end)) {
+            Some(room) => room.copy_from_slice(line),
+            None => {
+                let at = self.length as u64;
+                if let Err(error) = self.file.write_all_at(line, at) {
+                    // A part of it may be there, which reads like a line that was cut off.
+                    let _ = self.file.set_len(at);
+                    return Err(error);
+                }
+            }
+        }
+        self.length = end;
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Ok(Logged(Arc::clone(&self.open)))
+    }
+
+    /// Forgets its lines.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        let kept = match &mut self.mapped {
+            Some(mapped) => {
+                let used = self.length.min(mapped.len());
+                mapped[..used].fill(0);
+                mapped.len()
+            }
+            None => 0,
+        };
+        if self.length > kept {
+            self.file.set_len(kept as u64)?;
+        }
+        self.length = 0;
+        Ok(())
+    }
+}
+
+/// Maps the beginning of a log of which `length` bytes are there.
+fn map(file: &File, length: usize) -> io::Result<MmapMut> {
+    if let Some(missing) = MAPPED.checked_sub(length) {
+        // Written, so that there is room for it: who touches a page for which the disk has none is killed
+        // by SIGBUS (mmap(2)).
+        if let Err(error) = file.write_all_at(&vec![0; missing], length as u64) {
+            let _ = file.set_len(length as u64);
+            return Err(error);
+        }
+    }
+    // SAFETY: the file is as long as that and stays so: it is private to this user, and the ledger's lock
+    // keeps other daemons out of it. Who cuts it all the same kills the daemon, as who cuts the `-shm` that
+    // SQLite maps beside it.
+    unsafe { MmapOptions::new().len(MAPPED).map_mut(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::Scratch;
+    use super::*;
+
+    /// What the kernel has of it, whoever asks.
+    fn lines(path: &Path) -> Vec<String> {
+        let text = fs::read_to_string(path).expect("a log");
+        let text = text.trim_end_matches('\0');
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lines_are_where_the_next_daemon_reads_them_with_room_and_without() {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("log");
+        let (mut part, found) = Part::open(&path).expect("opened");
+        assert_eq!(found, b"");
+        let long = "x".repeat(MAPPED / 3);
+        for turn in 0..3 {
+            let mut logged = Vec::new();
+            for n in 0..4 {
+                let line = format!("{turn}{n}{long}\n");
+                assert_eq!(part.has_room(line.len()), n < 2, "{n}");
+                logged.push(part.append(line.as_bytes()).expect("appended"));
+            }
+            let short: Vec<_> = lines(&path)
+                .iter()
+                .map(|line| line[..2].to_owned())
+                .collect();
+            assert_eq!(short, ["0", "1", "2", "3"].map(|n| format!("{turn}{n}")));
+            assert!(!part.is_done());
+            drop(logged);
+            assert!(part.is_done());
+            part.clear().expect("cleared");
+            assert!(lines(&path).is_empty());
+            assert_eq!(path.metadata().expect("a log").len(), MAPPED as u64);
+        }
+        drop(part.append(b"last\n").expect("appended"));
+        drop(part);
+        let (mut part, found) = Part::open(&path).expect("opened");
+        assert!(found.starts_with(b"last\n\0"));
+        assert!(!part.has_room(1));
+        part.clear().expect("cleared");
+        assert!(lines(&path).is_empty());
+    }
+
+    #[test]
+    fn one_that_cannot_be_mapped_holds_lines_all_the_same() {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("log");
+        fs::write(&path, "once\n").expect("written");
+        let (mut part, found) = Part::open(&path).expect("opened");
+        assert_eq!(found, b"once\n");
+        part.mapped = None;
+        part.clear().expect("cleared");
+        for line in ["one\n", "two\n"] {
+            drop(part.append(line.as_bytes()).expect("appended"));
+        }
+        assert_eq!(fs::read(&path).expect("a log"), b"one\ntwo\n");
+    }
+}
