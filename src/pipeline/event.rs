@@ -308,11 +308,14 @@ impl Event {
     ) {
         if correlation.is_empty() {
             // In a third of the time and less.
-            return match *self {
-                Self::StageStarted { stage } => happened.enter(time, stage),
-                Self::StageCompleted { stage, took } => happened.leave(time, stage, took),
-                _ => happened.push(time, self),
-            };
+            if let Self::StageStarted { stage } = *self {
+                happened.enter(time, stage);
+            } else if let Self::StageCompleted { stage, took } = *self {
+                happened.leave(time, stage, took);
+            } else {
+                happened.push(time, self);
+            }
+            return;
         }
         let correlated = Correlated {
             event: self,
