@@ -84,10 +84,9 @@ impl Part {
         match room.and_then(|mapped| mapped.get_mut(self.length..end)) {
             Some(room) => room.copy_from_slice(line),
             None => {
-                let at = self.length as u64;
-                if let Err(error) = self.file.write_all_at(line, at) {
+                if let Err(error) = self.file.write_all_at(line, self.length as u64) {
                     // A part of it may be there, which reads like a line that was cut off.
-                    let _ = self.file.set_len(at);
+                    let _ = self.cut(self.length, end);
                     return Err(error);
                 }
             }
@@ -102,18 +101,20 @@ impl Part {
     /// # Errors
     /// What the kernel says.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        let kept = match &mut self.mapped {
-            Some(mapped) => {
-                let used = self.length.min(mapped.len());
-                mapped[..used].fill(0);
-                mapped.len()
-            }
-            None => 0,
-        };
-        if self.length > kept {
-            self.file.set_len(kept as u64)?;
-        }
+        self.cut(0, self.length)?;
         self.length = 0;
+        Ok(())
+    }
+
+    /// Takes away what is from `begin` to `end`, where the file ends or zeros follow. What is mapped stays.
+    fn cut(&mut self, begin: usize, end: usize) -> io::Result<()> {
+        let mapped = self.mapped.as_deref_mut().unwrap_or_default();
+        if let Some(lines) = mapped.get_mut(begin..end.min(mapped.len())) {
+            lines.fill(0);
+        }
+        if end > mapped.len() {
+            self.file.set_len(begin.max(mapped.len()) as u64)?;
+        }
         Ok(())
     }
 }
@@ -137,6 +138,11 @@ fn map(file: &File, length: usize) -> io::Result<MmapMut> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::fd::AsRawFd as _;
+    use std::path::PathBuf;
+
+    use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
 
     use super::super::tests::Scratch;
     use super::*;
@@ -181,6 +187,26 @@ mod tests {
         assert!(!part.has_room(1));
         part.clear().expect("cleared");
         assert!(lines(&path).is_empty());
+    }
+
+    #[test]
+    fn what_is_mapped_stays_where_there_is_no_room_behind_it() {
+        // A file that cannot grow, as on a disk that is full.
+        let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_CLOEXEC;
+        let full = memfd_create(c"log", flags).expect("a file");
+        let path = PathBuf::from(format!("/proc/self/fd/{}", full.as_raw_fd()));
+        let (mut part, _) = Part::open(&path).expect("opened");
+        assert!(part.mapped.is_some());
+        fcntl(&full, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).expect("sealed");
+        let line = |bytes: usize| format!("{}\n", "x".repeat(bytes - 1)).into_bytes();
+        drop(part.append(&line(MAPPED - 100)).expect("appended"));
+        part.append(&line(200)).expect_err("no room");
+        drop(part.append(&line(100)).expect("appended"));
+        assert_eq!(lines(&path).len(), 2);
+        part.append(&line(1)).expect_err("no room");
+        part.clear().expect("cleared");
+        assert!(lines(&path).is_empty());
+        assert_eq!(path.metadata().expect("a log").len(), MAPPED as u64);
     }
 
     #[test]
