@@ -48,6 +48,7 @@ pub(crate) use json::JsonSink;
 pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
 pub use lineage::Lineage;
 pub(crate) use meant::{meant, with_meant};
+pub(crate) use micros::nearest_micros;
 pub(crate) use output::Digests;
 pub use output::{
     Connection, ConnectionResult, Degradation, Display, RunReport, Sandboxed, Status, ToolOutput,

@@ -3,10 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::time::{from_micros, micros};
-use crate::domain::{ExecutionId, JsonSink, Stage};
+use crate::domain::{ExecutionId, JsonSink, Stage, nearest_micros};
 
 /// What has happened, for those who listen: events that follow one another and are about the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,9 +94,7 @@ impl Happened {
 
     /// Adds that a stage was left after so long, to the microsecond: `stageCompleted`.
     pub fn leave(&mut self, time: SystemTime, stage: Stage, took: Duration) {
-        let took = took.saturating_add(Duration::from_nanos(500)).as_micros();
-        let took = u64::try_from(took).unwrap_or(u64::MAX);
-        self.add(&(micros(time), stage.number(), took));
+        self.add(&(micros(time), stage.number(), nearest_micros(took)));
     }
 
     fn add(&mut self, thing: &impl Serialize) {
@@ -134,7 +133,7 @@ impl Happened {
 
     /// What an array says; nothing if it is not one.
     pub(super) fn from_json(array: &[u8]) -> Self {
-        let things: Vec<Kept> = serde_json::from_slice(array).unwrap_or_default();
+        let things: Vec<&RawValue> = serde_json::from_slice(array).unwrap_or_default();
         let text = array.trim_ascii().strip_prefix(b"[");
         let text = text.and_then(|text| text.strip_suffix(b"]"));
         Self {
@@ -145,9 +144,14 @@ impl Happened {
         }
     }
 
-    fn read(&self) -> Vec<(i64, Value)> {
-        let things: Vec<Kept> = serde_json::from_str(&self.to_json()).unwrap_or_default();
-        things.into_iter().map(Kept::told).collect()
+    /// All of them in their order; `None` for what a newer program may have put there.
+    fn read(&self) -> Vec<Option<(i64, Value)>> {
+        let array = self.to_json();
+        let things: Vec<&RawValue> = serde_json::from_str(&array).unwrap_or_default();
+        let things = things.into_iter();
+        things
+            .map(|thing| serde_json::from_str(thing.get()).ok().map(Kept::told))
+            .collect()
     }
 
     fn append(&mut self, then: &Self) {
@@ -202,8 +206,8 @@ impl NumberedEvents {
         if !is_asked || (!is_own && filter.of_everybody.is_empty()) {
             return Vec::new();
         }
-        let single = |(number, (time, body)): (u64, (i64, Value))| {
-            let Value::Object(mut body) = body else {
+        let single = |(number, thing): (u64, Option<(i64, Value)>)| {
+            let Some((time, Value::Object(mut body))) = thing else {
                 return None;
             };
             let Some(Value::String(kind)) = body.remove("type") else {
@@ -323,7 +327,7 @@ mod tests {
                 json!({"type": "stageCompleted", "stage": "permission", "duration_ms": 1.235}),
             ),
         ];
-        assert_eq!(all.read(), told);
+        assert_eq!(all.read(), told.clone().map(Some));
         assert_eq!(Happened::from_json(all.to_json().as_bytes()), all);
         // As they were kept before version 7.
         let once: Happened = told
@@ -334,11 +338,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_has_its_number_and_hides_nothing_else() {
+        let events = NumberedEvents {
+            first: 5,
+            events: Events {
+                execution_id: None,
+                tool: None,
+                caller_uid: None,
+                happened: Happened::from_json(
+                    br#"[1,[7,{"type":"x"}],[7,99,"y",{}],[8,{"type":"z"}]]"#,
+                ),
+            },
+        };
+        let picked = events.pick(0, &EventFilter::default()).into_iter();
+        let picked: Vec<_> = picked.map(|event| (event.number, event.kind)).collect();
+        assert_eq!(picked, [(6, "x".to_owned()), (8, "z".to_owned())]);
+        assert_eq!(events.last(), 8);
+    }
+
+    #[test]
     fn what_is_no_json_has_not_happened() {
         let mut one = happened(&[1]);
         one.push(from_micros(8), &HashMap::from([((1, 2), 3)]));
         assert_eq!(one, happened(&[1]));
-        for text in ["", "[", "[1]", "[[7,{}]", r#"[[7,{}],[8,{}"#] {
+        for text in ["", "[", "[[7,{}]", r#"[[7,{}],[8,{}"#] {
             assert!(Happened::from_json(text.as_bytes()).is_empty(), "{text}");
         }
     }

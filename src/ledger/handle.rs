@@ -91,13 +91,20 @@ impl Ledger {
         let (log, found) = Log::open(file).map_err(failed)?;
         let recovered = recover(&mut store, file, found, hash)?;
         log.clear().map_err(failed)?;
+        let log = (durability == Durability::Process).then_some(log);
+        if let Some(log) = &log {
+            log.map();
+        }
         let next_event = store.next_event().map_err(fail)?;
         let shared = Arc::new(Shared::new(file.to_owned(), store.head, next_event));
-        check_behind(&shared);
         let writer = Writer::new(store, Arc::clone(&shared));
+        let checked = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || {
+                // From here: of all threads the writer is to be the first that asks for memory (`M_ARENA_MAX`).
+                check_behind(&checked);
+                drop(checked);
                 writer.run();
                 // The lock goes last, when the connection is closed.
                 drop(lock);
@@ -109,7 +116,7 @@ impl Ledger {
         let ledger = Self {
             inner: Arc::new(Inner {
                 shared,
-                log: (durability == Durability::Process).then_some(log),
+                log,
                 readers: Readers::new(file.to_owned()),
                 writer: Mutex::new(Some(thread)),
             }),
@@ -383,6 +390,9 @@ impl Inner {
 
     fn close(&self) {
         self.open_all();
+        if let Some(log) = &self.log {
+            log.unmap();
+        }
         self.shared.close();
         let writer = lock(&self.writer).take();
         // It may be the writer itself that lets go of the ledger last, with what it has just told.

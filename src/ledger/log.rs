@@ -1,6 +1,6 @@
 //! What is not in the file yet: a line for each beginning, written before anything is run, and for
 //! each end, written before it is told. The death of the daemon loses neither (the next start
-//! reads them), and where a commit takes a hundred microseconds a line takes ten: a short execution
+//! reads them), and where a commit takes a hundred microseconds a line takes some: a short execution
 //! comes into the file at its end, as a whole and in company.
 
 use std::borrow::Cow;
@@ -28,6 +28,9 @@ const LINE: usize = 64 << 10;
 
 /// What most lines take, in bytes.
 const ROOM: usize = 4 << 10;
+
+/// How long a line's checksum is, with the blank behind it.
+const CHECKSUM: usize = 9;
 
 /// What stands before that which happened, as it is kept, behind a line's JSON, which has none.
 const BEHIND: u8 = b'\t';
@@ -104,12 +107,11 @@ impl Log {
         let mut changed = Vec::new();
         let mut part = |suffix: &str| {
             let (part, text) = Part::open(&beside(file, suffix))?;
-            for line in text.split(|byte| *byte == b'\n') {
+            for line in text.split(|byte| *byte == b'\n').filter_map(whole) {
                 let (line, happened) = match line.iter().position(|byte| *byte == BEHIND) {
                     Some(at) => (&line[..at], &line[at + 1..]),
                     None => (line, &[][..]),
                 };
-                // The last one may have been cut off: nothing of it was run, nobody was told.
                 match serde_json::from_slice(line) {
                     Ok(Line::Opened(record)) => found.opened.push(record.into_owned()),
                     Ok(Line::Changed(record)) => changed.push(record.into_owned()),
@@ -133,7 +135,7 @@ impl Log {
         Ok((log, found))
     }
 
-    /// Forgets what is in the logs: it is in the ledger's file.
+    /// Forgets what is in the logs: it is in the ledger's file. They are empty then.
     ///
     /// # Errors
     /// What the kernel says.
@@ -141,6 +143,20 @@ impl Log {
         let turns = &mut *lock(&self.turns);
         turns.current.clear()?;
         turns.other.clear()
+    }
+
+    /// Maps them, empty as they are.
+    pub(super) fn map(&self) {
+        let turns = &mut *lock(&self.turns);
+        turns.current.map();
+        turns.other.map();
+    }
+
+    /// Leaves their files to whoever opens them next. What is entered all the same is written.
+    pub(super) fn unmap(&self) {
+        let turns = &mut *lock(&self.turns);
+        turns.current.unmap();
+        turns.other.unmap();
     }
 
     /// Enters an opening, or gives it back when that cannot be.
@@ -219,11 +235,14 @@ impl Log {
 
     fn append(&self, line: &Line<'_>, happened: Option<&Happened>) -> io::Result<Logged> {
         let mut text = Vec::with_capacity(ROOM);
+        text.resize(CHECKSUM, b' ');
         serde_json::to_writer(JsonSink(&mut text), line)?;
         if let Some(happened) = happened {
             text.push(BEHIND);
             happened.write_json(&mut text);
         }
+        let checksum = checksum(&text[CHECKSUM..]);
+        text[..CHECKSUM].copy_from_slice(&checksum);
         text.push(b'\n');
         let turns = &mut *lock(&self.turns);
         if !turns.current.has_room(text.len()) && turns.other.is_done() {
@@ -232,6 +251,29 @@ impl Log {
         }
         turns.current.append(&text)
     }
+}
+
+/// What stands before a line: its CRC-32 in hexadecimal, and a blank.
+fn checksum(line: &[u8]) -> [u8; CHECKSUM] {
+    let mut text = [b' '; CHECKSUM];
+    let mut sum = crc32fast::hash(line);
+    for digit in text[..CHECKSUM - 1].iter_mut().rev() {
+        *digit = b"0123456789abcdef"[sum as usize % 16];
+        sum /= 16;
+    }
+    text
+}
+
+/// The line without its checksum; `None` if it is not all there. The last one may have been cut off: nothing
+/// of it was run, nobody was told. And where the machine has lost power, one may begin as it was last written
+/// and go on as what was there before.
+fn whole(line: &[u8]) -> Option<&[u8]> {
+    // Before version 7 of the ledger they had none.
+    if line.starts_with(b"{") {
+        return Some(line);
+    }
+    let (sum, line) = line.split_at_checked(CHECKSUM)?;
+    (sum == checksum(line)).then_some(line)
 }
 
 impl Ended<'_> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::{MmapMut, MmapOptions};
+use nix::sys::statfs::{EXT4_SUPER_MAGIC, TMPFS_MAGIC, fstatfs};
 
 /// How much of a log is mapped, in bytes: a hundred and more calls of the usual kind. What is behind the
 /// last line of it is zeros. It is resident while it is in use.
@@ -21,7 +22,7 @@ pub(super) const MAPPED: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Part {
     file: File,
-    /// None where the file's system does not do it, or has no room.
+    /// `None` where it cannot be, or is not yet.
     mapped: Option<MmapMut>,
     length: usize,
     /// How many of its lines are not in the ledger's file.
@@ -40,7 +41,7 @@ impl Drop for Logged {
 
 impl Part {
     /// Opens one, or makes it, and reads all that is there: lines, the last of which may have been cut off,
-    /// and whatever may be behind them.
+    /// and zeros behind them.
     ///
     /// # Errors
     /// What the kernel says.
@@ -55,13 +56,26 @@ impl Part {
         let mut found = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX)];
         file.read_exact_at(&mut found, 0)?;
         let part = Self {
-            // Without it each line is a system call, and nothing else is different.
-            mapped: map(&file, found.len()).ok(),
+            mapped: None,
             length: found.len(),
             file,
             open: Arc::default(),
         };
         Ok((part, found))
+    }
+
+    /// Maps one that is empty. Where that cannot be each line is a system call, and nothing else is different.
+    pub(super) fn map(&mut self) {
+        self.mapped = map(&self.file).ok();
+        if self.mapped.is_none() {
+            // It is as long as its lines then.
+            let _ = self.file.set_len(0);
+        }
+    }
+
+    /// Has lines written from now on.
+    pub(super) fn unmap(&mut self) {
+        self.mapped = None;
     }
 
     /// Whether a line of so many bytes still has room where there is most to gain.
@@ -119,26 +133,25 @@ impl Part {
     }
 }
 
-/// Maps the beginning of a log of which `length` bytes are there.
-fn map(file: &File, length: usize) -> io::Result<MmapMut> {
-    if let Some(missing) = MAPPED.checked_sub(length) {
-        // Written, so that there is room for it: who touches a page for which the disk has none is killed
-        // by SIGBUS (mmap(2)).
-        if let Err(error) = file.write_all_at(&vec![0; missing], length as u64) {
-            let _ = file.set_len(length as u64);
-            return Err(error);
-        }
+/// Maps the beginning of a log that is empty.
+fn map(file: &File) -> io::Result<MmapMut> {
+    // Who touches a page for which the disk has no room is killed by SIGBUS (mmap(2)). So there is room for
+    // all of it beforehand, and only where what is written over is written where it is: not so with btrfs,
+    // with copies that share blocks (XFS), or with files that are another machine's.
+    if ![EXT4_SUPER_MAGIC, TMPFS_MAGIC].contains(&fstatfs(file)?.filesystem_type()) {
+        return Err(io::ErrorKind::Unsupported.into());
     }
-    // SAFETY: the file is as long as that and stays so: it is private to this user, and the ledger's lock
-    // keeps other daemons out of it. Who cuts it all the same kills the daemon, as who cuts the `-shm` that
-    // SQLite maps beside it.
+    file.write_all_at(&[0; MAPPED], 0)?;
+    // SAFETY: the file is as long as that, and stays so while it is mapped: it is private to this user, other
+    // daemons are kept out by the ledger's lock, and it is unmapped before that is let go of. Who cuts it all
+    // the same kills the daemon, as who cuts the `-shm` that SQLite maps beside it.
     unsafe { MmapOptions::new().len(MAPPED).map_mut(file) }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::fd::AsRawFd as _;
+    use std::os::fd::{AsRawFd as _, OwnedFd};
     use std::path::PathBuf;
 
     use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -146,6 +159,14 @@ mod tests {
 
     use super::super::tests::Scratch;
     use super::*;
+
+    /// A file of tmpfs, whatever the directories of this machine are on, and a name for it.
+    fn file_in_memory() -> (OwnedFd, PathBuf) {
+        let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_CLOEXEC;
+        let file = memfd_create(c"log", flags).expect("a file");
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        (file, path)
+    }
 
     /// What the kernel has of it, whoever asks.
     fn lines(path: &Path) -> Vec<String> {
@@ -156,10 +177,11 @@ mod tests {
 
     #[test]
     fn lines_are_where_the_next_daemon_reads_them_with_room_and_without() {
-        let scratch = Scratch::new();
-        let path = scratch.0.join("log");
+        let (_file, path) = file_in_memory();
         let (mut part, found) = Part::open(&path).expect("opened");
         assert_eq!(found, b"");
+        part.map();
+        assert!(part.mapped.is_some());
         let long = "x".repeat(MAPPED / 3);
         for turn in 0..3 {
             let mut logged = Vec::new();
@@ -184,26 +206,25 @@ mod tests {
         drop(part);
         let (mut part, found) = Part::open(&path).expect("opened");
         assert!(found.starts_with(b"last\n\0"));
-        assert!(!part.has_room(1));
         part.clear().expect("cleared");
-        assert!(lines(&path).is_empty());
+        assert_eq!(path.metadata().expect("a log").len(), 0);
     }
 
     #[test]
     fn what_is_mapped_stays_where_there_is_no_room_behind_it() {
         // A file that cannot grow, as on a disk that is full.
-        let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_CLOEXEC;
-        let full = memfd_create(c"log", flags).expect("a file");
-        let path = PathBuf::from(format!("/proc/self/fd/{}", full.as_raw_fd()));
+        let (full, path) = file_in_memory();
         let (mut part, _) = Part::open(&path).expect("opened");
+        part.map();
         assert!(part.mapped.is_some());
         fcntl(&full, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).expect("sealed");
         let line = |bytes: usize| format!("{}\n", "x".repeat(bytes - 1)).into_bytes();
         drop(part.append(&line(MAPPED - 100)).expect("appended"));
         part.append(&line(200)).expect_err("no room");
-        drop(part.append(&line(100)).expect("appended"));
+        drop(part.append(&line(50)).expect("appended"));
         assert_eq!(lines(&path).len(), 2);
-        part.append(&line(1)).expect_err("no room");
+        part.append(&line(51)).expect_err("no room");
+        assert_eq!(lines(&path).len(), 2);
         part.clear().expect("cleared");
         assert!(lines(&path).is_empty());
         assert_eq!(path.metadata().expect("a log").len(), MAPPED as u64);
@@ -216,7 +237,6 @@ mod tests {
         fs::write(&path, "once\n").expect("written");
         let (mut part, found) = Part::open(&path).expect("opened");
         assert_eq!(found, b"once\n");
-        part.mapped = None;
         part.clear().expect("cleared");
         for line in ["one\n", "two\n"] {
             drop(part.append(line.as_bytes()).expect("appended"));

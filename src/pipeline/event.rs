@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::{Execution, Finished};
 use crate::domain::{
     ApprovalId, Correlation, ExecutionId, ExecutorError, FailureKind, Lineage, Stage, Status,
-    ToolOutput, When,
+    ToolOutput, When, nearest_micros,
 };
 use crate::ledger::Happened;
 
@@ -179,7 +179,7 @@ struct Correlated<'a> {
 
 /// To the microsecond.
 pub(super) fn fractional_millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
+    nearest_micros(duration) as f64 / 1e3
 }
 
 fn as_fractional_millis<S: Serializer>(

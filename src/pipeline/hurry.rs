@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::domain::ExecutionId;
 use crate::ledger::Ledger;
 
-/// How long an execution may take for its opening and its end to be one commit of the ledger. Who
-/// follows what happens hears of longer ones that much later.
+/// How long an execution may take for its opening and its end to be one commit of the ledger, for sure. Who
+/// follows what happens hears of longer ones that much later, or a `PAUSE` more.
 const SHORT: Duration = Duration::from_millis(10);
 
 /// How long at the least between two looks at them. One after another, executions that are shorter than

@@ -1,7 +1,7 @@
 //! What is safe before it is in the file.
 
 use std::fs;
-use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use serde_json::json;
@@ -127,7 +127,8 @@ fn an_end_is_kept_although_what_happened_cannot_be_read() {
         let text = fs::read_to_string(&log).expect("a log");
         let cut: String = text
             .lines()
-            .map(|line| format!("{}\n", line.trim_end_matches(']')))
+            // As it was before version 7: without a checksum.
+            .map(|line| format!("{}\n", line[9..].trim_end_matches(']')))
             .collect();
         fs::write(&log, cut).expect("written");
     }
@@ -136,6 +137,22 @@ fn an_end_is_kept_although_what_happened_cannot_be_read() {
     assert_eq!(record.close.expect("an end").status, Status::Timeout);
     let page = block_on(ledger.events(0, EventFilter::default(), 10)).expect("read");
     assert!(page.events.is_empty());
+}
+
+#[test]
+fn a_line_of_which_a_part_is_another_s_is_none() {
+    let scratch = Scratch::new();
+    let crashed = Scratch::new();
+    let ledger = scratch.open();
+    copy(&scratch.0, &crashed.0, |name| !is_log(name));
+    let id = opened_and_ended(&ledger);
+    copy(&scratch.0, &crashed.0, is_log);
+    // As when the machine loses power, and some of the pages are those of before.
+    let log = beside(&crashed.file(), LOGS[0]);
+    let text = fs::read_to_string(&log).expect("a log");
+    assert!(text.contains("größer"));
+    fs::write(&log, text.replace("größer", "kürzer")).expect("written");
+    assert_eq!(open(&crashed.file()).recovered.lost, [id]);
 }
 
 fn opened_and_ended(ledger: &Ledger) -> ExecutionId {
@@ -393,11 +410,12 @@ fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
     for entry in fs::read_dir(&scratch.0).expect("a directory").flatten() {
         fs::copy(entry.path(), crashed.0.join(entry.file_name())).expect("copied");
     }
-    let mut log = fs::OpenOptions::new()
-        .append(true)
-        .open(crashed.0.join("ledger.db-log-1"))
-        .expect("a log");
-    log.write_all(b"{\"id\":\"01").expect("written");
+    let path = crashed.0.join("ledger.db-log-1");
+    let text = fs::read(&path).expect("a log");
+    let end = text.iter().rposition(|byte| *byte == b'\n').expect("lines") + 1;
+    let log = fs::OpenOptions::new().write(true).open(&path);
+    let log = log.expect("a log");
+    log.write_all_at(&text[..100], end as u64).expect("written");
 
     let opened = open(&crashed.file());
     assert_eq!(opened.recovered.lost, [begun.id]);
@@ -449,7 +467,7 @@ fn the_logs_take_turns_and_stay_small() {
         fs::metadata(path).expect("a log").len()
     };
     assert!(
-        length("1") + length("2") < 3 << 20,
+        length("1") + length("2") < 1 << 20,
         "{} {}",
         length("1"),
         length("2")
