@@ -141,7 +141,8 @@ fn map(file: &File) -> io::Result<MmapMut> {
     if ![EXT4_SUPER_MAGIC, TMPFS_MAGIC].contains(&fstatfs(file)?.filesystem_type()) {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    file.write_all_at(&[0; MAPPED], 0)?;
+    // Made here: as a constant it would be a part of the program.
+    file.write_all_at(&vec![0; MAPPED], 0)?;
     // SAFETY: the file is as long as that, and stays so while it is mapped: it is private to this user, other
     // daemons are kept out by the ledger's lock, and it is unmapped before that is let go of. Who cuts it all
     // the same kills the daemon, as who cuts the `-shm` that SQLite maps beside it.

@@ -116,12 +116,7 @@ fn an_end_that_was_told_survives_in_the_log_alone() {
 
 #[test]
 fn an_end_is_kept_although_what_happened_cannot_be_read() {
-    let scratch = Scratch::new();
-    let crashed = Scratch::new();
-    let ledger = scratch.open();
-    copy(&scratch.0, &crashed.0, |name| !is_log(name));
-    let id = opened_and_ended(&ledger);
-    copy(&scratch.0, &crashed.0, is_log);
+    let (crashed, id) = crashed_behind_an_end();
     for suffix in LOGS {
         let log = beside(&crashed.file(), suffix);
         let text = fs::read_to_string(&log).expect("a log");
@@ -141,18 +136,24 @@ fn an_end_is_kept_although_what_happened_cannot_be_read() {
 
 #[test]
 fn a_line_of_which_a_part_is_another_s_is_none() {
-    let scratch = Scratch::new();
-    let crashed = Scratch::new();
-    let ledger = scratch.open();
-    copy(&scratch.0, &crashed.0, |name| !is_log(name));
-    let id = opened_and_ended(&ledger);
-    copy(&scratch.0, &crashed.0, is_log);
+    let (crashed, id) = crashed_behind_an_end();
     // As when the machine loses power, and some of the pages are those of before.
     let log = beside(&crashed.file(), LOGS[0]);
     let text = fs::read_to_string(&log).expect("a log");
     assert!(text.contains("größer"));
     fs::write(&log, text.replace("größer", "kürzer")).expect("written");
     assert_eq!(open(&crashed.file()).recovered.lost, [id]);
+}
+
+/// What a daemon leaves that dies when it has told an end: that is in the log alone.
+fn crashed_behind_an_end() -> (Scratch, ExecutionId) {
+    let scratch = Scratch::new();
+    let crashed = Scratch::new();
+    let ledger = scratch.open();
+    copy(&scratch.0, &crashed.0, |name| !is_log(name));
+    let id = opened_and_ended(&ledger);
+    copy(&scratch.0, &crashed.0, is_log);
+    (crashed, id)
 }
 
 fn opened_and_ended(ledger: &Ledger) -> ExecutionId {
