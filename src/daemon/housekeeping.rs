@@ -28,9 +28,8 @@ pub(super) async fn keep(api: Api) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut last, mut seen, mut told) = (String::new(), None, 0);
     let mut known = Vec::new();
-    let mut running = api.executor.watch_running();
     // The start took memory, too.
-    running.mark_changed();
+    let mut changes = None;
     let mut holds = false;
     let mut tested = None;
     loop {
@@ -41,10 +40,11 @@ pub(super) async fn keep(api: Api) {
             let executor = api.executor.clone();
             tokio::spawn(async move { executor.test_sandbox().await });
         }
-        if running.has_changed().unwrap_or(false) {
-            running.mark_unchanged();
+        let now = Some(api.executor.changes());
+        if changes != now {
+            changes = now;
             holds = true;
-        } else if holds && *running.borrow() == 0 {
+        } else if holds && api.executor.running() == 0 {
             // For a while nothing has begun or ended.
             api.executor.rest().await;
             super::memory::give_back();

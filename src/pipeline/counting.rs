@@ -123,7 +123,7 @@ fn count(
     let tool = execution.tool_found();
     metrics.ended(&Counted {
         tool: tool.as_ref().map(|tool| tool.name()),
-        risk: execution.known().risk,
+        risk: execution.risk(),
         status,
         failure,
         run,

@@ -40,8 +40,13 @@ impl Entry {
 
     /// Something happened.
     pub(super) fn note(&self, event: Event) {
+        self.note_at(SystemTime::now(), event);
+    }
+
+    /// Something happened at that time, which is now.
+    pub(super) fn note_at(&self, time: SystemTime, event: Event) {
         let happened = &mut self.lock().happened;
-        event.tell(&self.correlation, SystemTime::now(), happened);
+        event.tell(&self.correlation, time, happened);
     }
 
     /// Its input is another than it was, defaults filled in.
@@ -128,8 +133,7 @@ impl Entry {
         if is_new {
             drop(self.write(execution));
         }
-        let known = execution.known();
-        let summary = known.call.summary.clone();
+        let summary = execution.summary();
         self.note(Event::of_ending(finished, &summary));
         let events = take_events(&mut self.lock(), execution);
         let Outputs {
@@ -149,7 +153,7 @@ impl Entry {
             // A process that could not execute its program was none.
             started_at: execution.started_at().filter(|_| finished.ran.is_some()),
             ended_at: finished.ended_at,
-            approved: known.approved,
+            approved: execution.approved(),
             content,
             stdout,
             stderr,
@@ -226,7 +230,7 @@ fn take_events(pending: &mut Pending, execution: &Execution) -> Option<Events> {
 }
 
 fn open_record(execution: &Execution, change: Change) -> OpenRecord {
-    let call = execution.known().call;
+    let call = execution.call();
     OpenRecord {
         id: execution.id,
         tool: execution.tool.clone(),

@@ -226,7 +226,7 @@ impl Event {
             skill: execution.tool.clone(),
             parent_id: lineage.parent,
             depth: lineage.depth,
-            summary: execution.known().call.summary.clone(),
+            summary: execution.summary(),
         }
     }
 

@@ -52,14 +52,12 @@ pub struct Execution {
     /// The tool, in the version that it keeps to its end.
     tool_found: OnceLock<Arc<Tool>>,
     known: Mutex<Known>,
-    /// Whether it waits for an approval.
-    waiting: watch::Sender<bool>,
     /// Whether it waits for a place to run in.
     queued: AtomicBool,
     /// Whether it was taken from the rates that it concerns.
     charged: AtomicBool,
-    /// What was asked about it, if something was.
-    asked: watch::Sender<Option<Asked>>,
+    /// What concerns an approval of it, once somebody cares: of most nobody ever does.
+    approval: OnceLock<Box<Approval>>,
     /// That of the last try.
     live: RwLock<Arc<Live>>,
     stages: Mutex<Vec<StageTimes>>,
@@ -68,6 +66,15 @@ pub struct Execution {
     finished: SetOnce<Arc<Finished>>,
     /// That it never became one.
     refused: SetOnce<()>,
+}
+
+/// How an execution stands with those who may approve it.
+#[derive(Debug, Default)]
+struct Approval {
+    /// Whether it waits for an approval.
+    waiting: watch::Sender<bool>,
+    /// What was asked about it, if something was.
+    asked: watch::Sender<Option<Asked>>,
 }
 
 /// What a caller wants of an execution, besides what is to be done.
@@ -126,10 +133,8 @@ impl Drop for InStage<'_> {
             metrics.left_stage(times.stage, took);
         }
         if let Some(entry) = &self.0.entry {
-            entry.note(Event::StageCompleted {
-                stage: times.stage,
-                took,
-            });
+            let stage = times.stage;
+            entry.note_at(now, Event::StageCompleted { stage, took });
         }
     }
 }
@@ -178,10 +183,9 @@ impl Execution {
                 call,
                 ..Known::default()
             }),
-            waiting: watch::Sender::new(false),
             queued: AtomicBool::new(false),
             charged: AtomicBool::new(false),
-            asked: watch::Sender::new(None),
+            approval: OnceLock::new(),
             live: RwLock::new(Arc::new(live)),
             stages: Mutex::new(Vec::with_capacity(6)),
             formed: SetOnce::new(),
@@ -193,6 +197,26 @@ impl Execution {
     /// What is known of it by now.
     pub(super) fn known(&self) -> Known {
         self.lock_known().clone()
+    }
+
+    /// Its call, as it is told.
+    pub(super) fn call(&self) -> Arc<CallRecord> {
+        Arc::clone(&self.lock_known().call)
+    }
+
+    /// What it is, in a line.
+    pub(super) fn summary(&self) -> String {
+        self.call().summary.clone()
+    }
+
+    /// How far it is trusted, once it was judged.
+    pub(super) fn risk(&self) -> Option<RiskLevel> {
+        self.lock_known().risk
+    }
+
+    /// Who has approved it, if somebody has.
+    pub(super) fn approved(&self) -> Option<Approved> {
+        self.lock_known().approved
     }
 
     /// Something became known.
@@ -236,21 +260,21 @@ impl Execution {
 
     /// Its input has got its defaults.
     pub(super) fn learn_call(&self, call: &Call) {
-        let known = self.known().call;
+        let known = self.call();
         self.set_call(call, &known.summary, known.changed_by.clone());
     }
 
     /// A hook has changed its input: it goes from the first stage on as if it had come with that,
     /// and what was said of the other counts for nothing.
     pub(super) fn begin_anew(&self, call: &Call, summary: &str, hook: &str) {
-        let mut changed_by = self.known().call.changed_by.clone();
+        let mut changed_by = self.call().changed_by.clone();
         changed_by.push(hook.to_owned());
         self.set_call(call, summary, changed_by);
         let mut known = self.lock_known();
         known.ruling = None;
         // One that is used up; what still waits for its answer is found to be stale.
         if known.approved.take().is_some() {
-            self.asked.send_replace(None);
+            self.approval().asked.send_replace(None);
         }
     }
 
@@ -285,28 +309,31 @@ impl Execution {
 
     /// Somebody is asked whether it may run.
     pub(super) fn ask(&self, approval: Asked) {
-        self.asked.send_replace(Some(approval));
+        self.approval().asked.send_replace(Some(approval));
     }
 
     /// What was asked about it, if something was.
     pub fn asked(&self) -> Option<Asked> {
-        self.asked.borrow().clone()
+        self.approval.get()?.asked.borrow().clone()
     }
 
     /// Follows what is asked about it: another question when a hook has changed what was approved.
     pub fn questions(&self) -> watch::Receiver<Option<Asked>> {
-        self.asked.subscribe()
+        self.approval().asked.subscribe()
     }
 
     /// Waits until somebody is asked about it; for good if nobody ever is.
     pub async fn asking(&self) {
         // It lives as long as this does.
-        let _ = self.asked.subscribe().wait_for(Option::is_some).await;
+        let _ = self.questions().wait_for(Option::is_some).await;
     }
 
     /// Returns what it was before.
     pub(super) fn set_waiting(&self, waits: bool) -> bool {
-        self.waiting.send_replace(waits)
+        match self.approval.get() {
+            Some(approval) => approval.waiting.send_replace(waits),
+            None => waits && self.approval().waiting.send_replace(waits),
+        }
     }
 
     /// It waits for a place to run in, or does not any more.
@@ -322,7 +349,17 @@ impl Execution {
     /// Waits until it waits for an approval.
     pub(super) async fn waits(&self) {
         // It lives as long as this does.
-        let _ = self.waiting.subscribe().wait_for(|waits| *waits).await;
+        let waiting = self.approval().waiting.subscribe();
+        let _ = { waiting }.wait_for(|waits| *waits).await;
+    }
+
+    fn is_waiting(&self) -> bool {
+        let approval = self.approval.get();
+        approval.is_some_and(|approval| *approval.waiting.borrow())
+    }
+
+    fn approval(&self) -> &Approval {
+        self.approval.get_or_init(Box::default)
     }
 
     /// When its process was started, if one was.
@@ -339,7 +376,7 @@ impl Execution {
     pub fn status(&self) -> Status {
         match self.finished() {
             Some(finished) => finished.status,
-            None if *self.waiting.borrow() => Status::Waiting,
+            None if self.is_waiting() => Status::Waiting,
             None if self.queued.load(Ordering::Relaxed) => Status::Queued,
             None => Status::Running,
         }
@@ -459,12 +496,13 @@ impl Execution {
 
     /// Begins a stage.
     pub(super) fn enter(&self, stage: Stage) -> InStage<'_> {
+        let now = SystemTime::now();
         if let Some(entry) = &self.entry {
-            entry.note(Event::StageStarted { stage });
+            entry.note_at(now, Event::StageStarted { stage });
         }
         self.lock_stages().push(StageTimes {
             stage,
-            started_at: SystemTime::now(),
+            started_at: now,
             ended_at: None,
         });
         InStage(self)

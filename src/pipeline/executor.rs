@@ -12,6 +12,7 @@ use super::family::Capabilities;
 use super::hurry::Hurry;
 use super::life::Origin;
 use super::records::Records;
+use super::running::Running;
 use super::values::Sessions;
 use super::{Begun, counting, log, masking, record, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
@@ -102,7 +103,7 @@ pub(super) struct Inner {
     /// Whether what waits for an approval is left to the next daemon.
     pub(super) parking: watch::Sender<bool>,
     /// How many executions run.
-    pub(super) running: watch::Sender<usize>,
+    pub(super) running: Running,
     /// What is counted; `None` where nothing can be.
     pub(super) metrics: Option<Arc<Metrics>>,
     /// Where the spans of executions go.
@@ -232,7 +233,7 @@ impl Executor {
             waiters: Waiters::default(),
             amending: Mutex::new(()),
             parking: watch::Sender::new(false),
-            running: watch::Sender::new(0),
+            running: Running::default(),
             metrics,
         };
         Self {
@@ -348,12 +349,12 @@ impl Executor {
 
     /// How many executions run.
     pub fn running(&self) -> usize {
-        *self.inner.running.borrow()
+        self.inner.running.count()
     }
 
-    /// Follows how many executions run.
-    pub fn watch_running(&self) -> watch::Receiver<usize> {
-        self.inner.running.subscribe()
+    /// How often one has begun or ended so far.
+    pub fn changes(&self) -> u64 {
+        self.inner.running.changes()
     }
 
     /// By what process trees are held together.
@@ -513,16 +514,13 @@ impl Executor {
     /// last. No call should be begun meanwhile.
     pub async fn shut_down(&self, grace: Duration) {
         self.inner.parking.send_replace(true);
-        let mut running = self.watch_running();
-        if tokio::time::timeout(grace, running.wait_for(|running| *running == 0))
-            .await
-            .is_err()
-        {
+        let running = &self.inner.running;
+        if tokio::time::timeout(grace, running.none()).await.is_err() {
             for execution in self.inner.records.running() {
                 execution.stop(StopReason::Shutdown);
             }
             // Each ends within its own kill_grace and kill_wait.
-            let _ = running.wait_for(|running| *running == 0).await;
+            running.none().await;
         }
         self.inner.runner.end_kept().await;
         self.inner.sandbox.end().await;

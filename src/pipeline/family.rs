@@ -100,7 +100,7 @@ impl Family {
                 ByHook::No => ByHook::No,
                 ByHook::Directly | ByHook::Indirectly => ByHook::Indirectly,
             },
-            risk: parent.known().risk.unwrap_or_default(),
+            risk: parent.risk().unwrap_or_default(),
             shared: Arc::clone(&family.shared),
             children: Mutex::default(),
         }

@@ -61,7 +61,7 @@ impl Inner {
         let charged = self.flow.charge(&call.tool, &party, origin).await;
         charged.map_err(|limited| ExecutorError::RateLimited {
             tool_name: call.tool.clone(),
-            input_summary: execution.known().call.summary.clone(),
+            input_summary: execution.summary(),
             rate: may(&limited.charge),
             retry_after: limited.retry_after,
         })
@@ -79,7 +79,7 @@ impl Inner {
         let tool = call.tool.as_str();
         let refused = |open: Open| ExecutorError::CircuitOpen {
             tool_name: tool.to_owned(),
-            input_summary: execution.known().call.summary.clone(),
+            input_summary: execution.summary(),
             retry_after: open.retry_after,
         };
         // Not after a long wait, if it is known now.
@@ -98,7 +98,7 @@ impl Inner {
                 exit_codes: config.breaker.is_some_and(|breaker| breaker.exit_codes),
                 misleads: call.options.working_dir.is_some()
                     || !call.options.env.is_empty()
-                    || execution.known().risk == Some(RiskLevel::Untrusted),
+                    || execution.risk() == Some(RiskLevel::Untrusted),
                 is_hurried: is_watched && self.is_hurried(call),
             },
             retries: config.retries,
@@ -122,7 +122,7 @@ impl Inner {
     ) -> Result<Place, ExecutorError> {
         let full = |detail, retry_after| ExecutorError::QueueFull {
             tool_name: call.tool.clone(),
-            input_summary: execution.known().call.summary.clone(),
+            input_summary: execution.summary(),
             detail,
             retry_after,
         };
@@ -158,7 +158,7 @@ impl Inner {
             Entry::Placed(place) => return Ok(place),
             Entry::Waits(waiting) => waiting,
         };
-        let summary = execution.known().call.summary.clone();
+        let summary = execution.summary();
         execution.note(Event::ExecutionQueued { summary });
         execution.set_queued(true);
         let live = execution.live();
@@ -166,7 +166,7 @@ impl Inner {
             biased;
             reason = live.stop_requested() => Err(ExecutorError::Cancelled {
                 tool_name: call.tool.clone(),
-                input_summary: execution.known().call.summary.clone(),
+                input_summary: execution.summary(),
                 reason,
                 partial: None,
             }),

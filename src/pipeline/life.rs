@@ -161,7 +161,7 @@ impl Inner {
             return Err(refused);
         }
         self.records.open(Arc::clone(execution));
-        self.running.send_modify(|running| *running += 1);
+        self.running.begin();
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Inner {
             // It stays on record as waiting, for the next daemon.
             () = self.parked(execution) => {}
         }
-        self.running.send_modify(|running| *running -= 1);
+        self.running.end();
     }
 
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits
@@ -198,9 +198,7 @@ impl Inner {
 
     /// An approval that was asked for and that nothing will be run under any more.
     async fn withdraw(&self, execution: &Execution) {
-        let unused = execution
-            .asked()
-            .filter(|_| execution.known().approved.is_none());
+        let unused = execution.asked().filter(|_| execution.approved().is_none());
         if let Some(asked) = unused {
             // Where it is decided already it stays so.
             let _ = self.settle(asked.id, ApprovalStatus::Withdrawn).await;
@@ -260,7 +258,7 @@ impl Inner {
             });
         });
         self.records.open(Arc::clone(&execution));
-        self.running.send_modify(|running| *running += 1);
+        self.running.begin();
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let changed = match (is_whole, lineage) {
@@ -270,12 +268,12 @@ impl Inner {
             };
             let lost = Err(ExecutorError::ApprovalStale {
                 tool_name: execution.tool.clone(),
-                input_summary: execution.known().call.summary.clone(),
+                input_summary: execution.summary(),
                 changed: changed.to_owned(),
             });
             inner.withdraw(&execution).await;
             inner.close(&execution, lost).await;
-            inner.running.send_modify(|running| *running -= 1);
+            inner.running.end();
         });
     }
 
@@ -292,7 +290,7 @@ impl Inner {
         if let Some(problem) = problem {
             return Err(Begun::Unrecorded(problem));
         }
-        let summary = execution.known().call.summary.clone();
+        let summary = execution.summary();
         if let Some(lineage) = execution.family.lineage() {
             entry.note(Event::skill_call(execution, lineage));
         }
@@ -365,7 +363,7 @@ impl Inner {
         let mut result = result.unwrap_or_else(|_| {
             Err(ExecutorError::Internal {
                 tool_name: execution.tool.clone(),
-                input_summary: execution.known().call.summary.clone(),
+                input_summary: execution.summary(),
                 detail: "it panicked; the log says where".to_owned(),
                 source: None,
             })
@@ -409,7 +407,7 @@ impl Inner {
             caller: execution.caller.clone(),
             live: execution.live(),
             span: self.spans.is_on().then(|| execution.span_context()),
-            summary: execution.known().call.summary.clone(),
+            summary: execution.summary(),
             resolved: Vec::new(),
             workers: Arc::clone(&self.workers),
             calls: Arc::new(CallsOf {

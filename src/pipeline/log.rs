@@ -30,8 +30,8 @@ fn write(
     run: Option<&RunReport>,
     failure: Option<&Failure>,
 ) {
-    let known = execution.known();
-    let summary = &known.call.summary;
+    let call = execution.call();
+    let summary = &call.summary;
     let correlation = &execution.correlation;
     let exit_code = match (failure, run.and_then(|run| run.exit)) {
         (None, Some(Exit::Code(code))) => Some(code),

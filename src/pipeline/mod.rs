@@ -25,6 +25,7 @@ mod masking;
 mod record;
 mod records;
 mod retry;
+mod running;
 mod spans;
 mod stages;
 mod values;

@@ -129,7 +129,7 @@ impl Hooks<'_> {
             !is_a_hooks
                 && hook.point == point
                 && hook.concerns(&call.tool)
-                && !self.execution.known().call.changed_by.contains(&hook.name)
+                && !self.execution.call().changed_by.contains(&hook.name)
         })
     }
 
@@ -320,7 +320,7 @@ impl Hooks<'_> {
     }
 
     fn summary(&self) -> String {
-        self.execution.known().call.summary.clone()
+        self.execution.summary()
     }
 }
 

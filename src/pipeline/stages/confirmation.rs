@@ -195,7 +195,7 @@ impl Question<'_> {
         };
         let now = SystemTime::now();
         // As it is shown, secrets masked.
-        let shown = execution.known().call;
+        let shown = execution.call();
         let mut judgement = judgement;
         judgement.mask(|text| execution.secrets.mask_text(text));
         let approval = Approval {

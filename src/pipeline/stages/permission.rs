@@ -46,7 +46,7 @@ pub(super) async fn judge(
     if judgement.verdict == Verdict::Deny {
         return Err(ExecutorError::PermissionDenied {
             tool_name: call.tool,
-            input_summary: execution.known().call.summary.clone(),
+            input_summary: execution.summary(),
             judgement: Box::new(judgement),
         });
     }
@@ -83,7 +83,7 @@ pub(super) fn settle_risk(
         // Asked again it would be no other, so that it is nothing to wait for.
         Some(detail) => Err(ExecutorError::InvalidInput {
             tool_name: call.tool.clone(),
-            input_summary: execution.known().call.summary.clone(),
+            input_summary: execution.summary(),
             violations: vec![Violation::of_all(detail)],
         }),
     }
