@@ -3,8 +3,10 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest as _, Sha256};
+
+const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,6 +19,16 @@ impl Digest {
     /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// As 64 hexadecimal digits. An execution's records have ten of them: none goes through a formatter.
+    fn digits(&self) -> [u8; 64] {
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        digits
     }
 
     /// Reads 64 hexadecimal digits.
@@ -164,16 +176,15 @@ impl io::Write for Hasher {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Twice in every record of an execution: not digit by digit through the formatter.
-        let mut digits = [0; 64];
-        HEXLOWER.encode_mut(&self.0, &mut digits);
-        f.write_str(str::from_utf8(&digits).map_err(|_| fmt::Error)?)
+        f.write_str(str::from_utf8(&self.digits()).map_err(|_| fmt::Error)?)
     }
 }
 
 impl serde::Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let digits = self.digits();
+        let text = str::from_utf8(&digits).map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(text)
     }
 }
 

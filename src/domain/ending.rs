@@ -172,7 +172,11 @@ pub struct Usage {
     #[serde(rename = "cpu_ms", with = "super::millis")]
     pub cpu: Duration,
     /// The most memory the tree held at once, in bytes; `None` without a memory controller.
-    #[serde(rename = "memory_peak_bytes")]
+    #[serde(
+        default,
+        rename = "memory_peak_bytes",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub memory_peak: Option<u64>,
 }
 

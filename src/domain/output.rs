@@ -114,7 +114,8 @@ pub struct Display {
     pub exit: String,
 }
 
-/// The facts of one run, without its output.
+/// The facts of one run, without its output. As JSON it is for the ledger, which keeps one for each: what there
+/// is not is left out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunReport {
     /// How the leader ended, in the kernel's words; `None` when not even SIGKILL has ended it yet,
@@ -132,16 +133,18 @@ pub struct RunReport {
     /// What the command wrote to standard error, in bytes, kept or not.
     pub stderr_bytes: u64,
     /// Processes that outlived the command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<LeftBehind>,
     /// What it used up.
     pub usage: Usage,
     /// The proof of the kill, when a signal was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill: Option<KillReport>,
     /// How far it was trusted.
     #[serde(default)]
     pub risk_level: RiskLevel,
     /// The sandbox it ran in, if it did.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandboxed>,
 }
 

@@ -1,5 +1,6 @@
 //! The columns of an execution: what is bound where, and what of it is counted.
 
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Statement, ToSql, params};
 
 use super::convert::signed;
@@ -122,9 +123,16 @@ pub(super) fn bind_ending(
     bind(statement, from, known)
 }
 
+/// What is NULL is so already: a statement that is used again comes without what was bound to it. Of an execution
+/// that is half of it.
 fn bind(statement: &mut Statement<'_>, from: usize, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
     for (index, value) in (from..).zip(values) {
-        statement.raw_bind_parameter(index, value)?;
+        let value = value.to_sql()?;
+        if value != ToSqlOutput::Borrowed(ValueRef::Null)
+            && value != ToSqlOutput::Owned(Value::Null)
+        {
+            statement.raw_bind_parameter(index, value)?;
+        }
     }
     Ok(())
 }

@@ -89,26 +89,46 @@ impl Happened {
 
     /// Adds that a stage was entered: `stageStarted`.
     pub fn enter(&mut self, time: SystemTime, stage: Stage) {
-        self.add(&(micros(time), stage.number()));
+        self.add_numbers(&[micros(time), stage.number().into()]);
     }
 
     /// Adds that a stage was left after so long, to the microsecond: `stageCompleted`.
     pub fn leave(&mut self, time: SystemTime, stage: Stage, took: Duration) {
-        self.add(&(micros(time), stage.number(), nearest_micros(took)));
+        let took = i64::try_from(nearest_micros(took)).unwrap_or(i64::MAX);
+        self.add_numbers(&[micros(time), stage.number().into(), took]);
+    }
+
+    fn add_numbers(&mut self, numbers: &[i64]) {
+        self.make_room();
+        let mut digits = itoa::Buffer::new();
+        let mut before = b'[';
+        for number in numbers {
+            self.things.push(before);
+            self.things
+                .extend_from_slice(digits.format(*number).as_bytes());
+            before = b',';
+        }
+        self.things.push(b']');
+        self.count += 1;
     }
 
     fn add(&mut self, thing: &impl Serialize) {
-        /// About what an execution takes.
-        const ROOM: usize = 512;
         let before = self.things.len();
-        if before == 0 {
-            self.things.reserve(ROOM);
-        } else {
-            self.things.push(b',');
-        }
+        self.make_room();
         match serde_json::to_writer(JsonSink(&mut self.things), thing) {
             Ok(()) => self.count += 1,
             Err(_) => self.things.truncate(before),
+        }
+    }
+
+    /// For one more.
+    fn make_room(&mut self) {
+        /// About what an execution takes.
+        const ROOM: usize = 512;
+        if self.things.is_empty() {
+            self.things.reserve(ROOM);
+        } else {
+            self.things.push(b',');
         }
     }
 

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema-5.sql"),
     include_str!("schema-6.sql"),
     include_str!("schema-7.sql"),
+    include_str!("schema-8.sql"),
 ];
 
 /// How many bytes of file are checked before the ledger is in use. More would hold up the start,

@@ -1,18 +1,25 @@
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::domain::JsonSink;
+
 /// JSON as text: what the ledger keeps it does not look into, and a tree of it would cost more than
 /// all else that is done for an execution.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Json(Box<RawValue>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Json(String);
 
 impl Json {
-    /// A value as JSON; null for what has none, such as a map with keys that are no texts.
+    /// A value as JSON, in one line; null for what has none, such as a map with keys that are no texts.
     pub fn of(value: &impl Serialize) -> Self {
-        serde_json::value::to_raw_value(value).map_or_else(|_| Self::default(), Self)
+        /// Enough for most.
+        const ROOM: usize = 384;
+        let mut text = Vec::with_capacity(ROOM);
+        let written = serde_json::to_writer(JsonSink(&mut text), value);
+        let text = written.ok().and_then(|()| String::from_utf8(text).ok());
+        text.map_or_else(Self::default, Self)
     }
 
     /// JSON that was written as a text; `None` for what is none.
@@ -22,7 +29,12 @@ impl Json {
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        self.0.get()
+        &self.0
+    }
+
+    /// The text.
+    pub fn into_string(self) -> String {
+        self.0
     }
 
     /// What it says, if it is that.
@@ -34,13 +46,21 @@ impl Json {
 impl Default for Json {
     /// `null`.
     fn default() -> Self {
-        Self(RawValue::NULL.to_owned())
+        Self("null".to_owned())
     }
 }
 
-impl PartialEq for Json {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
+        text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(Box::<str>::from(text).into()))
     }
 }
 

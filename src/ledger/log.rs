@@ -11,6 +11,7 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
+use super::Json;
 use super::event::{Events, Happened};
 use super::file::beside;
 pub(super) use super::part::Logged;
@@ -32,7 +33,8 @@ const ROOM: usize = 4 << 10;
 /// How long a line's checksum is, with the blank behind it.
 const CHECKSUM: usize = 9;
 
-/// What stands before that which happened, as it is kept, behind a line's JSON, which has none.
+/// What stands before each text that is JSON already: those stand behind what serde writes of a line. None of
+/// them has it or the end of a line in it.
 const BEHIND: u8 = b'\t';
 
 /// The logs, and what of them is not even queued for the file.
@@ -95,6 +97,8 @@ struct Ended<'a> {
 struct Turns {
     current: Part,
     other: Part,
+    /// Where a line is put together.
+    text: Vec<u8>,
 }
 
 impl Log {
@@ -108,14 +112,12 @@ impl Log {
         let mut part = |suffix: &str| {
             let (part, text) = Part::open(&beside(file, suffix))?;
             for line in text.split(|byte| *byte == b'\n').filter_map(whole) {
-                let (line, happened) = match line.iter().position(|byte| *byte == BEHIND) {
-                    Some(at) => (&line[..at], &line[at + 1..]),
-                    None => (line, &[][..]),
-                };
+                let mut parts = line.split(|byte| *byte == BEHIND);
+                let line = parts.next().unwrap_or_default();
                 match serde_json::from_slice(line) {
-                    Ok(Line::Opened(record)) => found.opened.push(record.into_owned()),
-                    Ok(Line::Changed(record)) => changed.push(record.into_owned()),
-                    Ok(Line::Ended(ended)) => found.ended.push(ended.into_told(happened)),
+                    Ok(Line::Opened(record)) => found.opened.push(opened(record, parts)),
+                    Ok(Line::Changed(record)) => changed.push(opened(record, parts)),
+                    Ok(Line::Ended(ended)) => found.ended.push(ended.into_told(parts)),
                     Err(_) => {}
                 }
             }
@@ -124,6 +126,7 @@ impl Log {
         let turns = Turns {
             current: part(LOGS[0])?,
             other: part(LOGS[1])?,
+            text: Vec::new(),
         };
         let ids: HashSet<_> = changed.iter().map(|record| record.id).collect();
         found.opened.retain(|record| !ids.contains(&record.id));
@@ -165,7 +168,8 @@ impl Log {
         record: OpenRecord,
         events: Option<Events>,
     ) -> Option<(OpenRecord, Option<Events>)> {
-        let Ok(logged) = self.append(&Line::Opened(Cow::Borrowed(&record)), None) else {
+        let line = Line::Opened(Cow::Borrowed(&record));
+        let Ok(logged) = self.append(&line, None, [Some(&record.call)]) else {
             return Some((record, events));
         };
         let begun = Begun {
@@ -191,7 +195,8 @@ impl Log {
             return Some((change, events));
         };
         let record = begun.record.clone().with(&change);
-        let Ok(logged) = self.append(&Line::Changed(Cow::Borrowed(&record)), None) else {
+        let line = Line::Changed(Cow::Borrowed(&record));
+        let Ok(logged) = self.append(&line, None, [Some(&record.call)]) else {
             return Some((change, events));
         };
         *begun = Begun {
@@ -229,28 +234,74 @@ impl Log {
             texts: texts(record)?,
             events: events.map(Cow::Borrowed),
         });
-        self.append(&line, events.map(|events| &events.happened))
-            .ok()
+        let happened = events.map(|events| &events.happened);
+        let (problem, usage) = (record.problem.as_ref(), record.usage.as_ref());
+        let texts = [Some(&record.ending), problem, usage, Some(&record.stages)];
+        self.append(&line, Some(happened), texts).ok()
     }
 
-    fn append(&self, line: &Line<'_>, happened: Option<&Happened>) -> io::Result<Logged> {
-        let mut text = Vec::with_capacity(ROOM);
+    /// Adds a line: what serde makes of it, what has happened, if that belongs there, and these texts.
+    fn append<const N: usize>(
+        &self,
+        line: &Line<'_>,
+        happened: Option<Option<&Happened>>,
+        texts: [Option<&Json>; N],
+    ) -> io::Result<Logged> {
+        let turns = &mut *lock(&self.turns);
+        let text = &mut turns.text;
+        text.clear();
         text.resize(CHECKSUM, b' ');
-        serde_json::to_writer(JsonSink(&mut text), line)?;
+        serde_json::to_writer(JsonSink(text), line)?;
         if let Some(happened) = happened {
             text.push(BEHIND);
-            happened.write_json(&mut text);
+            if let Some(happened) = happened {
+                happened.write_json(text);
+            }
+        }
+        for json in texts {
+            text.push(BEHIND);
+            if let Some(json) = json {
+                text.extend_from_slice(one_line(json)?.as_bytes());
+            }
         }
         let checksum = checksum(&text[CHECKSUM..]);
         text[..CHECKSUM].copy_from_slice(&checksum);
         text.push(b'\n');
-        let turns = &mut *lock(&self.turns);
         if !turns.current.has_room(text.len()) && turns.other.is_done() {
             turns.other.clear()?;
             std::mem::swap(&mut turns.current, &mut turns.other);
         }
-        turns.current.append(&text)
+        let logged = turns.current.append(text);
+        text.shrink_to(ROOM);
+        logged
     }
+}
+
+/// A text that may stand in a line.
+fn one_line(json: &Json) -> io::Result<&str> {
+    let text = json.as_str();
+    match memchr::memchr2(BEHIND, b'\n', text.as_bytes()) {
+        None => Ok(text),
+        // Somebody else has written it, who has not put it into one.
+        Some(_) => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// The record of a line with the text of its call, which before version 8 of the ledger stood in it.
+fn opened<'a>(
+    record: Cow<'_, OpenRecord>,
+    mut texts: impl Iterator<Item = &'a [u8]>,
+) -> OpenRecord {
+    let mut record = record.into_owned();
+    if let Some(call) = texts.next().and_then(json) {
+        record.call = call;
+    }
+    record
+}
+
+/// What has stood behind a line; `None` for nothing.
+fn json(text: &[u8]) -> Option<Json> {
+    Json::from_text(str::from_utf8(text).ok()?)
 }
 
 /// What stands before a line: its CRC-32 in hexadecimal, and a blank.
@@ -277,8 +328,16 @@ fn whole(line: &[u8]) -> Option<&[u8]> {
 }
 
 impl Ended<'_> {
-    fn into_told(self, happened: &[u8]) -> Told {
+    fn into_told<'b>(self, mut texts: impl Iterator<Item = &'b [u8]>) -> Told {
         let mut record = self.record.into_owned();
+        let happened = texts.next().unwrap_or_default();
+        // Before version 8 of the ledger the others stood in it.
+        if let [Some(ending), problem, usage, Some(stages)] =
+            [(); 4].map(|()| texts.next().and_then(json))
+        {
+            (record.ending, record.stages) = (ending, stages);
+            (record.problem, record.usage) = (problem, usage);
+        }
         let outputs = [&mut record.content, &mut record.stdout, &mut record.stderr];
         for (output, text) in outputs.into_iter().zip(self.texts) {
             if let Some(text) = text {

@@ -1,4 +1,6 @@
-//! What goes into the ledger and what comes out of it, as plain values.
+//! What goes into the ledger and what comes out of it, as plain values. How serde writes them is how they stand in
+//! the log, to which each execution adds two lines: what there is not is left out, and what is [`Json`] already stands
+//! behind the rest.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,8 +25,10 @@ pub struct OpenRecord {
     /// Their primary group.
     pub caller_gid: u32,
     /// The call: its input, and what it asks for besides, without the values of variables.
+    #[serde(default, skip_serializing)]
     pub call: Json,
     /// The directory to run in, if already known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<PathBuf>,
     /// Whether nobody waits for the answer, so that it may outlast a restart while it waits for
     /// an approval.
@@ -35,17 +39,22 @@ pub struct OpenRecord {
     #[serde(with = "super::time")]
     pub created_at: SystemTime,
     /// The execution that this one repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<ExecutionId>,
     /// The execution whose call it is, when a tool made it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
     /// The trace the call belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
     /// The id the model gave its call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
     /// The caller's key for the call, see [`Ledger::claim`](super::Ledger::claim).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
     /// What the policy said, if it has; goes into the audit trail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ruling: Option<Ruling>,
 }
 
@@ -114,20 +123,29 @@ pub struct CloseRecord {
     /// What was called, in brief, secrets masked: what the audit trail tells of it for good.
     pub summary: String,
     /// The facts of the ending: exit, signal, kill, what was left behind. No status of HTTP.
+    #[serde(default, skip_serializing)]
     pub ending: Json,
     /// What went wrong, when something did.
+    #[serde(default, skip_serializing)]
     pub problem: Option<Json>,
     /// What it used up.
+    #[serde(default, skip_serializing)]
     pub usage: Option<Json>,
     /// When each stage began and ended.
+    #[serde(default, skip_serializing)]
     pub stages: Json,
     /// When its process was started, if one was.
-    #[serde(with = "super::time::optional")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "super::time::optional"
+    )]
     pub started_at: Option<SystemTime>,
     /// When it ended.
     #[serde(with = "super::time")]
     pub ended_at: SystemTime,
     /// The approval it ran under and the user who gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<(ApprovalId, u32)>,
     /// The text for the model.
     pub content: Output,
@@ -155,6 +173,7 @@ pub struct Output {
     /// How long it was as a whole, in bytes, kept or not.
     pub bytes: u64,
     /// Its digest; `None` when nobody computed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// Where it is kept.
     pub place: Place,

@@ -11,7 +11,7 @@ use super::convert::{signed, unsigned};
 use super::event::{Events, NumberedEvents};
 use super::record::{AuditEntry, Head};
 use super::time::micros;
-use super::{Digest, LedgerError};
+use super::{Digest, Json, LedgerError};
 use crate::domain::{ExecutionId, Status};
 
 /// How many facets tools may have of their own. Names of tools come from callers, who may make
@@ -190,13 +190,7 @@ impl Store {
         time: i64,
         body: &impl Serialize,
     ) -> rusqlite::Result<()> {
-        let link = Link::after(
-            self.head,
-            time,
-            kind,
-            id,
-            serde_json::to_string(body).unwrap_or_default(),
-        );
+        let link = Link::after(self.head, time, kind, id, Json::of(body).into_string());
         link.insert(&self.connection)?;
         self.head = link.head();
         Ok(())

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::ledger::file::beside;
@@ -123,7 +123,7 @@ fn an_end_is_kept_although_what_happened_cannot_be_read() {
         let cut: String = text
             .lines()
             // As it was before version 7: without a checksum.
-            .map(|line| format!("{}\n", line[9..].trim_end_matches(']')))
+            .map(|line| format!("{}\n", line[9..].replace("\t[[", "\t[")))
             .collect();
         fs::write(&log, cut).expect("written");
     }
@@ -132,6 +132,53 @@ fn an_end_is_kept_although_what_happened_cannot_be_read() {
     assert_eq!(record.close.expect("an end").status, Status::Timeout);
     let page = block_on(ledger.events(0, EventFilter::default(), 10)).expect("read");
     assert!(page.events.is_empty());
+}
+
+#[test]
+fn what_the_version_before_has_left_in_the_log_is_read() {
+    let scratch = Scratch::new();
+    drop(scratch.open());
+    let log = beside(&scratch.file(), LOGS[0]);
+    // As a daemon of version 7 left it that was killed behind an answer.
+    fs::write(log, include_bytes!("version-7.log")).expect("written");
+    let ledger = scratch.open();
+    let id = "01a213dd-1aa9-74eb-b8a9-c4a2f131be0e".parse();
+    let id: ExecutionId = id.expect("an id");
+    let record = block_on(ledger.get(id)).expect("read").expect("there");
+    let call: Value = record.open.call.read().expect("a call");
+    assert_eq!(call["input"], json!({"command": "true"}));
+    let close = record.close.expect("an end");
+    assert_eq!(close.status, Status::Success);
+    let ending: Value = close.ending.read().expect("an ending");
+    assert_eq!(ending["is_error"], json!(false));
+    assert_eq!(
+        (close.problem, close.usage),
+        (None, Some(json!({"cpu_ms": 3}).into()))
+    );
+    assert!(close.stages.as_str().contains("1795629587113989"));
+    assert_eq!(
+        close.content.place,
+        Place::Inline(b"[exit_code]\n0".to_vec())
+    );
+    let page = block_on(ledger.events(0, EventFilter::default(), 10)).expect("read");
+    assert_eq!(page.events.len(), 2);
+}
+
+#[test]
+fn a_text_of_more_than_one_line_is_kept_although_no_line_holds_it() {
+    let scratch = Scratch::new();
+    let crashed = Scratch::new();
+    let ledger = scratch.open();
+    let call = Json::from_text("{\n\t\"input\": {}}").expect("JSON");
+    let opened = OpenRecord {
+        call,
+        ..opening("bash", 7, at(2))
+    };
+    let id = opened.id;
+    let begun = ledger.begin_execution(opened, None);
+    block_on(begun.expect("not in the log")).expect("in the file");
+    copy(&scratch.0, &crashed.0, |_| true);
+    assert_eq!(open(&crashed.file()).recovered.lost, [id]);
 }
 
 #[test]

@@ -1,0 +1,3 @@
+-- Version 8: the log beside the file has the call of an execution, and its ending, problem, usage and stages, behind
+-- what else a line says, where they stood in it before. Lines of before are read, but no program of before would find
+-- them here.
