@@ -37,13 +37,13 @@ pub(super) struct Answer<'a> {
     execution_id: String,
     /// The facts of the run.
     #[serde(flatten)]
-    run: RunBody,
+    run: RunBody<'a>,
 }
 
 /// The facts of a run.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Run)]
-pub(super) struct RunBody {
+pub(super) struct RunBody<'a> {
     /// The exit code; null when a signal ended it, or the executor did.
     #[schema(required, minimum = 0, maximum = 255)]
     exit_code: Option<i32>,
@@ -65,12 +65,13 @@ pub(super) struct RunBody {
     /// What it used up.
     usage: UsageBody,
     /// What a person is shown.
-    display: Display,
+    #[schema(value_type = Display)]
+    display: &'a Display,
     /// How far it was trusted: what is `untrusted` ran in a sandbox, or did nothing by itself.
     risk_level: RiskLevel,
     /// The sandbox it ran in; null outside of one.
-    #[schema(required)]
-    sandbox: Option<Sandboxed>,
+    #[schema(required, value_type = Option<Sandboxed>)]
+    sandbox: Option<&'a Sandboxed>,
     /// The proof of the kill; there exactly when a signal was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -302,8 +303,8 @@ impl StageBody {
     }
 }
 
-impl RunBody {
-    pub(super) fn new(run: &RunReport, display: &Display, stopped: bool) -> Self {
+impl<'a> RunBody<'a> {
+    pub(super) fn new(run: &'a RunReport, display: &'a Display, stopped: bool) -> Self {
         let (exit_code, signal) = match run.exit {
             Some(Exit::Code(code)) if !stopped => (Some(code), None),
             Some(Exit::Code(_)) | None => (None, None),
@@ -328,9 +329,9 @@ impl RunBody {
                 cpu_ms: millis(run.usage.cpu),
                 memory_peak_bytes: run.usage.memory_peak,
             },
-            display: display.clone(),
+            display,
             risk_level: run.risk_level,
-            sandbox: run.sandbox.clone(),
+            sandbox: run.sandbox.as_ref(),
             kill: run.kill.as_ref().map(KillBody::from),
         }
     }

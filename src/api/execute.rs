@@ -1,14 +1,13 @@
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 
 use super::body::{record, response};
 use super::json::{json_response, to_json};
-use super::peer::Peer;
+use super::peer::{self, Peer};
 use super::problem::{Code, Refusal};
 use super::wire::CallBody;
 use super::withheld::until_recorded;
@@ -42,13 +41,16 @@ const MAX_KEY: usize = 255;
             )),
     )
 )]
-pub(super) async fn execute(
-    State(api): State<Api>,
-    Extension(peer): Extension<Peer>,
-    version: Version,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Refusal> {
+pub(super) async fn execute(State(api): State<Api>, request: Request) -> Result<Response, Refusal> {
+    // Taken apart by hand: an extractor would copy each part.
+    let (parts, body) = request.into_parts();
+    let Parts {
+        version,
+        headers,
+        mut extensions,
+        ..
+    } = parts;
+    let peer: Peer = extensions.remove().ok_or_else(peer::missing)?;
     let (call, digest) = request::call(body, &headers, &api).await?;
     let is_streamed = accepts_events(&headers);
     let terms = Terms {

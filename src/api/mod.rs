@@ -12,6 +12,7 @@ mod door;
 mod events;
 mod execute;
 mod executions;
+mod guard;
 mod health;
 mod history;
 mod json;

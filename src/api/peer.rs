@@ -6,6 +6,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
+use super::problem::{Code, Refusal};
 use crate::domain::Caller;
 use crate::runner::watch;
 
@@ -43,6 +44,11 @@ impl Peer {
     pub(crate) async fn hung_up(&self) {
         let _ = self.hang_up.ready(Interest::PRIORITY).await;
     }
+}
+
+/// What is answered where it is not known who is at the other end, which is a defect.
+pub(super) fn missing() -> Refusal {
+    Refusal::new(Code::Internal, "the connection has no peer")
 }
 
 /// `SO_PEERGROUPS` (Linux 4.13): an array of group ids; ERANGE says how long it would be.

@@ -222,7 +222,7 @@ pub(super) struct RunProblem<'a> {
     #[serde(flatten)]
     problem: Problem<'a>,
     #[serde(flatten)]
-    run: RunBody,
+    run: RunBody<'a>,
 }
 
 /// One violation of a schema.
@@ -257,7 +257,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The same with the facts of the run it broke off.
-    pub(super) fn with_run(self, run: &RunReport, display: &Display) -> RunProblem<'a> {
+    pub(super) fn with_run(self, run: &'a RunReport, display: &'a Display) -> RunProblem<'a> {
         // What ended by itself has told how.
         let stopped = self.code != Code::OutputInvalid;
         RunProblem {

@@ -2,13 +2,13 @@
 //! it does not exist, and nothing in it is open to more people than it says.
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use super::peer::Peer;
+use super::guard::Guard;
+use super::peer::{self, Peer};
 use super::problem::{Code, Refusal};
 use super::{
     Api, approvals, audit, capability, context, events, execute, executions, health, history,
@@ -80,8 +80,7 @@ pub(super) fn router(api: Api) -> Router {
         ..
     } in ROUTES
     {
-        let guard = middleware::from_fn_with_state((api.clone(), *audience), admit);
-        router = router.route(path, handler().route_layer(guard));
+        router = router.route(path, handler().route_layer(admit(&api, *audience)));
     }
     router
         .fallback(|request: Request| async move {
@@ -103,7 +102,7 @@ pub(super) fn for_processes(api: Api) -> Router {
     let mut router = Router::new();
     let is_for_them = |route: &&Route| FOR_PROCESSES.contains(&route.path);
     for Route { path, handler, .. } in ROUTES.iter().filter(is_for_them) {
-        router = router.route(path, handler().route_layer(middleware::from_fn(shows)));
+        router = router.route(path, handler().route_layer(Guard(not_shown)));
     }
     router
         .fallback(|| async { Refusal::new(Code::NotFound, "there is nothing but calls here") })
@@ -111,30 +110,28 @@ pub(super) fn for_processes(api: Api) -> Router {
         .with_state(api)
 }
 
-/// Lets a request through that shows a token; whether it is a good one is for the handler to say.
-async fn shows(request: Request, next: Next) -> Response {
-    match request.headers().contains_key(header::AUTHORIZATION) {
-        true => next.run(request).await,
-        false => capability::not_shown().into_response(),
-    }
+/// Refuses a request that shows no token; whether one is good is for the handler to say.
+fn not_shown(request: &Request) -> Option<Response> {
+    let shows = request.headers().contains_key(header::AUTHORIZATION);
+    (!shows).then(|| capability::not_shown().into_response())
 }
 
 /// Lets a request through to its handler when its sender belongs to the audience.
-async fn admit(
-    State((api, audience)): State<(Api, Audience)>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match admitted(&api, audience, request.extensions().get()) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
-    }
+fn admit(
+    api: &Api,
+    audience: Audience,
+) -> Guard<impl Fn(&Request) -> Option<Response> + Clone + Send + Sync + 'static> {
+    let api = api.clone();
+    Guard(move |request: &Request| {
+        let admitted = admitted(&api, audience, request.extensions().get());
+        admitted.err().map(IntoResponse::into_response)
+    })
 }
 
 /// Whether `peer` belongs to the audience, as the configuration is now.
 pub(crate) fn admitted(api: &Api, audience: Audience, peer: Option<&Peer>) -> Result<(), Refusal> {
     let Some(peer) = peer else {
-        return Err(Refusal::new(Code::Internal, "the connection has no peer"));
+        return Err(peer::missing());
     };
     let access = &api.edge.settings().access;
     let is_admin = Access::admits(&access.admins, &peer.caller);
