@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::{CString, NulError, c_char};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -85,7 +85,8 @@ impl BaseEnvironment {
 
 /// Of each name the last value, in the order of these.
 pub(crate) fn last_of_each<'a>(variables: Vec<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
-    let mut names = HashSet::with_capacity(variables.len());
+    // Mostly three: no hash is computed for them.
+    let mut names = BTreeSet::new();
     let from_behind = variables.into_iter().rev();
     let mut last: Vec<_> = from_behind
         .filter(|(name, _)| names.insert(*name))
@@ -108,7 +109,12 @@ impl Environment {
 
 impl Variable {
     fn new(name: &str, value: &str) -> Result<Self, NulError> {
-        let assignment = CString::new([name, "=", value].concat())?;
+        // With room for the NUL, for which it would be moved else.
+        let mut assignment = Vec::with_capacity(name.len() + value.len() + 2);
+        assignment.extend_from_slice(name.as_bytes());
+        assignment.push(b'=');
+        assignment.extend_from_slice(value.as_bytes());
+        let assignment = CString::new(assignment)?;
         Ok(Self {
             name_bytes: name.len(),
             assignment,

@@ -65,14 +65,15 @@ pub struct Script {
 
 impl Script {
     /// The arguments that hand it over.
-    pub fn arguments(&self) -> Vec<String> {
-        let mut args = vec![self.option.clone()];
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
         // Such a command would be read as more options.
-        if self.text.starts_with(['-', '+']) {
-            args.push("--".to_owned());
-        }
-        args.push(self.text.clone());
-        args
+        let no_more_options = self.text.starts_with(['-', '+']).then_some("--");
+        let args = [
+            Some(self.option.as_str()),
+            no_more_options,
+            Some(&self.text),
+        ];
+        args.into_iter().flatten()
     }
 }
 

@@ -169,13 +169,11 @@ fn file_in_memory(text: &str) -> io::Result<OwnedFd> {
 
 /// The program's own name and its arguments; a script is the last of them, or its file.
 fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, RunError> {
-    let mut args = vec![plan.program.as_os_str().as_bytes().to_vec()];
-    args.extend(plan.args.iter().map(|arg| arg.clone().into_bytes()));
+    let mut args = vec![plan.program.as_os_str().as_bytes()];
+    args.extend(plan.args.iter().map(String::as_bytes));
     match (&plan.script, file) {
-        (Some(_), Some(ScriptFile(path))) => args.push(path.as_os_str().as_bytes().to_vec()),
-        (Some(script), None) => {
-            args.extend(script.arguments().into_iter().map(String::into_bytes));
-        }
+        (Some(_), Some(ScriptFile(path))) => args.push(path.as_os_str().as_bytes()),
+        (Some(script), None) => args.extend(script.arguments().map(str::as_bytes)),
         (None, _) => {}
     }
     args.into_iter()

@@ -46,7 +46,7 @@ impl Order {
                 let path = share(bundle, "script", &script.text)?;
                 args.push(path.display().to_string());
             }
-            Some(script) => args.extend(script.arguments()),
+            Some(script) => args.extend(script.arguments().map(str::to_owned)),
             None => {}
         }
         let stdin = match &plan.stdin {

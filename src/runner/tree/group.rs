@@ -99,12 +99,12 @@ impl Leaders {
     /// The children of this process that are no leaders: orphans that came back to it.
     /// `None` where the kernel does not list children.
     fn orphans(&self) -> Option<Vec<Pid>> {
-        let this = Pid::this();
         // Orphans go to the first living thread of a subreaper, which is its main thread
         // (find_new_reaper in kernel/exit.c).
-        let list = self
-            .children
-            .get_or_init(|| KernelFile::open(procfs::children_file(this, this)).ok());
+        let list = self.children.get_or_init(|| {
+            let this = Pid::this();
+            KernelFile::open(procfs::children_file(this, this)).ok()
+        });
         let children = list.as_ref()?.read().ok()?;
         let known = self.lock();
         Some(

@@ -1,8 +1,7 @@
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::path::Path;
-
-use rustix::buffer::spare_capacity;
 
 /// A file of `/proc` or of a cgroup that stays open and is read anew each time: finding it by its
 /// path takes longer than reading it.
@@ -22,12 +21,13 @@ impl KernelFile {
         /// It stops before that only for an entry which would not fit any more. None is as long as
         /// this, so what is shorter than the rest was all.
         const LONGEST_ENTRY: usize = 2048;
+        // Most say some bytes.
+        let mut chunk = [MaybeUninit::uninit(); CHUNK];
         let mut bytes = Vec::new();
         loop {
-            let before = bytes.len();
-            bytes.reserve_exact(CHUNK);
-            let read = rustix::io::pread(&self.0, spare_capacity(&mut bytes), before as u64)?;
-            if read < CHUNK - LONGEST_ENTRY {
+            let (read, _) = rustix::io::pread(&self.0, &mut chunk[..], bytes.len() as u64)?;
+            bytes.extend_from_slice(read);
+            if read.len() < CHUNK - LONGEST_ENTRY {
                 return Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
                     String::from_utf8_lossy(error.as_bytes()).into_owned()
                 }));
