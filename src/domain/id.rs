@@ -53,7 +53,8 @@ macro_rules! id {
 
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                let text = &mut Uuid::encode_buffer();
+                serializer.serialize_str(self.0.hyphenated().encode_lower(text))
             }
         }
 

@@ -180,6 +180,9 @@ impl Search<'_> {
 
     /// Holds back the beginning of a prefix.
     fn hold_prefix(&mut self) {
+        if self.ended {
+            return;
+        }
         let longest = SHAPES.iter().map(|shape| shape.prefix.len()).max();
         let first = self.text.len().saturating_sub(longest.unwrap_or(0));
         let may_begin = |at: &usize| {
@@ -215,8 +218,9 @@ impl Search<'_> {
         let found = memchr::memmem::find_iter(new, &value.bytes);
         let found = found.map(|at| self.from + at..self.from + at + value.bytes.len());
         self.found.extend(found);
-        let begun = value.begun_in(new);
-        self.hold(self.text.len() - begun);
+        if !self.ended {
+            self.hold(self.text.len() - value.begun_in(new));
+        }
     }
 
     /// Within lines, the last of which may not be there as a whole.
