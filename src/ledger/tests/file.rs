@@ -251,7 +251,8 @@ fn what_was_told_while_the_disk_filled_up_is_not_lost() {
 
     let (mut told, mut refused) = (Vec::new(), 0);
     while refused < 10 {
-        assert!(told.len() < 1000, "the disk is never full");
+        // The writer may be that long in coming: two times `ON_TRUST` are told before anybody waits for it.
+        assert!(told.len() < 3000, "the disk is never full");
         let record = opening("bash", 0, at(1));
         let id = record.id;
         let had_problem = ledger.problem().is_some();
