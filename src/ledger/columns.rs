@@ -123,14 +123,15 @@ pub(super) fn bind_ending(
     bind(statement, from, known)
 }
 
-/// What is NULL is so already: a statement that is used again comes without what was bound to it. Of an execution
-/// that is half of it.
+/// Half of an execution's columns are NULL, and are so already: rusqlite's cache hands statements out with nothing bound.
 fn bind(statement: &mut Statement<'_>, from: usize, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
     for (index, value) in (from..).zip(values) {
         let value = value.to_sql()?;
-        if value != ToSqlOutput::Borrowed(ValueRef::Null)
-            && value != ToSqlOutput::Owned(Value::Null)
-        {
+        let is_null = matches!(
+            value,
+            ToSqlOutput::Borrowed(ValueRef::Null) | ToSqlOutput::Owned(Value::Null)
+        );
+        if !is_null {
             statement.raw_bind_parameter(index, value)?;
         }
     }

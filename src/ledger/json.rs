@@ -12,14 +12,16 @@ use crate::domain::JsonSink;
 pub struct Json(String);
 
 impl Json {
-    /// A value as JSON, in one line; null for what has none, such as a map with keys that are no texts.
+    /// A value as JSON; null for what has none, such as a map with keys that are no texts.
     pub fn of(value: &impl Serialize) -> Self {
         /// Enough for most.
         const ROOM: usize = 384;
         let mut text = Vec::with_capacity(ROOM);
-        let written = serde_json::to_writer(JsonSink(&mut text), value);
-        let text = written.ok().and_then(|()| String::from_utf8(text).ok());
-        text.map_or_else(Self::default, Self)
+        if let Err(error) = serde_json::to_writer(JsonSink(&mut text), value) {
+            tracing::error!(%error, "cannot write JSON for the ledger");
+            return Self::default();
+        }
+        String::from_utf8(text).map_or_else(|_| Self::default(), Self)
     }
 
     /// JSON that was written as a text; `None` for what is none.
@@ -32,7 +34,7 @@ impl Json {
         &self.0
     }
 
-    /// The text.
+    /// The text, to be kept.
     pub fn into_string(self) -> String {
         self.0
     }

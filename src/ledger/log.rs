@@ -34,7 +34,7 @@ const ROOM: usize = 4 << 10;
 const CHECKSUM: usize = 9;
 
 /// What stands before each text that is JSON already: those stand behind what serde writes of a line. None of
-/// them has it or the end of a line in it.
+/// them has it or the end of a line in it, which [`one_line`] sees to.
 const BEHIND: u8 = b'\t';
 
 /// The logs, and what of them is not even queued for the file.
@@ -97,7 +97,7 @@ struct Ended<'a> {
 struct Turns {
     current: Part,
     other: Part,
-    /// Where a line is put together.
+    /// Where a line is put together: empty between two, with room for most.
     text: Vec<u8>,
 }
 
@@ -234,47 +234,64 @@ impl Log {
             texts: texts(record)?,
             events: events.map(Cow::Borrowed),
         });
-        let happened = events.map(|events| &events.happened);
+        let nothing = Happened::default();
+        let happened = events.map_or(&nothing, |events| &events.happened);
         let (problem, usage) = (record.problem.as_ref(), record.usage.as_ref());
         let texts = [Some(&record.ending), problem, usage, Some(&record.stages)];
         self.append(&line, Some(happened), texts).ok()
     }
 
-    /// Adds a line: what serde makes of it, what has happened, if that belongs there, and these texts.
     fn append<const N: usize>(
         &self,
         line: &Line<'_>,
-        happened: Option<Option<&Happened>>,
+        happened: Option<&Happened>,
         texts: [Option<&Json>; N],
     ) -> io::Result<Logged> {
         let turns = &mut *lock(&self.turns);
-        let text = &mut turns.text;
+        let mut text = std::mem::take(&mut turns.text);
+        let written = write(&mut text, line, happened, texts);
+        let logged = written.and_then(|()| turns.append(&text));
+        // A long one goes at once: the next may be long in coming.
         text.clear();
-        text.resize(CHECKSUM, b' ');
-        serde_json::to_writer(JsonSink(text), line)?;
-        if let Some(happened) = happened {
-            text.push(BEHIND);
-            if let Some(happened) = happened {
-                happened.write_json(text);
-            }
-        }
-        for json in texts {
-            text.push(BEHIND);
-            if let Some(json) = json {
-                text.extend_from_slice(one_line(json)?.as_bytes());
-            }
-        }
-        let checksum = checksum(&text[CHECKSUM..]);
-        text[..CHECKSUM].copy_from_slice(&checksum);
-        text.push(b'\n');
-        if !turns.current.has_room(text.len()) && turns.other.is_done() {
-            turns.other.clear()?;
-            std::mem::swap(&mut turns.current, &mut turns.other);
-        }
-        let logged = turns.current.append(text);
         text.shrink_to(ROOM);
+        turns.text = text;
         logged
     }
+}
+
+impl Turns {
+    fn append(&mut self, text: &[u8]) -> io::Result<Logged> {
+        if !self.current.has_room(text.len()) && self.other.is_done() {
+            self.other.clear()?;
+            std::mem::swap(&mut self.current, &mut self.other);
+        }
+        self.current.append(text)
+    }
+}
+
+/// Writes a line: what serde makes of it, and behind that what has happened, in a line that tells it, and the texts.
+fn write<const N: usize>(
+    text: &mut Vec<u8>,
+    line: &Line<'_>,
+    happened: Option<&Happened>,
+    texts: [Option<&Json>; N],
+) -> io::Result<()> {
+    text.resize(CHECKSUM, b' ');
+    serde_json::to_writer(JsonSink(text), line)?;
+    if let Some(happened) = happened {
+        text.push(BEHIND);
+        happened.write_json(text);
+    }
+    for json in texts {
+        text.push(BEHIND);
+        if let Some(json) = json {
+            text.extend_from_slice(one_line(json)?.as_bytes());
+        }
+    }
+    let checksum = checksum(&text[CHECKSUM..]);
+    text[..CHECKSUM].copy_from_slice(&checksum);
+    text.push(b'\n');
+    Ok(())
 }
 
 /// A text that may stand in a line.
@@ -331,13 +348,12 @@ impl Ended<'_> {
     fn into_told<'b>(self, mut texts: impl Iterator<Item = &'b [u8]>) -> Told {
         let mut record = self.record.into_owned();
         let happened = texts.next().unwrap_or_default();
-        // Before version 8 of the ledger the others stood in it.
-        if let [Some(ending), problem, usage, Some(stages)] =
-            [(); 4].map(|()| texts.next().and_then(json))
-        {
-            (record.ending, record.stages) = (ending, stages);
-            (record.problem, record.usage) = (problem, usage);
-        }
+        // Before version 8 of the ledger these stood in it.
+        let mut next = || texts.next().and_then(json);
+        record.ending = next().unwrap_or(record.ending);
+        record.problem = next().or(record.problem);
+        record.usage = next().or(record.usage);
+        record.stages = next().unwrap_or(record.stages);
         let outputs = [&mut record.content, &mut record.stdout, &mut record.stderr];
         for (output, text) in outputs.into_iter().zip(self.texts) {
             if let Some(text) = text {
@@ -368,4 +384,27 @@ fn texts(record: &CloseRecord) -> Option<[Option<Cow<'_, str>>; 3]> {
         }
     }
     (bytes <= LINE).then_some(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::{Scratch, at, opening};
+
+    #[test]
+    fn a_long_line_takes_no_memory_once_it_is_written() {
+        let scratch = Scratch::new();
+        let (log, _) = Log::open(&scratch.0.join("ledger.db")).expect("logs");
+        let long = format!("\"{}\"", "x".repeat(1 << 20));
+        let in_two = format!("[{long},\n0]");
+        for (call, is_taken) in [(long, true), (in_two, false)] {
+            let record = OpenRecord {
+                call: Json::from_text(&call).expect("JSON"),
+                ..opening("bash", 7, at(2))
+            };
+            assert_eq!(log.begin(record, None).is_none(), is_taken);
+            let kept = lock(&log.turns).text.capacity();
+            assert!(kept <= ROOM, "{kept} bytes");
+        }
+    }
 }

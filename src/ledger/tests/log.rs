@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::domain::RunReport;
 use crate::ledger::file::beside;
 use crate::ledger::log::LOGS;
 
@@ -122,7 +123,7 @@ fn an_end_is_kept_although_what_happened_cannot_be_read() {
         let text = fs::read_to_string(&log).expect("a log");
         let cut: String = text
             .lines()
-            // As it was before version 7: without a checksum.
+            // Without a checksum, which would tell.
             .map(|line| format!("{}\n", line[9..].replace("\t[[", "\t[")))
             .collect();
         fs::write(&log, cut).expect("written");
@@ -135,31 +136,41 @@ fn an_end_is_kept_although_what_happened_cannot_be_read() {
 }
 
 #[test]
-fn what_the_version_before_has_left_in_the_log_is_read() {
+fn what_the_versions_before_have_left_in_the_log_is_read() {
     let scratch = Scratch::new();
     drop(scratch.open());
     let log = beside(&scratch.file(), LOGS[0]);
-    // As a daemon of version 7 left it that was killed behind an answer.
+    // As a daemon of version 7 left it that was killed behind two answers; one line is of one before that.
     fs::write(log, include_bytes!("version-7.log")).expect("written");
     let ledger = scratch.open();
-    let id = "01a213dd-1aa9-74eb-b8a9-c4a2f131be0e".parse();
-    let id: ExecutionId = id.expect("an id");
-    let record = block_on(ledger.get(id)).expect("read").expect("there");
-    let call: Value = record.open.call.read().expect("a call");
+    let ended = |id: &str| {
+        let id: ExecutionId = id.parse().expect("an id");
+        let record = block_on(ledger.get(id)).expect("read").expect("there");
+        let call: Value = record.open.call.read().expect("a call");
+        (call, record.close.expect("an end"))
+    };
+    let (call, close) = ended("01a213dd-1aa9-74eb-b8a9-c4a2f131be0e");
     assert_eq!(call["input"], json!({"command": "true"}));
-    let close = record.close.expect("an end");
     assert_eq!(close.status, Status::Success);
-    let ending: Value = close.ending.read().expect("an ending");
-    assert_eq!(ending["is_error"], json!(false));
-    assert_eq!(
-        (close.problem, close.usage),
-        (None, Some(json!({"cpu_ms": 3}).into()))
-    );
+    let report: RunReport = close.ending.read().expect("the facts");
+    assert!(report.background.is_empty() && report.kill.is_none() && report.sandbox.is_none());
+    assert_eq!(report.usage.cpu, Duration::from_millis(3));
+    assert!(close.problem.is_none() && close.usage.is_some());
     assert!(close.stages.as_str().contains("1795629587113989"));
+    let text = Place::Inline(b"[exit_code]\n0".to_vec());
+    assert_eq!(close.content.place, text);
+
+    let (call, close) = ended("01a213dd-1aab-70c8-a638-a308aa2d1e2e");
     assert_eq!(
-        close.content.place,
-        Place::Inline(b"[exit_code]\n0".to_vec())
+        call["input"],
+        json!({"command": "false"}),
+        "as it was changed"
     );
+    assert_eq!(close.status, Status::Denied);
+    let problem = json!({"kind": "permission_denied"});
+    assert_eq!(close.problem, Some(problem.into()));
+    assert_eq!((close.ending, close.usage), (Json::default(), None));
+
     let page = block_on(ledger.events(0, EventFilter::default(), 10)).expect("read");
     assert_eq!(page.events.len(), 2);
 }

@@ -51,11 +51,11 @@ fn open(file: &Path) -> Opened {
 }
 
 /// A whole number of microseconds, as the file keeps it.
-fn at(seconds: u64) -> SystemTime {
+pub(super) fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)
 }
 
-fn opening(tool: &str, uid: u32, created_at: SystemTime) -> OpenRecord {
+pub(super) fn opening(tool: &str, uid: u32, created_at: SystemTime) -> OpenRecord {
     OpenRecord {
         id: ExecutionId::new(),
         tool: tool.to_owned(),

@@ -2,6 +2,89 @@ use super::*;
 use crate::domain::ApprovalId;
 
 #[test]
+fn what_one_execution_has_is_none_of_the_next_that_has_not() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let full = |created_at| OpenRecord {
+        working_dir: Some(PathBuf::from("/srv")),
+        replay_of: Some(ExecutionId::new()),
+        trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".parse().ok(),
+        tool_use_id: Some("toolu_1".to_owned()),
+        ruling: Some(Ruling {
+            verdict: Verdict::Allow,
+            rule: Some("bash".to_owned()),
+            source: Some("policy.toml:3".to_owned()),
+        }),
+        ..opening("bash", 7, created_at)
+    };
+    let full_end = |id| CloseRecord {
+        problem: Some(json!({"kind": "timeout"}).into()),
+        usage: Some(json!({"cpu_ms": 1}).into()),
+        started_at: Some(at(1)),
+        approved: Some((ApprovalId::new(), 7)),
+        content: Output {
+            bytes: 5,
+            digest: Some(Digest::of(b"hello")),
+            place: Place::Inline(b"hello".to_vec()),
+        },
+        ..closing(id, Status::Timeout)
+    };
+    let bare_end = |id| CloseRecord {
+        problem: None,
+        usage: None,
+        started_at: None,
+        content: Output::default(),
+        stdout: Output::default(),
+        stderr: Output::default(),
+        ..closing(id, Status::Success)
+    };
+    // Entered as a whole, and step by step: by all statements that enter one.
+    for as_a_whole in [true, false] {
+        let enter = |open: OpenRecord, close: CloseRecord| {
+            let id = open.id;
+            if as_a_whole {
+                assert!(ledger.begin_execution(open, None).is_none());
+            } else {
+                ledger.open_execution(open, None).wait().expect("opened");
+            }
+            ledger.close_execution(close, None).wait().expect("closed");
+            block_on(ledger.get(id)).expect("read").expect("there")
+        };
+        let open = full(at(2));
+        let end = full_end(open.id);
+        let first = enter(open, end);
+        assert!(first.close.expect("an end").approved.is_some());
+
+        let open = OpenRecord {
+            ruling: None,
+            ..opening("bash", 7, at(3))
+        };
+        let end = bare_end(open.id);
+        let OpenRecord {
+            working_dir,
+            replay_of,
+            trace_id,
+            tool_use_id,
+            idempotency,
+            ruling,
+            lineage,
+            ..
+        } = enter(open, end.clone()).open;
+        assert_eq!((working_dir, replay_of, lineage), (None, None, None));
+        assert_eq!((trace_id, tool_use_id), (None, None));
+        assert_eq!((idempotency, ruling), (None, None));
+        let close = block_on(ledger.get(end.id))
+            .expect("read")
+            .expect("there")
+            .close;
+        let close = close.expect("an end");
+        assert_eq!((close.problem, close.usage), (None, None));
+        assert_eq!((close.approved, close.started_at), (None, None));
+        assert_eq!((close.content, close.stdout), (end.content, end.stdout));
+    }
+}
+
+#[test]
 fn what_goes_in_comes_out() {
     let scratch = Scratch::new();
     let ledger = scratch.open();
