@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 
@@ -42,15 +42,7 @@ const MAX_KEY: usize = 255;
     )
 )]
 pub(super) async fn execute(State(api): State<Api>, request: Request) -> Result<Response, Refusal> {
-    // Taken apart by hand: an extractor would copy each part.
-    let (parts, body) = request.into_parts();
-    let Parts {
-        version,
-        headers,
-        mut extensions,
-        ..
-    } = parts;
-    let peer: Peer = extensions.remove().ok_or_else(peer::missing)?;
+    let (peer, version, headers, body) = take_apart(request)?;
     let (call, digest) = request::call(body, &headers, &api).await?;
     let is_streamed = accepts_events(&headers);
     let terms = Terms {
@@ -69,6 +61,13 @@ pub(super) async fn execute(State(api): State<Api>, request: Request) -> Result<
         _ => begins.await?,
     };
     Ok(answer(&api, opened, Manner { is_streamed, terms }).await)
+}
+
+/// What is needed of a request, without the copies that extractors would make; the rest of it goes.
+fn take_apart(request: Request) -> Result<(Peer, Version, HeaderMap, Body), Refusal> {
+    let (mut parts, body) = request.into_parts();
+    let peer = parts.extensions.remove().ok_or_else(peer::missing)?;
+    Ok((peer, parts.version, parts.headers, body))
 }
 
 /// Whose call it is, and what came with it: as HTTP headers, or metadata of gRPC, which is the same.

@@ -6,24 +6,24 @@ use axum::response::Response;
 use futures_util::future::{Either, Ready, ready};
 use tower::{Layer, Service};
 
-/// Stands before a route and says, by a look at a request, what it is answered if it is not let through. That
-/// is for what needs no waiting: axum's own middleware takes memory for each request.
+/// Stands before a route, for what a look at a request decides: axum's own middleware may wait, and takes memory for
+/// each request. The function says what a request is answered that is not let through.
 #[derive(Clone)]
 pub(super) struct Guard<F>(pub(super) F);
 
-/// A service with its guard.
+/// A route with its guard.
 #[derive(Clone)]
 pub(super) struct Guarded<S, F> {
     inner: S,
-    refusal: F,
+    refuse: F,
 }
 
 impl<S, F: Clone> Layer<S> for Guard<F> {
     type Service = Guarded<S, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let refusal = self.0.clone();
-        Guarded { inner, refusal }
+        let refuse = self.0.clone();
+        Guarded { inner, refuse }
     }
 }
 
@@ -41,7 +41,7 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        match (self.refusal)(&request) {
+        match (self.refuse)(&request) {
             None => Either::Left(self.inner.call(request)),
             Some(response) => Either::Right(ready(Ok(response))),
         }

@@ -35,8 +35,8 @@ impl Formatter for Around<'_> {
 /// JSON of a body with `text` in the place of `Text`, in one piece of memory of about the right
 /// size: a buffer that grows by doubling takes up to three times as much.
 pub(super) fn to_json_around(text: &str, value: &impl Serialize) -> Vec<u8> {
-    /// What all the other members take, list of processes left behind aside. With a short text it stays below the
-    /// KiB up to which glibc has memory at hand.
+    /// What all the other members take, list of processes left behind aside; little enough that glibc has it at hand,
+    /// with a short text (1,032 bytes in all).
     const OTHERS: usize = 768;
     // Text has a newline every few dozen characters, and little else to escape. Counting exactly
     // takes as long as writing.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest as _, Sha256};
 
+/// By their values.
 const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 /// A SHA-256 digest.
@@ -21,7 +22,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// As 64 hexadecimal digits. An execution's records have ten of them: none goes through a formatter.
+    /// As 64 hexadecimal digits. An execution's records have a good many of them: none goes through a formatter.
     fn digits(&self) -> [u8; 64] {
         let mut digits = [0; 64];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {

@@ -43,7 +43,7 @@ impl Entry {
         self.note_at(SystemTime::now(), event);
     }
 
-    /// Something happened at that time, which is now.
+    /// Something happens now, which has been read off the clock already.
     pub(super) fn note_at(&self, time: SystemTime, event: Event) {
         let happened = &mut self.lock().happened;
         event.tell(&self.correlation, time, happened);

@@ -349,8 +349,8 @@ impl Execution {
     /// Waits until it waits for an approval.
     pub(super) async fn waits(&self) {
         // It lives as long as this does.
-        let waiting = self.approval().waiting.subscribe();
-        let _ = { waiting }.wait_for(|waits| *waits).await;
+        let mut waiting = self.approval().waiting.subscribe();
+        let _ = waiting.wait_for(|waits| *waits).await;
     }
 
     fn is_waiting(&self) -> bool {
