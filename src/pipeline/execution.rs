@@ -10,6 +10,7 @@ use super::approvals::Asked;
 use super::entry::{Approved, Entry};
 use super::event::Event;
 use super::family::Family;
+use super::questions::Questions;
 use super::{CallRecord, CannotKeep, Finished, Record};
 use crate::domain::{
     Call, Caller, Correlation, ExecutionId, Judgement, RiskLevel, Ruling, Scope, Secrets,
@@ -56,8 +57,8 @@ pub struct Execution {
     queued: AtomicBool,
     /// Whether it was taken from the rates that it concerns.
     charged: AtomicBool,
-    /// What concerns an approval of it, once somebody cares: of most nobody ever does.
-    approval: OnceLock<Box<Approval>>,
+    /// Whether it waits for an approval, and what was asked about it.
+    questions: Questions,
     /// That of the last try.
     live: RwLock<Arc<Live>>,
     stages: Mutex<Vec<StageTimes>>,
@@ -66,15 +67,6 @@ pub struct Execution {
     finished: SetOnce<Arc<Finished>>,
     /// That it never became one.
     refused: SetOnce<()>,
-}
-
-/// How an execution stands with those who may approve it.
-#[derive(Debug, Default)]
-struct Approval {
-    /// Whether it waits for an approval.
-    waiting: watch::Sender<bool>,
-    /// What was asked about it, if something was.
-    asked: watch::Sender<Option<Asked>>,
 }
 
 /// What a caller wants of an execution, besides what is to be done.
@@ -185,7 +177,7 @@ impl Execution {
             }),
             queued: AtomicBool::new(false),
             charged: AtomicBool::new(false),
-            approval: OnceLock::new(),
+            questions: Questions::default(),
             live: RwLock::new(Arc::new(live)),
             stages: Mutex::new(Vec::with_capacity(6)),
             formed: SetOnce::new(),
@@ -274,7 +266,7 @@ impl Execution {
         known.ruling = None;
         // One that is used up; what still waits for its answer is found to be stale.
         if known.approved.take().is_some() {
-            self.approval().asked.send_replace(None);
+            self.questions.set_asked(None);
         }
     }
 
@@ -309,17 +301,17 @@ impl Execution {
 
     /// Somebody is asked whether it may run.
     pub(super) fn ask(&self, approval: Asked) {
-        self.approval().asked.send_replace(Some(approval));
+        self.questions.set_asked(Some(approval));
     }
 
     /// What was asked about it, if something was.
     pub fn asked(&self) -> Option<Asked> {
-        self.approval.get()?.asked.borrow().clone()
+        self.questions.asked()
     }
 
     /// Follows what is asked about it: another question when a hook has changed what was approved.
     pub fn questions(&self) -> watch::Receiver<Option<Asked>> {
-        self.approval().asked.subscribe()
+        self.questions.follow()
     }
 
     /// Waits until somebody is asked about it; for good if nobody ever is.
@@ -330,10 +322,7 @@ impl Execution {
 
     /// Returns what it was before.
     pub(super) fn set_waiting(&self, waits: bool) -> bool {
-        match self.approval.get() {
-            Some(approval) => approval.waiting.send_replace(waits),
-            None => waits && self.approval().waiting.send_replace(waits),
-        }
+        self.questions.set_waiting(waits)
     }
 
     /// It waits for a place to run in, or does not any more.
@@ -348,18 +337,7 @@ impl Execution {
 
     /// Waits until it waits for an approval.
     pub(super) async fn waits(&self) {
-        // It lives as long as this does.
-        let mut waiting = self.approval().waiting.subscribe();
-        let _ = waiting.wait_for(|waits| *waits).await;
-    }
-
-    fn is_waiting(&self) -> bool {
-        let approval = self.approval.get();
-        approval.is_some_and(|approval| *approval.waiting.borrow())
-    }
-
-    fn approval(&self) -> &Approval {
-        self.approval.get_or_init(Box::default)
+        self.questions.waiting().await;
     }
 
     /// When its process was started, if one was.
@@ -376,7 +354,7 @@ impl Execution {
     pub fn status(&self) -> Status {
         match self.finished() {
             Some(finished) => finished.status,
-            None if self.is_waiting() => Status::Waiting,
+            None if self.questions.is_waiting() => Status::Waiting,
             None if self.queued.load(Ordering::Relaxed) => Status::Queued,
             None => Status::Running,
         }
