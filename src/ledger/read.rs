@@ -78,7 +78,7 @@ pub(super) fn list(connection: &Connection, filter: &Filter) -> Result<Page, Fau
     let mut get = connection.prepare_cached(&sql)?;
     let mut records = Vec::new();
     for number in numbers.iter().take(limit) {
-        // One may have been forgotten in between.
+        // What only the text index knows is not there any more.
         records.extend(get.query_row([number], execution).optional()?);
     }
     let last = numbers.get(limit - 1).filter(|_| numbers.len() > limit);

@@ -37,7 +37,8 @@ impl Readers {
         }
     }
 
-    /// Asks on a connection, when there is one.
+    /// Asks on a connection, when there is one. However many statements the question takes, all see the file
+    /// as it was for the first of them.
     pub(super) fn ask<T>(
         &self,
         question: impl FnOnce(&Connection) -> Result<T, Fault>,
@@ -47,7 +48,7 @@ impl Readers {
             None => file::open_to_read(&self.file),
         };
         let answer = connection.and_then(|connection| {
-            let answer = question(&connection).map_err(|fault| match fault {
+            let answer = at_one_time(&connection, question).map_err(|fault| match fault {
                 Fault::Sqlite(error) => LedgerError::from_sqlite(error, &self.file),
                 Fault::Refused(error) => error,
             })?;
@@ -86,5 +87,42 @@ impl Readers {
                 .wait(idle)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+fn at_one_time<T>(
+    connection: &Connection,
+    question: impl FnOnce(&Connection) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let transaction = connection.unchecked_transaction()?;
+    let answer = question(&transaction)?;
+    transaction.finish()?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::Scratch;
+
+    #[test]
+    fn a_question_is_answered_from_one_state_of_the_file() {
+        let scratch = Scratch::new();
+        let file = scratch.0.join("ledger.db");
+        std::fs::write(&file, "").expect("an empty file");
+        let writer = file::open_to_write(&file, "NORMAL").expect("a ledger");
+        let count = |connection: &Connection| -> Result<u64, Fault> {
+            let sql = "SELECT count(*) FROM meta";
+            Ok(connection.query_row(sql, [], |row| row.get(0))?)
+        };
+        let readers = Readers::new(file);
+        let twice = readers.ask(|connection| {
+            let before = count(connection)?;
+            writer.execute("INSERT INTO meta (key, value) VALUES ('new', 1)", [])?;
+            Ok((before, count(connection)?))
+        });
+        let (before, then) = twice.expect("answers");
+        assert_eq!(then, before);
+        assert_eq!(readers.ask(count).expect("an answer"), before + 1);
     }
 }
