@@ -191,8 +191,15 @@ impl Inner {
             if let Ok(Some(file)) = stored.await {
                 return (output(Place::Spool { bytes }), Some(file));
             }
-        } else if unhashed.is_some() {
-            tokio::task::spawn_blocking(move || drop(unhashed));
+        } else {
+            // A long output does not have to make a long text.
+            let unneeded = self.spool.as_ref().and_then(|spool| spool.unexpect(id));
+            if unhashed.is_some() || unneeded.is_some() {
+                tokio::task::spawn_blocking(move || {
+                    unneeded.inspect(|file| file.give_up());
+                    drop(unhashed);
+                });
+            }
         }
         let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
         (output(inline.map_or(Place::Nowhere, Place::Inline)), None)

@@ -175,7 +175,7 @@ fn sequence_length(byte: u8) -> Option<usize> {
 /// Appends text as it is; other bytes as U+FFFD, one for each maximal part of a character (Unicode
 /// 16, section 3.9). Valid text, the rule, takes a tenth of the time.
 fn push_decoded(text: &mut String, bytes: &[u8]) -> Written {
-    match std::str::from_utf8(bytes) {
+    match simdutf8::basic::from_utf8(bytes) {
         Ok(valid) => {
             text.push_str(valid);
             Written::AsItWas

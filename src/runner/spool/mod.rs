@@ -1,16 +1,21 @@
 //! Full outputs on disk: one file a stream, bounded each and in all, readable while it grows.
 //! A disk that is full or broken costs the part that did not fit, never the execution.
 
-use std::collections::BTreeMap;
+mod expected;
+
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags};
+use tokio::runtime::Handle;
+
+pub use expected::Expected;
 
 use crate::config::SpoolConfig;
 use crate::domain::{Degradation, ExecutionId, StreamName};
@@ -38,10 +43,12 @@ pub struct Spool {
     dir: PathBuf,
     max_bytes: AtomicU64,
     total_bytes: AtomicU64,
+    /// By what is bounded.
     used: AtomicU64,
     /// Whether files stay when nobody refers to them any more.
     lasting: bool,
     files: Mutex<BTreeMap<Key, Entry>>,
+    expected: Mutex<HashMap<ExecutionId, Arc<Expected>>>,
     problem: Mutex<Option<String>>,
 }
 
@@ -122,13 +129,15 @@ impl Spool {
                 std::fs::remove_file(entry.path())?;
                 continue;
             }
-            let len = entry.metadata()?.len();
-            used += len;
+            let (key, len) = (Key::new(id, suffix), entry.metadata()?.len());
+            if !config.lasting || !key.stays {
+                used += len;
+            }
             let known = Entry {
                 live: Weak::new(),
                 len,
             };
-            files.insert(Key::new(id, suffix), known);
+            files.insert(key, known);
         }
         Ok(Self {
             dir: config.dir.clone(),
@@ -137,6 +146,7 @@ impl Spool {
             used: AtomicU64::new(used),
             lasting: config.lasting,
             files: Mutex::new(files),
+            expected: Mutex::default(),
             problem: Mutex::default(),
         })
     }
@@ -204,9 +214,18 @@ impl Spool {
     }
 
     /// Keeps `bytes` as a whole as an execution's text for the model; `None` when there is no room
-    /// for it. Other than a stream it does not give way to newer ones.
+    /// for it. Other than a stream it does not give way to newer ones, and where files last it takes no room
+    /// from streams: how much there is of it is the history's to bound.
     pub fn store(self: &Arc<Self>, id: ExecutionId, bytes: &[u8]) -> Option<Arc<SpoolFile>> {
-        let file = self.create(id, CONTENT)?;
+        let create = || self.create(id, CONTENT);
+        let expected = self.unexpect(id).unwrap_or_default().file(create)?;
+        let file = if expected.is_there() {
+            expected
+        } else {
+            // Somebody has cleared the directory since, maybe long ago.
+            expected.evict();
+            create()?
+        };
         file.append(bytes);
         file.finish();
         if file.len() == bytes.len() as u64 {
@@ -214,6 +233,25 @@ impl Spool {
         }
         file.evict();
         None
+    }
+
+    /// Makes the file that a text will want, on a thread that may block: for the file system that is as
+    /// much work as to fill it, and while the command still runs nobody waits for it.
+    pub(super) fn expect(self: &Arc<Self>, id: ExecutionId) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        // Where files do not last, nobody waits for the text to be kept either.
+        if self.lasting {
+            let expected = Arc::clone(lock(&self.expected).entry(id).or_default());
+            let spool = Arc::clone(self);
+            runtime.spawn_blocking(move || expected.file(|| spool.create(id, CONTENT)));
+        }
+    }
+
+    /// Takes back that a text was expected, if it was.
+    pub fn unexpect(&self, id: ExecutionId) -> Option<Arc<Expected>> {
+        lock(&self.expected).remove(&id)
     }
 
     /// The file that has an execution's text for the model, if there is one.
@@ -248,14 +286,16 @@ impl Spool {
         }
     }
 
-    /// How much it holds, in bytes.
-    pub fn used(&self) -> u64 {
+    fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
     /// Makes room for `wanted` more bytes of `writer` by evicting the oldest files, and says how
     /// many of them fit.
     fn reserve(self: &Arc<Self>, writer: &SpoolFile, wanted: u64) -> u64 {
+        if !writer.is_bounded() {
+            return wanted;
+        }
         let own = writer.len.load(Ordering::Relaxed);
         let granted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
         let total = self.total_bytes.load(Ordering::Relaxed);
@@ -324,7 +364,21 @@ impl SpoolFile {
     }
 
     fn unreserve(&self, bytes: u64) {
-        self.spool.used.fetch_sub(bytes, Ordering::Relaxed);
+        if self.is_bounded() {
+            self.spool.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the spool's bounds are its.
+    fn is_bounded(&self) -> bool {
+        !self.spool.lasting || !self.key.stays
+    }
+
+    /// Whether what is written has a name by which it is found again.
+    fn is_there(&self) -> bool {
+        let writer = lock(&self.writer);
+        let metadata = writer.as_ref().and_then(|file| file.metadata().ok());
+        metadata.is_some_and(|metadata| metadata.nlink() > 0)
     }
 
     fn fail(&self, error: &io::Error) {

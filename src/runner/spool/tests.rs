@@ -87,14 +87,14 @@ fn what_lasts_is_found_again_until_it_is_removed() {
     drop(first);
 
     let second = open();
-    assert_eq!(second.used(), 80);
+    assert_eq!(second.used(), 50);
     let stream = second.stream(old, StreamName::Stdout).expect("kept");
     assert_eq!(stream.len(), 50);
     drop(stream);
     // A stream gives way, the text for the model does not.
     let file = second.create(new, "stdout").expect("created");
     file.append(&[b'b'; 60]);
-    assert_eq!((file.len(), second.used()), (60, 90));
+    assert_eq!((file.len(), second.used()), (60, 60));
     assert!(second.stream(old, StreamName::Stdout).is_none());
     drop(file);
     second.remove(old);
@@ -127,5 +127,113 @@ fn a_full_disk_is_reported_and_costs_only_the_output() {
         problem.detail
     );
     assert_eq!(spool.used.load(Ordering::Relaxed), 0);
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+fn lasting(total_bytes: u64) -> (PathBuf, Arc<Spool>) {
+    let dir = std::env::temp_dir().join(format!("shelly-spool-{}", ExecutionId::new()));
+    let config = SpoolConfig {
+        dir: dir.clone(),
+        max_bytes: total_bytes,
+        total_bytes,
+        lasting: true,
+    };
+    let spool = Spool::open(&config).expect("a temporary directory");
+    (dir, Arc::new(spool))
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("there");
+    let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("read").file_name();
+    let mut names: Vec<String> = entries
+        .map(|entry| name(entry).into_string().expect("UTF-8"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn texts_take_no_room_from_streams() {
+    let (dir, spool) = lasting(100);
+    let id = ExecutionId::new();
+    let text = spool.store(id, &[b'a'; 150]).expect("stored");
+    let stream = spool.create(id, "stdout").expect("created");
+    stream.append(&[b'b'; 100]);
+    assert_eq!((text.len(), stream.len(), spool.used()), (150, 100, 100));
+    drop((text, stream, spool));
+    let config = SpoolConfig {
+        dir: dir.clone(),
+        max_bytes: 100,
+        total_bytes: 100,
+        lasting: true,
+    };
+    let spool = Arc::new(Spool::open(&config).expect("opened"));
+    assert_eq!(spool.used(), 100);
+    spool.remove(id);
+    assert_eq!((spool.used(), names(&dir)), (0, vec![]));
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+#[test]
+fn a_text_stands_in_the_file_that_was_made_for_it() {
+    let (dir, spool) = lasting(100);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let (early, late) = (ExecutionId::new(), ExecutionId::new());
+    runtime.block_on(async {
+        // Both its streams are long.
+        spool.expect(early);
+        spool.expect(early);
+        while names(&dir).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let file = spool.store(early, b"early").expect("stored");
+        assert_eq!(std::fs::read(&file.path).expect("readable"), b"early");
+        // The text may be there before the thread that was to make its file.
+        spool.expect(late);
+        let file = spool.store(late, b"late").expect("stored");
+        assert_eq!(std::fs::read(&file.path).expect("readable"), b"late");
+    });
+    // What was still to be done is done with this.
+    drop(runtime);
+    assert_eq!(names(&dir).len(), 2);
+    assert!(spool.problem().is_none(), "{:?}", spool.problem());
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+#[test]
+fn a_file_that_was_made_for_nothing_goes() {
+    let (dir, spool) = lasting(100);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let [made, not_yet] = [(); 2].map(|()| ExecutionId::new());
+    runtime.block_on(async {
+        spool.expect(made);
+        while names(&dir).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        spool.unexpect(made).expect("expected").give_up();
+        spool.expect(not_yet);
+        spool.unexpect(not_yet).expect("expected").give_up();
+        assert!(spool.unexpect(not_yet).is_none());
+    });
+    drop(runtime);
+    assert_eq!(names(&dir), [""; 0]);
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+#[test]
+fn a_text_is_kept_although_its_file_was_cleared_away_meanwhile() {
+    let (dir, spool) = lasting(100);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let id = ExecutionId::new();
+    runtime.block_on(async {
+        spool.expect(id);
+        while names(&dir).is_empty() {
+            tokio::task::yield_now().await;
+        }
+    });
+    std::fs::remove_dir_all(&dir).expect("removable");
+    let file = spool.store(id, b"text").expect("stored");
+    assert_eq!(std::fs::read(&file.path).expect("readable"), b"text");
+    assert_eq!(names(&dir).len(), 1);
     std::fs::remove_dir_all(dir).expect("removable");
 }

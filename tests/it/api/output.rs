@@ -98,6 +98,23 @@ fn the_spool_keeps_up_to_its_bounds() {
     assert_eq!(whole(&daemon, &first, "stderr"), b"");
 }
 
+/// What the history keeps of answers is none of what the spool may hold of outputs.
+#[test]
+fn long_answers_leave_the_spool_its_room() {
+    let bounds = "spool_max_bytes = 1500000\nspool_total_bytes = 1500000";
+    let daemon = Daemon::start_with(Mode::Group, bounds);
+    let answers = [(); 3].map(|()| begin(&daemon, "yes | head -c 1000000"));
+    for id in &answers {
+        daemon.ended(id);
+    }
+    let id = begin(&daemon, "yes | head -c 1400000");
+    assert_eq!(daemon.ended(&id)["result"]["truncated"], true);
+    assert_eq!(whole(&daemon, &id, "stdout").len(), 1_400_000);
+    for id in &answers {
+        assert_eq!(whole(&daemon, id, "stdout").len(), 1_000_000);
+    }
+}
+
 #[test]
 fn a_range_is_served_as_the_standard_says() {
     let daemon = Daemon::start();
@@ -205,6 +222,21 @@ fn what_was_lost_on_disk_is_not_made_up() {
     let long = "#".repeat(200_000) + "\necho read";
     std::fs::remove_dir_all(&spool).expect("removable");
     assert_eq!(daemon.bash(&long).stdout(), "read");
+}
+
+/// The file that was made for a long text before it turned out to be a short one.
+#[test]
+fn a_text_that_is_cut_short_leaves_nothing_of_it_on_disk() {
+    let daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 1000");
+    let id = begin(&daemon, "seq 20000");
+    daemon.ended(&id);
+    let spool = daemon.dir().join("state/spool");
+    daemon.wait_until("only what the text lacks is on disk", || {
+        let entries = spool.read_dir().expect("a spool");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let names: Vec<_> = names.collect();
+        names == [&*format!("{id}.stdout")]
+    });
 }
 
 #[test]
