@@ -169,6 +169,15 @@ impl Ledger {
         self.ask(move |connection| read::get(connection, id)).await
     }
 
+    /// Which of these executions it has no record of. Blocks: for a thread that may.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn unknown(&self, ids: &[ExecutionId]) -> Result<Vec<ExecutionId>, LedgerError> {
+        let readers = &self.inner.readers;
+        readers.ask(|connection| read::unknown(connection, ids))
+    }
+
     /// What came of an execution by calls of its tool, theirs among it, oldest first; a thousand of
     /// them at the most.
     ///

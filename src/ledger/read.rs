@@ -33,6 +33,21 @@ pub(super) fn get(
     Ok(get.query_row([id.as_bytes()], execution).optional()?)
 }
 
+/// Those of which there is no record.
+pub(super) fn unknown(
+    connection: &Connection,
+    ids: &[ExecutionId],
+) -> Result<Vec<ExecutionId>, Fault> {
+    let mut find = connection.prepare("SELECT 1 FROM executions WHERE id = ?")?;
+    let mut unknown = Vec::new();
+    for id in ids {
+        if !find.exists([id.as_bytes()])? {
+            unknown.push(*id);
+        }
+    }
+    Ok(unknown)
+}
+
 /// What came of an execution by calls of its tool, oldest first.
 pub(super) fn descendants(
     connection: &Connection,
@@ -78,7 +93,7 @@ pub(super) fn list(connection: &Connection, filter: &Filter) -> Result<Page, Fau
     let mut get = connection.prepare_cached(&sql)?;
     let mut records = Vec::new();
     for number in numbers.iter().take(limit) {
-        // What only the text index knows is not there any more.
+        // A text index that is damaged may know of what is not there.
         records.extend(get.query_row([number], execution).optional()?);
     }
     let last = numbers.get(limit - 1).filter(|_| numbers.len() > limit);

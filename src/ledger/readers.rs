@@ -43,50 +43,56 @@ impl Readers {
         &self,
         question: impl FnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, LedgerError> {
-        let connection = match self.take() {
-            Some(connection) => Ok(connection),
-            None => file::open_to_read(&self.file),
+        let mut turn = self.take();
+        let connection = match turn.connection.take() {
+            Some(connection) => connection,
+            None => file::open_to_read(&self.file)?,
         };
-        let answer = connection.and_then(|connection| {
-            let answer = at_one_time(&connection, question).map_err(|fault| match fault {
-                Fault::Sqlite(error) => LedgerError::from_sqlite(error, &self.file),
-                Fault::Refused(error) => error,
-            })?;
-            Ok((answer, connection))
-        });
-        let mut idle = lock(&self.idle);
-        let answer = match answer {
-            Ok((answer, connection)) => {
-                idle.connections.push(connection);
-                Ok(answer)
-            }
-            // A connection that has failed is not used again.
-            Err(error) => {
-                idle.spare += 1;
-                Err(error)
-            }
-        };
-        drop(idle);
-        self.returned.notify_one();
-        answer
+        let answer = at_one_time(&connection, question).map_err(|fault| match fault {
+            Fault::Sqlite(error) => LedgerError::from_sqlite(error, &self.file),
+            Fault::Refused(error) => error,
+        })?;
+        // One that has failed is not used again.
+        turn.connection = Some(connection);
+        Ok(answer)
     }
 
-    /// An idle connection, or the permission to open one.
-    fn take(&self) -> Option<Connection> {
+    /// A turn to read, when there is one.
+    fn take(&self) -> Turn<'_> {
         let mut idle = lock(&self.idle);
         loop {
-            if let Some(connection) = idle.connections.pop() {
-                return Some(connection);
-            }
-            if idle.spare > 0 {
-                idle.spare -= 1;
-                return None;
+            let connection = idle.connections.pop();
+            if connection.is_some() || idle.spare > 0 {
+                idle.spare -= usize::from(connection.is_none());
+                return Turn {
+                    readers: self,
+                    connection,
+                };
             }
             idle = self
                 .returned
                 .wait(idle)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// One of so many who may read, with a connection or the permission to open one. It is given back
+/// whatever comes of the question.
+struct Turn<'a> {
+    readers: &'a Readers,
+    connection: Option<Connection>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut idle = lock(&self.readers.idle);
+        match self.connection.take() {
+            Some(connection) => idle.connections.push(connection),
+            None => idle.spare += 1,
+        }
+        drop(idle);
+        self.readers.returned.notify_one();
     }
 }
 
@@ -105,17 +111,35 @@ mod tests {
     use super::*;
     use crate::ledger::tests::Scratch;
 
-    #[test]
-    fn a_question_is_answered_from_one_state_of_the_file() {
-        let scratch = Scratch::new();
+    fn ledger(scratch: &Scratch) -> (Connection, Readers) {
         let file = scratch.0.join("ledger.db");
         std::fs::write(&file, "").expect("an empty file");
         let writer = file::open_to_write(&file, "NORMAL").expect("a ledger");
+        (writer, Readers::new(file))
+    }
+
+    #[test]
+    fn questions_that_fail_or_panic_keep_nobody_from_asking() {
+        let scratch = Scratch::new();
+        let (_writer, readers) = ledger(&scratch);
+        for _ in 0..=READERS {
+            let ask = || readers.ask(|_| -> Result<(), Fault> { panic!("as a test") });
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).expect_err("panics");
+            let failed = readers.ask(|connection| Ok(connection.execute_batch("nonsense")?));
+            failed.expect_err("fails");
+        }
+        readers.ask(|_| Ok(())).expect("an answer");
+        assert_eq!(lock(&readers.idle).spare, READERS - 1);
+    }
+
+    #[test]
+    fn a_question_is_answered_from_one_state_of_the_file() {
+        let scratch = Scratch::new();
+        let (writer, readers) = ledger(&scratch);
         let count = |connection: &Connection| -> Result<u64, Fault> {
             let sql = "SELECT count(*) FROM meta";
             Ok(connection.query_row(sql, [], |row| row.get(0))?)
         };
-        let readers = Readers::new(file);
         let twice = readers.ask(|connection| {
             let before = count(connection)?;
             writer.execute("INSERT INTO meta (key, value) VALUES ('new', 1)", [])?;

@@ -178,12 +178,10 @@ impl Executor {
                 "removed what an earlier daemon had left of its sandboxes"
             );
         }
-        let spool = config
-            .spool
-            .as_ref()
-            .map(Spool::open)
-            .transpose()?
-            .map(Arc::new);
+        let history = config.history.max_total_bytes;
+        let history = config.ledger.as_ref().map(|_| history);
+        let open = |spool| Spool::open(spool, history);
+        let spool = config.spool.as_ref().map(open).transpose()?.map(Arc::new);
         // When nothing of it runs any more, for what was open is lost now.
         let opened = config.ledger.as_ref();
         let hash = |close: &CloseRecord| record::digests(close, spool.as_ref());
@@ -192,6 +190,9 @@ impl Executor {
             Some(Opened { ledger, recovered }) => (Some(ledger), recovered),
             None => (None, Recovered::default()),
         };
+        if let (Some(spool), Some(ledger)) = (&spool, &ledger) {
+            super::filing::sweep(spool, ledger, &recovered.lost);
+        }
         let executor = Self::assemble(config, runner, spool, ledger);
         executor.inner.registry().prepare();
         Ok(Started {
@@ -303,6 +304,7 @@ impl Executor {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let result = this.inner.perform(&execution, call, config).await;
+            this.inner.want_no_file(execution.id);
             counting::result(&execution, &result);
             spans::result(&this.inner.spans, &execution, &result);
             log::result(&execution, &result);
@@ -371,7 +373,8 @@ impl Executor {
     /// the process as a whole (cgroups, subreaper, the spool's place) stays as it was.
     pub fn reconfigure(&self, config: ExecutorConfig) {
         if let (Some(spool), Some(bounds)) = (&self.inner.spool, &config.spool) {
-            spool.set_bounds(bounds.max_bytes, bounds.total_bytes);
+            let history = config.history.max_total_bytes;
+            spool.set_bounds(bounds.max_bytes, bounds.total_bytes, history);
         }
         self.inner.flow.configure(&config.flow);
         let instance = config.instance.as_deref();

@@ -15,8 +15,8 @@ use super::{Finished, counting, log, spans};
 use crate::domain::{
     Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput, Unhashed,
 };
-use crate::ledger::{Ended, LedgerError, Output, Place};
-use crate::runner::SpoolFile;
+use crate::ledger::{Ended, Ledger, LedgerError, Output, Place};
+use crate::runner::{Spool, SpoolFile};
 
 /// The longest text of a finished answer that is kept with its record rather than in the spool, in
 /// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
@@ -161,6 +161,14 @@ impl Inner {
         self.records.close(execution.id, text_bytes);
     }
 
+    /// Gives up the file that was made for the text of an execution, if one was.
+    pub(super) fn want_no_file(&self, id: ExecutionId) {
+        let unneeded = self.spool.as_ref().and_then(|spool| spool.unexpect(id));
+        if let Some(unneeded) = unneeded {
+            tokio::task::spawn_blocking(move || unneeded.give_up());
+        }
+    }
+
     /// Puts a long text into the spool, and says where it is. Behind that, on the same thread, what is
     /// `unhashed` is hashed: on another it would be in the way of the event loop, as likely as not.
     async fn keep_text(
@@ -193,17 +201,36 @@ impl Inner {
             }
         } else {
             // A long output does not have to make a long text.
-            let unneeded = self.spool.as_ref().and_then(|spool| spool.unexpect(id));
-            if unhashed.is_some() || unneeded.is_some() {
-                tokio::task::spawn_blocking(move || {
-                    unneeded.inspect(|file| file.give_up());
-                    drop(unhashed);
-                });
+            self.want_no_file(id);
+            if unhashed.is_some() {
+                tokio::task::spawn_blocking(move || drop(unhashed));
             }
         }
         let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
         (output(inline.map_or(Place::Nowhere, Place::Inline)), None)
     }
+}
+
+/// Removes what an earlier daemon left in the spool that nobody can ask for: the texts of executions that are
+/// `lost`, and behind that, on a thread of its own, what belongs to executions that were forgotten.
+pub(super) fn sweep(spool: &Arc<Spool>, ledger: &Ledger, lost: &[ExecutionId]) {
+    let texts = lost.iter().filter_map(|id| spool.content(*id));
+    texts.for_each(|file| file.evict());
+    let ids = spool.ids();
+    if ids.is_empty() {
+        return;
+    }
+    let (spool, ledger) = (Arc::clone(spool), ledger.clone());
+    let remove = move || match ledger.unknown(&ids) {
+        Ok(unknown) => unknown.into_iter().for_each(|id| spool.remove(id)),
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell which files of the spool are still of use")
+        }
+    };
+    // Without a thread they stay until the next start.
+    let _ = thread::Builder::new()
+        .name("spool-sweep".to_owned())
+        .spawn(remove);
 }
 
 /// What is left to be hashed of standard output and standard error.

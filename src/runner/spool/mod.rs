@@ -1,10 +1,11 @@
-//! Full outputs on disk: one file a stream, bounded each and in all, readable while it grows.
+//! Full outputs on disk: one file a stream, bounded each and in all, readable while it grows. And the texts
+//! of answers, which belong to the history where there is one.
 //! A disk that is full or broken costs the part that did not fit, never the execution.
 
 mod expected;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -43,8 +44,11 @@ pub struct Spool {
     dir: PathBuf,
     max_bytes: AtomicU64,
     total_bytes: AtomicU64,
-    /// By what is bounded.
     used: AtomicU64,
+    /// What the history may hold, of which texts are a part.
+    history_bytes: AtomicU64,
+    /// By texts that are a part of it.
+    used_by_history: AtomicU64,
     /// Whether files stay when nobody refers to them any more.
     lasting: bool,
     files: Mutex<BTreeMap<Key, Entry>>,
@@ -84,8 +88,8 @@ struct Entry {
 pub struct SpoolFile {
     key: Key,
     path: PathBuf,
-    /// Open while it is written to: a thousand records are remembered, and none may cost a
-    /// descriptor. Locked before it is written to or given up.
+    /// Open from when it is made until it is finished: a thousand records are remembered, and none may cost
+    /// a descriptor. Locked before it is written to or given up.
     writer: Mutex<Option<File>>,
     len: AtomicU64,
     evicted: AtomicBool,
@@ -112,27 +116,29 @@ pub enum Kept {
 
 impl Spool {
     /// Opens the directory that `config` names, with the files of an earlier spool where they are
-    /// to last; otherwise they belong to executions that nobody remembers, and go. What else is in
-    /// there is left alone.
+    /// to last and there is a history, of so many bytes; otherwise they belong to executions that nobody
+    /// remembers, and go. What else is in there is left alone.
     ///
     /// # Errors
     /// When the directory cannot be made, read or cleared.
-    pub fn open(config: &SpoolConfig) -> io::Result<Self> {
+    pub fn open(config: &SpoolConfig, history_bytes: Option<u64>) -> io::Result<Self> {
+        let lasting = config.lasting && history_bytes.is_some();
         std::fs::create_dir_all(&config.dir)?;
-        let (mut files, mut used) = (BTreeMap::new(), 0);
+        let (mut files, mut used, mut used_by_history) = (BTreeMap::new(), 0, 0);
         for entry in std::fs::read_dir(&config.dir)? {
             let entry = entry?;
             let Some((id, suffix)) = entry.file_name().to_str().and_then(spooled) else {
                 continue;
             };
-            if !config.lasting || suffix == SCRIPT {
+            if !lasting || suffix == SCRIPT {
                 std::fs::remove_file(entry.path())?;
                 continue;
             }
             let (key, len) = (Key::new(id, suffix), entry.metadata()?.len());
-            if !config.lasting || !key.stays {
-                used += len;
-            }
+            *match key.stays {
+                true => &mut used_by_history,
+                false => &mut used,
+            } += len;
             let known = Entry {
                 live: Weak::new(),
                 len,
@@ -144,7 +150,9 @@ impl Spool {
             max_bytes: AtomicU64::new(config.max_bytes),
             total_bytes: AtomicU64::new(config.total_bytes),
             used: AtomicU64::new(used),
-            lasting: config.lasting,
+            history_bytes: AtomicU64::new(history_bytes.unwrap_or_default()),
+            used_by_history: AtomicU64::new(used_by_history),
+            lasting,
             files: Mutex::new(files),
             expected: Mutex::default(),
             problem: Mutex::default(),
@@ -152,9 +160,10 @@ impl Spool {
     }
 
     /// Changes the bounds; what is already kept beyond them goes with the next write.
-    pub fn set_bounds(&self, max_bytes: u64, total_bytes: u64) {
+    pub fn set_bounds(&self, max_bytes: u64, total_bytes: u64, history_bytes: u64) {
         self.max_bytes.store(max_bytes, Ordering::Relaxed);
         self.total_bytes.store(total_bytes, Ordering::Relaxed);
+        self.history_bytes.store(history_bytes, Ordering::Relaxed);
     }
 
     /// What is wrong with the spool, if something is.
@@ -217,14 +226,15 @@ impl Spool {
     /// for it. Other than a stream it does not give way to newer ones, and where files last it takes no room
     /// from streams: how much there is of it is the history's to bound.
     pub fn store(self: &Arc<Self>, id: ExecutionId, bytes: &[u8]) -> Option<Arc<SpoolFile>> {
-        let create = || self.create(id, CONTENT);
-        let expected = self.unexpect(id).unwrap_or_default().file(create)?;
-        let file = if expected.is_there() {
-            expected
-        } else {
-            // Somebody has cleared the directory since, maybe long ago.
-            expected.evict();
-            create()?
+        let expected = self.unexpect(id);
+        let expected = expected.and_then(|expected| expected.file(|| self.create(id, CONTENT)));
+        let file = match expected {
+            Some(file) if file.is_there() => file,
+            // It could not be made, or somebody has cleared the directory since, maybe long ago.
+            expected => {
+                expected.inspect(|file| file.evict());
+                self.create(id, CONTENT)?
+            }
         };
         file.append(bytes);
         file.finish();
@@ -293,8 +303,8 @@ impl Spool {
     /// Makes room for `wanted` more bytes of `writer` by evicting the oldest files, and says how
     /// many of them fit.
     fn reserve(self: &Arc<Self>, writer: &SpoolFile, wanted: u64) -> u64 {
-        if !writer.is_bounded() {
-            return wanted;
+        if writer.is_history() {
+            return self.reserve_history(wanted);
         }
         let own = writer.len.load(Ordering::Relaxed);
         let granted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
@@ -313,6 +323,28 @@ impl Spool {
         let granted = granted.min(total.saturating_sub(self.used()));
         self.used.fetch_add(granted, Ordering::Relaxed);
         granted
+    }
+
+    /// How many of `wanted` bytes the history may have more. It is held to its bounds by forgetting
+    /// executions, every second; this is for when that does not work, because the ledger does not.
+    fn reserve_history(&self, wanted: u64) -> u64 {
+        let bounds = [&self.history_bytes, &self.total_bytes].map(|b| b.load(Ordering::Relaxed));
+        let used = self.used_by_history.load(Ordering::Relaxed);
+        let granted = wanted.min(bounds[0].saturating_add(bounds[1]).saturating_sub(used));
+        self.used_by_history.fetch_add(granted, Ordering::Relaxed);
+        granted
+    }
+
+    /// Whose files are in it.
+    pub fn ids(&self) -> Vec<ExecutionId> {
+        let files = lock(&self.files);
+        let mut ids: Vec<_> = files
+            .keys()
+            .filter_map(|key| spooled(&key.name).map(|(id, _)| id))
+            .collect();
+        ids.sort();
+        ids.dedup();
+        ids
     }
 
     /// Says that it takes output again.
@@ -357,28 +389,36 @@ impl SpoolFile {
     /// Says that nothing more will be written.
     pub(super) fn finish(&self) {
         drop(lock(&self.writer).take());
-        // Given up, it is not there any more.
+        // Given up, it is not there any more, and another may have its name.
+        if self.is_evicted() {
+            return;
+        }
         if let Some(entry) = lock(&self.spool.files).get_mut(&self.key) {
             entry.len = self.len();
         }
     }
 
     fn unreserve(&self, bytes: u64) {
-        if self.is_bounded() {
-            self.spool.used.fetch_sub(bytes, Ordering::Relaxed);
-        }
+        let used = match self.is_history() {
+            true => &self.spool.used_by_history,
+            false => &self.spool.used,
+        };
+        used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the spool's bounds are its.
-    fn is_bounded(&self) -> bool {
-        !self.spool.lasting || !self.key.stays
+    /// Whether it is a part of the history, whose bounds are not the spool's.
+    fn is_history(&self) -> bool {
+        self.spool.lasting && self.key.stays
     }
 
-    /// Whether what is written has a name by which it is found again.
+    /// Whether what is written is found again under its name.
     fn is_there(&self) -> bool {
-        let writer = lock(&self.writer);
-        let metadata = writer.as_ref().and_then(|file| file.metadata().ok());
-        metadata.is_some_and(|metadata| metadata.nlink() > 0)
+        let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let named = std::fs::metadata(&self.path).ok().map(identity);
+        let open = lock(&self.writer)
+            .as_ref()
+            .and_then(|file| file.metadata().ok());
+        named.is_some() && named == open.map(identity)
     }
 
     fn fail(&self, error: &io::Error) {
@@ -421,7 +461,7 @@ impl SpoolFile {
     }
 
     /// Gives the disk space back. Readers that are under way find it empty.
-    pub(super) fn evict(&self) {
+    pub fn evict(&self) {
         let mut writer = lock(&self.writer);
         if !self.evicted.swap(true, Ordering::AcqRel) {
             let freed = self.len.swap(0, Ordering::AcqRel);

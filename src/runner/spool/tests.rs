@@ -10,7 +10,7 @@ fn spool(max_bytes: u64, total_bytes: u64) -> (PathBuf, Arc<Spool>) {
     };
     (
         dir,
-        Arc::new(Spool::open(&config).expect("a temporary directory")),
+        Arc::new(Spool::open(&config, Some(50)).expect("a temporary directory")),
     )
 }
 
@@ -61,7 +61,7 @@ fn only_files_of_a_spool_are_cleared_away() {
         total_bytes: 10,
         lasting: false,
     };
-    Spool::open(&config).expect("cleared");
+    Spool::open(&config, Some(50)).expect("cleared");
     assert!(theirs.iter().all(|name| dir.join(name).exists()));
     assert!(!dir.join(ours).exists());
     std::fs::remove_dir_all(dir).expect("removable");
@@ -76,7 +76,7 @@ fn what_lasts_is_found_again_until_it_is_removed() {
         total_bytes: 100,
         lasting: true,
     };
-    let open = || Arc::new(Spool::open(&config).expect("opened"));
+    let open = || Arc::new(Spool::open(&config, Some(50)).expect("opened"));
     let (old, new) = (ExecutionId::new(), ExecutionId::new());
     let first = open();
     first
@@ -138,7 +138,7 @@ fn lasting(total_bytes: u64) -> (PathBuf, Arc<Spool>) {
         total_bytes,
         lasting: true,
     };
-    let spool = Spool::open(&config).expect("a temporary directory");
+    let spool = Spool::open(&config, Some(50)).expect("a temporary directory");
     (dir, Arc::new(spool))
 }
 
@@ -167,7 +167,7 @@ fn texts_take_no_room_from_streams() {
         total_bytes: 100,
         lasting: true,
     };
-    let spool = Arc::new(Spool::open(&config).expect("opened"));
+    let spool = Arc::new(Spool::open(&config, Some(50)).expect("opened"));
     assert_eq!(spool.used(), 100);
     spool.remove(id);
     assert_eq!((spool.used(), names(&dir)), (0, vec![]));
@@ -231,9 +231,59 @@ fn a_text_is_kept_although_its_file_was_cleared_away_meanwhile() {
             tokio::task::yield_now().await;
         }
     });
-    std::fs::remove_dir_all(&dir).expect("removable");
+    let elsewhere = dir.with_extension("elsewhere");
+    std::fs::rename(&dir, &elsewhere).expect("movable");
     let file = spool.store(id, b"text").expect("stored");
     assert_eq!(std::fs::read(&file.path).expect("readable"), b"text");
     assert_eq!(names(&dir).len(), 1);
+    std::fs::remove_dir_all(dir).expect("removable");
+    std::fs::remove_dir_all(elsewhere).expect("removable");
+}
+
+/// The texts of a history that nothing can be forgotten of do not fill the disk.
+#[test]
+fn texts_have_a_bound_of_their_own_where_nothing_is_forgotten() {
+    let (dir, spool) = lasting(100);
+    let ids = [(); 3].map(|()| ExecutionId::new());
+    let stored = ids.map(|id| spool.store(id, &[b'a'; 60]).is_some());
+    // 50 of the history and 100 besides.
+    assert_eq!(stored, [true, true, false]);
+    spool.remove(ids[0]);
+    assert!(spool.store(ids[2], &[b'a'; 60]).is_some());
+    assert_eq!(spool.ids(), ids[1..]);
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+#[test]
+fn one_that_was_given_up_says_nothing_of_its_successor() {
+    let (dir, spool) = lasting(100);
+    let id = ExecutionId::new();
+    let old = spool.create(id, "stdout").expect("created");
+    old.evict();
+    let new = spool.create(id, "stdout").expect("created");
+    new.append(b"new");
+    drop(new);
+    drop(old);
+    let kept = spool.stream(id, StreamName::Stdout).expect("kept");
+    assert_eq!(kept.len(), 3);
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+#[test]
+fn a_file_that_could_not_be_made_early_is_made_late() {
+    let (dir, spool) = lasting(100);
+    std::fs::remove_dir(&dir).expect("empty");
+    std::fs::write(&dir, "in its place").expect("written");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let id = ExecutionId::new();
+    runtime.block_on(async {
+        spool.expect(id);
+        while spool.problem().is_none() {
+            tokio::task::yield_now().await;
+        }
+    });
+    std::fs::remove_file(&dir).expect("removable");
+    assert!(spool.store(id, b"text").is_some());
+    assert!(spool.problem().is_none(), "{:?}", spool.problem());
     std::fs::remove_dir_all(dir).expect("removable");
 }

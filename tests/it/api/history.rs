@@ -108,6 +108,37 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
     }
 }
 
+/// The names of what is in the spool, in order.
+fn spooled(daemon: &Daemon) -> Vec<String> {
+    let files = fs::read_dir(daemon.dir().join("state/spool")).expect("a spool");
+    let names = files.map(|file| file.expect("a file").file_name());
+    let mut names: Vec<_> = names
+        .map(|name| name.into_string().expect("text"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// What a daemon that was killed had begun, or had still to remove, is not there for good.
+#[test]
+fn what_nobody_can_ask_for_is_removed_from_the_spool() {
+    let mut daemon = Daemon::start();
+    let kept = id(&daemon.bash("seq 4000"));
+    let (script, _fifo) = blocked(&daemon, "go");
+    let lost = begin(&daemon, &format!("yes | head -c 100000; {script}"));
+    let text = format!("{lost}.content");
+    daemon.wait_until("its text has a file", || spooled(&daemon).contains(&text));
+    let forgotten = "01940000-0000-7000-8000-000000000000.stdout";
+    fs::write(daemon.dir().join("state/spool").join(forgotten), "old").expect("written");
+    let daemon = killed(&mut daemon);
+    assert_eq!(daemon.ended(&lost)["status"], "lost");
+    daemon.wait_until("it is gone", || {
+        let names = spooled(&daemon);
+        !names.contains(&text) && !names.iter().any(|name| name == forgotten)
+    });
+    assert_eq!(daemon.output(&kept, "stdout").len(), 18_893);
+}
+
 /// Although it is neither long nor over.
 #[test]
 fn what_has_been_said_for_a_while_outlives_the_daemon() {
@@ -116,17 +147,8 @@ fn what_has_been_said_for_a_while_outlives_the_daemon() {
     let (second, _gate) = blocked(&daemon, "second");
     let script = format!("echo warning >&2; echo one; {first}; {second}");
     let id = begin(&daemon, &script);
-    let drafts = || {
-        let files = fs::read_dir(daemon.dir().join("state/spool")).expect("there");
-        let names = files.map(|file| file.expect("a file").file_name());
-        let mut names: Vec<_> = names
-            .map(|name| name.into_string().expect("text"))
-            .collect();
-        names.sort();
-        names
-    };
     let both = [format!("{id}.stderr-draft"), format!("{id}.stdout-draft")];
-    wait_to_equal("what is on disk", both.to_vec(), drafts);
+    wait_to_equal("what is on disk", both.to_vec(), || spooled(&daemon));
     // What comes later is appended.
     release(&gate, "on");
     let draft = daemon.dir().join("state/spool").join(&both[1]);
@@ -147,12 +169,9 @@ fn a_draft_goes_when_the_execution_has_ended() {
         let (script, fifo) = blocked(&daemon, &format!("go{bytes}"));
         let id = begin(&daemon, &format!("{script}; yes | head -c {bytes}"));
         let own = || {
-            let files = fs::read_dir(daemon.dir().join("state/spool")).expect("there");
-            let names = files.map(|file| file.expect("a file").file_name());
-            let names = names.map(|name| name.into_string().expect("text"));
+            let mut names = spooled(&daemon);
+            names.retain(|name| name.starts_with(&id));
             names
-                .filter(|name| name.starts_with(&id))
-                .collect::<Vec<_>>()
         };
         wait_to_equal("drafts", vec![format!("{id}.stdout-draft")], own);
         release(&fifo, "on");
@@ -267,12 +286,7 @@ fn history_is_bounded_and_what_goes_takes_its_output_along() {
         daemon.get(&format!("/executions/{first}")).status == 404
     });
     assert_eq!(summaries(&list(&daemon, "")).len(), 5);
-    let spooled = || {
-        fs::read_dir(daemon.dir().join("state/spool"))
-            .expect("a spool")
-            .count()
-    };
-    daemon.wait_until("its output is gone", || spooled() == 5);
+    daemon.wait_until("its output is gone", || spooled(&daemon).len() == 5);
 }
 
 #[test]
