@@ -367,8 +367,8 @@ pub struct SpoolConfig {
     pub dir: PathBuf,
     /// The most that is kept of one stream, in bytes.
     pub max_bytes: u64,
-    /// The most that is kept in all, in bytes; of a history's answers, which
-    /// [`HistoryConfig::max_total_bytes`] bounds, only what goes beyond that while nothing can be forgotten.
+    /// The most that is kept in all, in bytes, not counting a history's answers, which
+    /// [`HistoryConfig::max_total_bytes`] bounds (and this much more, should forgetting not keep up).
     pub total_bytes: u64,
     /// Whether what is kept outlasts this process, as a part of the history that the ledger keeps. Without a
     /// ledger nothing does.

@@ -24,6 +24,8 @@ pub(super) async fn save_drafts(api: Api) {
 
 /// Does what wants doing now and then, for as long as the daemon runs.
 pub(super) async fn keep(api: Api) {
+    let executor = api.executor.clone();
+    tokio::spawn(async move { executor.sweep().await });
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut last, mut seen, mut told) = (String::new(), None, 0);

@@ -44,7 +44,7 @@ pub(super) struct Inner {
     pub(super) shared: Arc<Shared>,
     /// Where something is safe until the writer gets to it; none where only a commit is.
     pub(super) log: Option<Log>,
-    readers: Readers,
+    pub(super) readers: Readers,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -169,13 +169,13 @@ impl Ledger {
         self.ask(move |connection| read::get(connection, id)).await
     }
 
-    /// Which of these executions it has no record of. Blocks: for a thread that may.
+    /// Which of these executions it has no record of.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn unknown(&self, ids: &[ExecutionId]) -> Result<Vec<ExecutionId>, LedgerError> {
-        let readers = &self.inner.readers;
-        readers.ask(|connection| read::unknown(connection, ids))
+    pub async fn unknown(&self, ids: Vec<ExecutionId>) -> Result<Vec<ExecutionId>, LedgerError> {
+        self.ask(move |connection| read::unknown(connection, ids))
+            .await
     }
 
     /// What came of an execution by calls of its tool, theirs among it, oldest first; a thousand of
@@ -333,22 +333,25 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be read.
     pub async fn verify_audit(&self, known: Option<Head>) -> Result<Chain, LedgerError> {
-        let mut verifier = Verifier::new(known);
-        self.ask(move |connection| {
-            each_link(connection, 0, |link| Ok(verifier.take(&link)))?;
+        let ledger = self.clone();
+        let verify = move || {
+            let mut verifier = Verifier::new(known);
+            ledger.export_audit(0, |link| verifier.take(&link))?;
             Ok(verifier.finish())
-        })
-        .await
+        };
+        let chain = tokio::task::spawn_blocking(verify).await;
+        chain.unwrap_or(Err(LedgerError::Closed))
     }
 
     /// Gives every record of the audit trail after a number, in order, to `take`, until it says
-    /// false. Blocks: for a thread that may.
+    /// false or has all that there are by then. It may take its time: nothing of the ledger waits for it.
+    /// Blocks: for a thread that may.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn export_audit(
         &self,
-        after: u64,
+        mut after: u64,
         mut take: impl FnMut(Link) -> bool,
     ) -> Result<(), LedgerError> {
         let inner = &self.inner;
@@ -356,9 +359,19 @@ impl Ledger {
             // Where this fails, problem() tells.
             let _ = receipt.wait();
         }
-        inner
-            .readers
-            .ask(|connection| each_link(connection, after, |link| Ok(take(link))))
+        loop {
+            let ask = |connection: &Connection| read::links(connection, after);
+            let links = inner.readers.ask(ask)?;
+            if links.is_empty() {
+                return Ok(());
+            }
+            for link in links {
+                after = link.number;
+                if !take(link) {
+                    return Ok(());
+                }
+            }
+        }
     }
 
     pub(super) fn write<T: Send + 'static>(
@@ -459,22 +472,4 @@ fn check_behind(shared: &Arc<Shared>) {
     let _ = thread::Builder::new()
         .name("ledger-check".to_owned())
         .spawn(check);
-}
-
-/// Reads the trail from after a number on, until `take` says false.
-fn each_link(
-    connection: &Connection,
-    after: u64,
-    mut take: impl FnMut(Link) -> Result<bool, Fault>,
-) -> Result<(), Fault> {
-    let mut all = connection.prepare_cached(
-        "SELECT number, time, kind, execution_id, body, previous, hash FROM audit WHERE number > ? ORDER BY number",
-    )?;
-    let mut rows = all.query([super::convert::signed(after)])?;
-    while let Some(row) = rows.next()? {
-        if !take(Link::from_row(row)?)? {
-            break;
-        }
-    }
-    Ok(())
 }

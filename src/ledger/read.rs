@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
+use super::chain::Link;
 use super::convert::{
     blob_digest, id_bytes, json, optional_raw_json, path, raw_json, signed, unsigned, word,
 };
@@ -36,13 +37,13 @@ pub(super) fn get(
 /// Those of which there is no record.
 pub(super) fn unknown(
     connection: &Connection,
-    ids: &[ExecutionId],
+    ids: Vec<ExecutionId>,
 ) -> Result<Vec<ExecutionId>, Fault> {
     let mut find = connection.prepare("SELECT 1 FROM executions WHERE id = ?")?;
     let mut unknown = Vec::new();
     for id in ids {
         if !find.exists([id.as_bytes()])? {
-            unknown.push(*id);
+            unknown.push(id);
         }
     }
     Ok(unknown)
@@ -358,6 +359,27 @@ fn close(row: &Row<'_>, mut record: CloseRecord) -> rusqlite::Result<CloseRecord
         (_, _) => None,
     };
     Ok(record)
+}
+
+/// Records of the audit trail after a number, in order: some, or none where there is no further one. What
+/// they hold is bounded, but for the last.
+pub(super) fn links(connection: &Connection, after: u64) -> Result<Vec<Link>, Fault> {
+    const MOST: usize = 256;
+    const BYTES: usize = 256 << 10;
+    let mut find = connection.prepare_cached(
+        "SELECT number, time, kind, execution_id, body, previous, hash FROM audit WHERE number > ? ORDER BY number",
+    )?;
+    let mut rows = find.query([signed(after)])?;
+    let (mut links, mut bytes) = (Vec::new(), 0);
+    while links.len() < MOST
+        && bytes < BYTES
+        && let Some(row) = rows.next()?
+    {
+        let link = Link::from_row(row)?;
+        bytes += link.body.len();
+        links.push(link);
+    }
+    Ok(links)
 }
 
 /// Events after `after`, oldest first: of `limit` rows, each of which holds several.

@@ -17,8 +17,8 @@ use super::values::Sessions;
 use super::{Begun, counting, log, masking, record, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
 use crate::domain::{
-    Call, Caller, Doorkeeper, ExecutorError, Judgement, KillMode, RiskLevel, Stage, StopReason,
-    ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
+    Call, Caller, Doorkeeper, ExecutionId, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
+    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
 };
 use crate::flow::Flow;
 use crate::ledger::{CloseRecord, Ledger, LedgerError, Opened, Recovered, Waiting};
@@ -84,6 +84,8 @@ pub(super) struct Inner {
     pub(super) skill_problems: Mutex<Vec<SkillProblem>>,
     pub(super) records: Records,
     pub(super) spool: Option<Arc<Spool>>,
+    /// Of whom the spool had something at the start; until it is looked through.
+    pub(super) left: Mutex<Vec<ExecutionId>>,
     pub(super) ledger: Option<Ledger>,
     pub(super) hurry: Hurry,
     /// How much happens at once and how often.
@@ -190,8 +192,10 @@ impl Executor {
             Some(Opened { ledger, recovered }) => (Some(ledger), recovered),
             None => (None, Recovered::default()),
         };
-        if let (Some(spool), Some(ledger)) = (&spool, &ledger) {
-            super::filing::sweep(spool, ledger, &recovered.lost);
+        if let Some(spool) = &spool {
+            // These have none, and nobody would ask for what there is of it.
+            let texts = recovered.lost.iter().filter_map(|id| spool.content(*id));
+            texts.for_each(|file| file.evict());
         }
         let executor = Self::assemble(config, runner, spool, ledger);
         executor.inner.registry().prepare();
@@ -215,6 +219,7 @@ impl Executor {
         }
         let inner = Inner {
             records: Records::new(config.history.max_count),
+            left: Mutex::new(spool.as_ref().map(|spool| spool.ids()).unwrap_or_default()),
             flow: super::flow::begin(&config.flow),
             spans: Exporter::new(&config.tracing, config.instance.as_deref()),
             config: RwLock::new(Arc::new(config)),

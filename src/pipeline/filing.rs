@@ -1,7 +1,7 @@
 //! The end of an execution: made safe, told, and its long texts put where they stay. Before it, what is
 //! known if it never comes.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use super::{Finished, counting, log, spans};
 use crate::domain::{
     Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput, Unhashed,
 };
-use crate::ledger::{Ended, Ledger, LedgerError, Output, Place};
-use crate::runner::{Spool, SpoolFile};
+use crate::ledger::{Ended, LedgerError, Output, Place};
+use crate::runner::SpoolFile;
 
 /// The longest text of a finished answer that is kept with its record rather than in the spool, in
 /// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
@@ -79,6 +79,38 @@ impl Executor {
             let save = move || streams.iter().for_each(|stream| stream.save_draft());
             // Only a panic makes this fail.
             let _ = tokio::task::spawn_blocking(save).await;
+        }
+    }
+
+    /// Removes what an earlier daemon has left in the spool of executions that are forgotten by now. Once,
+    /// after the start.
+    pub async fn sweep(&self) {
+        let left = std::mem::take(
+            &mut *self
+                .inner
+                .left
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let (Some(spool), Some(ledger)) = (self.inner.spool.clone(), &self.inner.ledger) else {
+            return;
+        };
+        let count = left.len();
+        match ledger.unknown(left).await {
+            Ok(unknown) if unknown.is_empty() => {}
+            Ok(unknown) if unknown.len() == count => tracing::warn!(
+                "the ledger knows none of the {count} executions whose outputs the spool has; they are left alone"
+            ),
+            Ok(unknown) => {
+                tracing::info!(
+                    executions = unknown.len(),
+                    "removing outputs that were forgotten"
+                );
+                tokio::task::spawn_blocking(move || {
+                    unknown.into_iter().for_each(|id| spool.remove(id))
+                });
+            }
+            Err(error) => tracing::warn!(%error, "cannot tell which outputs were forgotten"),
         }
     }
 }
@@ -209,28 +241,6 @@ impl Inner {
         let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
         (output(inline.map_or(Place::Nowhere, Place::Inline)), None)
     }
-}
-
-/// Removes what an earlier daemon left in the spool that nobody can ask for: the texts of executions that are
-/// `lost`, and behind that, on a thread of its own, what belongs to executions that were forgotten.
-pub(super) fn sweep(spool: &Arc<Spool>, ledger: &Ledger, lost: &[ExecutionId]) {
-    let texts = lost.iter().filter_map(|id| spool.content(*id));
-    texts.for_each(|file| file.evict());
-    let ids = spool.ids();
-    if ids.is_empty() {
-        return;
-    }
-    let (spool, ledger) = (Arc::clone(spool), ledger.clone());
-    let remove = move || match ledger.unknown(&ids) {
-        Ok(unknown) => unknown.into_iter().for_each(|id| spool.remove(id)),
-        Err(error) => {
-            tracing::warn!(%error, "cannot tell which files of the spool are still of use")
-        }
-    };
-    // Without a thread they stay until the next start.
-    let _ = thread::Builder::new()
-        .name("spool-sweep".to_owned())
-        .spawn(remove);
 }
 
 /// What is left to be hashed of standard output and standard error.

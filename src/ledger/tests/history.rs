@@ -345,3 +345,78 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
         )
     );
 }
+
+/// However long who exports it takes to look at a record, others read and write the file.
+#[test]
+fn who_reads_the_trail_slowly_keeps_nobody_waiting() {
+    let scratch = Scratch::new();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let ledger = scratch.open();
+        let one = || enter(&ledger, opening("bash", 7, at(1)), Status::Success);
+        one();
+        export_within(&ledger, 3, &|| {
+            let more = one();
+            assert!(block_on(ledger.get(more)).expect("read").is_some());
+        });
+        tell.send(())
+    });
+    let done = told.recv_timeout(Duration::from_secs(30));
+    done.expect("nobody waits for an export");
+}
+
+/// However long its records are, and however many.
+#[test]
+fn the_trail_is_read_piece_by_piece_and_whole() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let (long, many) = ("x".repeat(200 << 10), 600);
+    let enter = |number| {
+        let text = if [300, 310].contains(&number) {
+            &long
+        } else {
+            ""
+        };
+        ledger.audit(AuditEntry {
+            kind: "test".to_owned(),
+            execution_id: None,
+            time: at(number),
+            body: json!({"text": text}),
+        })
+    };
+    (1..many).for_each(|number| drop(enter(number)));
+    enter(many).wait().expect("entered");
+    let mut numbers = Vec::new();
+    let take = |link: Link| {
+        numbers.push(link.number);
+        true
+    };
+    ledger.export_audit(2, take).expect("read");
+    assert_eq!(numbers, (3..=many).collect::<Vec<u64>>());
+    let pieces = |after| {
+        let links = ledger
+            .inner
+            .readers
+            .ask(|connection| read::links(connection, after));
+        links.expect("read").len()
+    };
+    // So many, or two of the long ones.
+    let lengths = [0, 256, 310, 566, 600].map(pieces);
+    assert_eq!(lengths, [256, 54, 256, 34, 0]);
+    assert_eq!(
+        block_on(ledger.verify_audit(None)).expect("read"),
+        Chain::Holds(ledger.head())
+    );
+}
+
+/// Exports while others are in the middle of it, and then does something.
+fn export_within(ledger: &Ledger, others: usize, then: &dyn Fn()) {
+    let each = |_| {
+        match others {
+            0 => then(),
+            others => export_within(ledger, others - 1, then),
+        }
+        false
+    };
+    ledger.export_audit(0, each).expect("read");
+}

@@ -159,7 +159,7 @@ impl Spool {
         })
     }
 
-    /// Changes the bounds; what is already kept beyond them goes with the next write.
+    /// Changes the bounds; what of the streams is already kept beyond them goes with the next write.
     pub fn set_bounds(&self, max_bytes: u64, total_bytes: u64, history_bytes: u64) {
         self.max_bytes.store(max_bytes, Ordering::Relaxed);
         self.total_bytes.store(total_bytes, Ordering::Relaxed);
@@ -325,14 +325,16 @@ impl Spool {
         granted
     }
 
-    /// How many of `wanted` bytes the history may have more. It is held to its bounds by forgetting
-    /// executions, every second; this is for when that does not work, because the ledger does not.
+    /// Whether the history may have so many bytes more: all of them, or none. It is held to its bounds by
+    /// forgetting executions, every second; this is for when that does not work or is not enough.
     fn reserve_history(&self, wanted: u64) -> u64 {
         let bounds = [&self.history_bytes, &self.total_bytes].map(|b| b.load(Ordering::Relaxed));
         let used = self.used_by_history.load(Ordering::Relaxed);
-        let granted = wanted.min(bounds[0].saturating_add(bounds[1]).saturating_sub(used));
-        self.used_by_history.fetch_add(granted, Ordering::Relaxed);
-        granted
+        if used.saturating_add(wanted) > bounds[0].saturating_add(bounds[1]) {
+            return 0;
+        }
+        self.used_by_history.fetch_add(wanted, Ordering::Relaxed);
+        wanted
     }
 
     /// Whose files are in it.

@@ -139,6 +139,28 @@ fn what_nobody_can_ask_for_is_removed_from_the_spool() {
     assert_eq!(daemon.output(&kept, "stdout").len(), 18_893);
 }
 
+/// The old one may come back.
+#[test]
+fn another_ledger_leaves_the_spool_of_the_last_one_alone() {
+    let mut daemon = Daemon::start();
+    daemon.bash("seq 4000");
+    let before = spooled(&daemon);
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let state = daemon.dir().join("state");
+    for entry in fs::read_dir(&state).expect("there") {
+        let path = entry.expect("an entry").path();
+        if path.to_string_lossy().contains("ledger.db") {
+            fs::remove_file(path).expect("removable");
+        }
+    }
+    let daemon = daemon.restart();
+    daemon.wait_until("it says so", || {
+        daemon.log().contains("they are left alone")
+    });
+    assert_eq!(spooled(&daemon), before);
+}
+
 /// Although it is neither long nor over.
 #[test]
 fn what_has_been_said_for_a_while_outlives_the_daemon() {
