@@ -169,13 +169,21 @@ impl Ledger {
         self.ask(move |connection| read::get(connection, id)).await
     }
 
-    /// Which of these executions it has no record of.
+    /// Which of these executions it has no record of. Looked up by the writer, in passing: at the start another
+    /// thread, and another connection, would take memory for good.
     ///
     /// # Errors
-    /// When the file cannot be read.
-    pub async fn unknown(&self, ids: Vec<ExecutionId>) -> Result<Vec<ExecutionId>, LedgerError> {
-        self.ask(move |connection| read::unknown(connection, ids))
-            .await
+    /// When the file cannot be read or written.
+    pub async fn unknown(&self, ids: &[ExecutionId]) -> Result<Vec<ExecutionId>, LedgerError> {
+        /// How many are looked up at once, in a millisecond or two.
+        const SOME: usize = 256;
+        let mut unknown = Vec::new();
+        for ids in ids.chunks(SOME) {
+            let ids = ids.to_vec();
+            let look = move |store: &mut Store| read::unknown(&store.connection, &ids);
+            unknown.extend(self.write(Failing::Dropped, None, look).await?);
+        }
+        Ok(unknown)
     }
 
     /// What came of an execution by calls of its tool, theirs among it, oldest first; a thousand of

@@ -37,13 +37,13 @@ pub(super) fn get(
 /// Those of which there is no record.
 pub(super) fn unknown(
     connection: &Connection,
-    ids: Vec<ExecutionId>,
+    ids: &[ExecutionId],
 ) -> Result<Vec<ExecutionId>, Fault> {
     let mut find = connection.prepare("SELECT 1 FROM executions WHERE id = ?")?;
     let mut unknown = Vec::new();
     for id in ids {
         if !find.exists([id.as_bytes()])? {
-            unknown.push(id);
+            unknown.push(*id);
         }
     }
     Ok(unknown)

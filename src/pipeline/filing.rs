@@ -96,7 +96,7 @@ impl Executor {
             return;
         };
         let count = left.len();
-        match ledger.unknown(left).await {
+        match ledger.unknown(&left).await {
             Ok(unknown) if unknown.is_empty() => {}
             Ok(unknown) if unknown.len() == count => tracing::warn!(
                 "the ledger knows none of the {count} executions whose outputs the spool has; they are left alone"
