@@ -309,7 +309,6 @@ impl Executor {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let result = this.inner.perform(&execution, call, config).await;
-            this.inner.want_no_file(execution.id);
             counting::result(&execution, &result);
             spans::result(&this.inner.spans, &execution, &result);
             log::result(&execution, &result);

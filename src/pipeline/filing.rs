@@ -193,14 +193,6 @@ impl Inner {
         self.records.close(execution.id, text_bytes);
     }
 
-    /// Gives up the file that was made for the text of an execution, if one was.
-    pub(super) fn want_no_file(&self, id: ExecutionId) {
-        let unneeded = self.spool.as_ref().and_then(|spool| spool.unexpect(id));
-        if let Some(unneeded) = unneeded {
-            tokio::task::spawn_blocking(move || unneeded.give_up());
-        }
-    }
-
     /// Puts a long text into the spool, and says where it is. Behind that, on the same thread, what is
     /// `unhashed` is hashed: on another it would be in the way of the event loop, as likely as not.
     async fn keep_text(
@@ -231,12 +223,8 @@ impl Inner {
             if let Ok(Some(file)) = stored.await {
                 return (output(Place::Spool { bytes }), Some(file));
             }
-        } else {
-            // A long output does not have to make a long text.
-            self.want_no_file(id);
-            if unhashed.is_some() {
-                tokio::task::spawn_blocking(move || drop(unhashed));
-            }
+        } else if unhashed.is_some() {
+            tokio::task::spawn_blocking(move || drop(unhashed));
         }
         let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
         (output(inline.map_or(Place::Nowhere, Place::Inline)), None)

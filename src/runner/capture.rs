@@ -195,13 +195,11 @@ impl Capture {
             return None;
         };
         let before = bytes.len();
-        let mut is_long = false;
         if before == bytes.capacity() && before > 0 {
             // In three steps, instead of copying it at each doubling.
             let steps = [SMALL_BYTES + PIPE_BYTES, INLINE_BYTES];
             let next = steps.into_iter().find(|step| *step > before)?;
             bytes.reserve_exact(next - before);
-            is_long = next == INLINE_BYTES;
         }
         let (result, done_before) = (read(bytes), *done);
         if bytes.len() > before {
@@ -218,9 +216,6 @@ impl Capture {
             if grown.0 {
                 self.changed.notify_waiters();
             }
-        }
-        if is_long && let Some(spool) = &self.spool {
-            spool.expect(self.id);
         }
         Some(result)
     }

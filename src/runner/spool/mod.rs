@@ -2,21 +2,16 @@
 //! of answers, which belong to the history where there is one.
 //! A disk that is full or broken costs the part that did not fit, never the execution.
 
-mod expected;
-
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, Metadata, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags};
-use tokio::runtime::Handle;
-
-pub use expected::Expected;
 
 use crate::config::SpoolConfig;
 use crate::domain::{Degradation, ExecutionId, StreamName};
@@ -52,7 +47,6 @@ pub struct Spool {
     /// Whether files stay when nobody refers to them any more.
     lasting: bool,
     files: Mutex<BTreeMap<Key, Entry>>,
-    expected: Mutex<HashMap<ExecutionId, Arc<Expected>>>,
     problem: Mutex<Option<String>>,
 }
 
@@ -154,7 +148,6 @@ impl Spool {
             used_by_history: AtomicU64::new(used_by_history),
             lasting,
             files: Mutex::new(files),
-            expected: Mutex::default(),
             problem: Mutex::default(),
         })
     }
@@ -226,16 +219,7 @@ impl Spool {
     /// for it. Other than a stream it does not give way to newer ones, and where files last it takes no room
     /// from streams: how much there is of it is the history's to bound.
     pub fn store(self: &Arc<Self>, id: ExecutionId, bytes: &[u8]) -> Option<Arc<SpoolFile>> {
-        let expected = self.unexpect(id);
-        let expected = expected.and_then(|expected| expected.file(|| self.create(id, CONTENT)));
-        let file = match expected {
-            Some(file) if file.is_there() => file,
-            // It could not be made, or somebody has cleared the directory since, maybe long ago.
-            expected => {
-                expected.inspect(|file| file.evict());
-                self.create(id, CONTENT)?
-            }
-        };
+        let file = self.create(id, CONTENT)?;
         file.append(bytes);
         file.finish();
         if file.len() == bytes.len() as u64 {
@@ -243,25 +227,6 @@ impl Spool {
         }
         file.evict();
         None
-    }
-
-    /// Makes the file that a text will want, on a thread that may block: for the file system that is as
-    /// much work as to fill it, and while the command still runs nobody waits for it.
-    pub(super) fn expect(self: &Arc<Self>, id: ExecutionId) {
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        // Where files do not last, nobody waits for the text to be kept either.
-        if self.lasting {
-            let expected = Arc::clone(lock(&self.expected).entry(id).or_default());
-            let spool = Arc::clone(self);
-            runtime.spawn_blocking(move || expected.file(|| spool.create(id, CONTENT)));
-        }
-    }
-
-    /// Takes back that a text was expected, if it was.
-    pub fn unexpect(&self, id: ExecutionId) -> Option<Arc<Expected>> {
-        lock(&self.expected).remove(&id)
     }
 
     /// The file that has an execution's text for the model, if there is one.
@@ -411,16 +376,6 @@ impl SpoolFile {
     /// Whether it is a part of the history, whose bounds are not the spool's.
     fn is_history(&self) -> bool {
         self.spool.lasting && self.key.stays
-    }
-
-    /// Whether what is written is found again under its name.
-    fn is_there(&self) -> bool {
-        let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
-        let named = std::fs::metadata(&self.path).ok().map(identity);
-        let open = lock(&self.writer)
-            .as_ref()
-            .and_then(|file| file.metadata().ok());
-        named.is_some() && named == open.map(identity)
     }
 
     fn fail(&self, error: &io::Error) {

@@ -174,72 +174,6 @@ fn texts_take_no_room_from_streams() {
     std::fs::remove_dir_all(dir).expect("removable");
 }
 
-#[test]
-fn a_text_stands_in_the_file_that_was_made_for_it() {
-    let (dir, spool) = lasting(100);
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let (early, late) = (ExecutionId::new(), ExecutionId::new());
-    runtime.block_on(async {
-        // Both its streams are long.
-        spool.expect(early);
-        spool.expect(early);
-        while names(&dir).is_empty() {
-            tokio::task::yield_now().await;
-        }
-        let file = spool.store(early, b"early").expect("stored");
-        assert_eq!(std::fs::read(&file.path).expect("readable"), b"early");
-        // The text may be there before the thread that was to make its file.
-        spool.expect(late);
-        let file = spool.store(late, b"late").expect("stored");
-        assert_eq!(std::fs::read(&file.path).expect("readable"), b"late");
-    });
-    // What was still to be done is done with this.
-    drop(runtime);
-    assert_eq!(names(&dir).len(), 2);
-    assert!(spool.problem().is_none(), "{:?}", spool.problem());
-    std::fs::remove_dir_all(dir).expect("removable");
-}
-
-#[test]
-fn a_file_that_was_made_for_nothing_goes() {
-    let (dir, spool) = lasting(100);
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let [made, not_yet] = [(); 2].map(|()| ExecutionId::new());
-    runtime.block_on(async {
-        spool.expect(made);
-        while names(&dir).is_empty() {
-            tokio::task::yield_now().await;
-        }
-        spool.unexpect(made).expect("expected").give_up();
-        spool.expect(not_yet);
-        spool.unexpect(not_yet).expect("expected").give_up();
-        assert!(spool.unexpect(not_yet).is_none());
-    });
-    drop(runtime);
-    assert_eq!(names(&dir), [""; 0]);
-    std::fs::remove_dir_all(dir).expect("removable");
-}
-
-#[test]
-fn a_text_is_kept_although_its_file_was_cleared_away_meanwhile() {
-    let (dir, spool) = lasting(100);
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let id = ExecutionId::new();
-    runtime.block_on(async {
-        spool.expect(id);
-        while names(&dir).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    });
-    let elsewhere = dir.with_extension("elsewhere");
-    std::fs::rename(&dir, &elsewhere).expect("movable");
-    let file = spool.store(id, b"text").expect("stored");
-    assert_eq!(std::fs::read(&file.path).expect("readable"), b"text");
-    assert_eq!(names(&dir).len(), 1);
-    std::fs::remove_dir_all(dir).expect("removable");
-    std::fs::remove_dir_all(elsewhere).expect("removable");
-}
-
 /// The texts of a history that nothing can be forgotten of do not fill the disk.
 #[test]
 fn texts_have_a_bound_of_their_own_where_nothing_is_forgotten() {
@@ -266,24 +200,5 @@ fn one_that_was_given_up_says_nothing_of_its_successor() {
     drop(old);
     let kept = spool.stream(id, StreamName::Stdout).expect("kept");
     assert_eq!(kept.len(), 3);
-    std::fs::remove_dir_all(dir).expect("removable");
-}
-
-#[test]
-fn a_file_that_could_not_be_made_early_is_made_late() {
-    let (dir, spool) = lasting(100);
-    std::fs::remove_dir(&dir).expect("empty");
-    std::fs::write(&dir, "in its place").expect("written");
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let id = ExecutionId::new();
-    runtime.block_on(async {
-        spool.expect(id);
-        while spool.problem().is_none() {
-            tokio::task::yield_now().await;
-        }
-    });
-    std::fs::remove_file(&dir).expect("removable");
-    assert!(spool.store(id, b"text").is_some());
-    assert!(spool.problem().is_none(), "{:?}", spool.problem());
     std::fs::remove_dir_all(dir).expect("removable");
 }

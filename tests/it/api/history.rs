@@ -124,12 +124,15 @@ fn spooled(daemon: &Daemon) -> Vec<String> {
 fn what_nobody_can_ask_for_is_removed_from_the_spool() {
     let mut daemon = Daemon::start();
     let kept = id(&daemon.bash("seq 4000"));
-    let (script, _fifo) = blocked(&daemon, "go");
-    let lost = begin(&daemon, &format!("yes | head -c 100000; {script}"));
+    let (script, fifo) = blocked(&daemon, "go");
+    let lost = begin(&daemon, &script);
+    fifo.reached();
     let text = format!("{lost}.content");
-    daemon.wait_until("its text has a file", || spooled(&daemon).contains(&text));
+    let spool = daemon.dir().join("state/spool");
+    // As if it had been killed between that and the record.
+    fs::write(spool.join(&text), "text").expect("written");
     let forgotten = "01940000-0000-7000-8000-000000000000.stdout";
-    fs::write(daemon.dir().join("state/spool").join(forgotten), "old").expect("written");
+    fs::write(spool.join(forgotten), "old").expect("written");
     let daemon = killed(&mut daemon);
     assert_eq!(daemon.ended(&lost)["status"], "lost");
     daemon.wait_until("it is gone", || {

@@ -224,21 +224,6 @@ fn what_was_lost_on_disk_is_not_made_up() {
     assert_eq!(daemon.bash(&long).stdout(), "read");
 }
 
-/// The file that was made for a long text before it turned out to be a short one.
-#[test]
-fn a_text_that_is_cut_short_leaves_nothing_of_it_on_disk() {
-    let daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 1000");
-    let id = begin(&daemon, "seq 20000");
-    daemon.ended(&id);
-    let spool = daemon.dir().join("state/spool");
-    daemon.wait_until("only what the text lacks is on disk", || {
-        let entries = spool.read_dir().expect("a spool");
-        let names = entries.map(|entry| entry.expect("an entry").file_name());
-        let names: Vec<_> = names.collect();
-        names == [&*format!("{id}.stdout")]
-    });
-}
-
 #[test]
 fn a_running_command_shows_what_there_is() {
     let daemon = Daemon::start();
