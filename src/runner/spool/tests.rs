@@ -1,17 +1,31 @@
 use super::*;
 
-fn spool(max_bytes: u64, total_bytes: u64) -> (PathBuf, Arc<Spool>) {
-    let dir = std::env::temp_dir().join(format!("shelly-spool-{}", ExecutionId::new()));
-    let config = SpoolConfig {
-        dir: dir.clone(),
+/// What the history may hold wherever there is one.
+const HISTORY: Option<u64> = Some(50);
+
+fn config(max_bytes: u64, total_bytes: u64, lasting: bool) -> SpoolConfig {
+    SpoolConfig {
+        dir: std::env::temp_dir().join(format!("shelly-spool-{}", ExecutionId::new())),
         max_bytes,
         total_bytes,
-        lasting: false,
-    };
-    (
-        dir,
-        Arc::new(Spool::open(&config, Some(50)).expect("a temporary directory")),
-    )
+        lasting,
+    }
+}
+
+fn open(config: &SpoolConfig) -> Arc<Spool> {
+    Arc::new(Spool::open(config, HISTORY).expect("a temporary directory"))
+}
+
+fn spool(max_bytes: u64, total_bytes: u64) -> (PathBuf, Arc<Spool>) {
+    let config = config(max_bytes, total_bytes, false);
+    let spool = open(&config);
+    (config.dir, spool)
+}
+
+fn lasting(total_bytes: u64) -> (PathBuf, Arc<Spool>) {
+    let config = config(total_bytes, total_bytes, true);
+    let spool = open(&config);
+    (config.dir, spool)
 }
 
 #[test]
@@ -55,13 +69,10 @@ fn only_files_of_a_spool_are_cleared_away() {
     for name in theirs.iter().copied().chain([&*ours]) {
         std::fs::write(dir.join(name), name).expect("writable");
     }
-    let config = SpoolConfig {
+    open(&SpoolConfig {
         dir: dir.clone(),
-        max_bytes: 10,
-        total_bytes: 10,
-        lasting: false,
-    };
-    Spool::open(&config, Some(50)).expect("cleared");
+        ..config(10, 10, false)
+    });
     assert!(theirs.iter().all(|name| dir.join(name).exists()));
     assert!(!dir.join(ours).exists());
     std::fs::remove_dir_all(dir).expect("removable");
@@ -69,14 +80,9 @@ fn only_files_of_a_spool_are_cleared_away() {
 
 #[test]
 fn what_lasts_is_found_again_until_it_is_removed() {
-    let (dir, _) = spool(10, 10);
-    let config = SpoolConfig {
-        dir: dir.clone(),
-        max_bytes: 60,
-        total_bytes: 100,
-        lasting: true,
-    };
-    let open = || Arc::new(Spool::open(&config, Some(50)).expect("opened"));
+    let config = config(60, 100, true);
+    let dir = config.dir.clone();
+    let open = || open(&config);
     let (old, new) = (ExecutionId::new(), ExecutionId::new());
     let first = open();
     first
@@ -130,18 +136,6 @@ fn a_full_disk_is_reported_and_costs_only_the_output() {
     std::fs::remove_dir_all(dir).expect("removable");
 }
 
-fn lasting(total_bytes: u64) -> (PathBuf, Arc<Spool>) {
-    let dir = std::env::temp_dir().join(format!("shelly-spool-{}", ExecutionId::new()));
-    let config = SpoolConfig {
-        dir: dir.clone(),
-        max_bytes: total_bytes,
-        total_bytes,
-        lasting: true,
-    };
-    let spool = Spool::open(&config, Some(50)).expect("a temporary directory");
-    (dir, Arc::new(spool))
-}
-
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("there");
     let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("read").file_name();
@@ -161,13 +155,10 @@ fn texts_take_no_room_from_streams() {
     stream.append(&[b'b'; 100]);
     assert_eq!((text.len(), stream.len(), spool.used()), (150, 100, 100));
     drop((text, stream, spool));
-    let config = SpoolConfig {
+    let spool = open(&SpoolConfig {
         dir: dir.clone(),
-        max_bytes: 100,
-        total_bytes: 100,
-        lasting: true,
-    };
-    let spool = Arc::new(Spool::open(&config, Some(50)).expect("opened"));
+        ..config(100, 100, true)
+    });
     assert_eq!(spool.used(), 100);
     spool.remove(id);
     assert_eq!((spool.used(), names(&dir)), (0, vec![]));
