@@ -26,7 +26,7 @@ async fn bash(executor: &Executor, command: &str) -> Result<ToolOutput, Executor
 
 fn quick() -> ExecutorConfig {
     ExecutorConfig {
-        default_timeout: Duration::from_millis(300),
+        default_timeout: Duration::from_millis(2500),
         kill_grace: Duration::from_millis(50),
         ..ExecutorConfig::default()
     }
@@ -146,15 +146,15 @@ fn a_timeout_carries_what_there_was() {
         assert_eq!(error.tool_name(), "bash");
         assert_eq!(
             error.to_string(),
-            "`bash` was killed at its time limit of 0.3s"
+            "`bash` was killed at its time limit of 2.5s"
         );
         let ExecutorError::Timeout { limit, partial, .. } = error else {
             panic!("{error:?}");
         };
-        assert_eq!(limit, Duration::from_millis(300));
+        assert_eq!(limit, Duration::from_millis(2500));
         assert_eq!(
             partial.content,
-            "[stdout]\nout\n\n[stderr]\nerr\n\n[timeout]\n0.3s"
+            "[stdout]\nout\n\n[stderr]\nerr\n\n[timeout]\n2.5s"
         );
         assert_eq!((partial.run.stdout_bytes, partial.run.stderr_bytes), (4, 4));
         assert!(partial.is_error && partial.run.kill.is_some());

@@ -154,7 +154,7 @@ fn a_problem_after_the_start_is_a_result_with_its_status() {
     let daemon = Daemon::start();
     let (_, events) = Events::open(
         &daemon,
-        &bash_call("echo out; sleep 1000", &json!({"timeout_secs": 0.3})),
+        &bash_call("echo out; sleep 1000", &json!({"timeout_secs": 2})),
     );
     let events = events.rest();
     assert_eq!(joined(&events, "stdout"), "out\n");
@@ -164,7 +164,7 @@ fn a_problem_after_the_start_is_a_result_with_its_status() {
         (&result["status"], &result["code"]),
         (&json!(504), &json!("timeout"))
     );
-    assert_eq!(result["content"], "[stdout]\nout\n\n[timeout]\n0.3s");
+    assert_eq!(result["content"], "[stdout]\nout\n\n[timeout]\n2s");
 }
 
 #[test]

@@ -182,13 +182,13 @@ fn a_timeout_carries_what_there_was() {
         let daemon = Daemon::start_with(mode, "");
         let call = bash_call(
             "echo out; echo err >&2; sleep 1000",
-            &json!({"timeout_secs": 0.25, "id": "toolu_01A"}),
+            &json!({"timeout_secs": 2.25, "id": "toolu_01A"}),
         );
         let body = problem(&daemon.post(&call), 504, "timeout", Some("execution"));
         has_run(&body);
         assert_eq!(
             body["content"],
-            "[stdout]\nout\n\n[stderr]\nerr\n\n[timeout]\n0.25s"
+            "[stdout]\nout\n\n[stderr]\nerr\n\n[timeout]\n2.25s"
         );
         assert_eq!(body["tool_use_id"], "toolu_01A");
         assert_eq!(body["kill"]["reason"], "timeout");

@@ -90,7 +90,7 @@ fn a_person_is_shown_a_line_or_two() {
             "{title}"
         );
     }
-    let timeout = daemon.bash_with("echo so far; sleep 1000", &json!({"timeout_secs": 0.1}));
+    let timeout = daemon.bash_with("echo so far; sleep 1000", &json!({"timeout_secs": 2}));
     let body = timeout.json();
     assert_eq!(body["display"]["exit"], "timeout");
     assert_eq!(body["display"]["summary"], "so far");

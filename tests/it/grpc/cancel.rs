@@ -133,7 +133,7 @@ fn a_deadline_is_a_time_limit() {
     let status = timed(
         "echo so far; sleep 600",
         &json!({"timeout_secs": 500}),
-        Duration::from_millis(400),
+        Duration::from_secs(2),
     );
     let status = status.expect_err("no time");
     assert_eq!(status.code(), Code::DeadlineExceeded);
@@ -142,10 +142,10 @@ fn a_deadline_is_a_time_limit() {
         (problem.code.as_str(), problem.http_status),
         ("timeout", 504)
     );
-    assert!(problem.detail.contains("0.4s"), "{problem:?}");
+    assert!(problem.detail.contains("2s"), "{problem:?}");
     assert_eq!(
         problem.partial.expect("it ran").content,
-        "[stdout]\nso far\n\n[timeout]\n0.4s"
+        "[stdout]\nso far\n\n[timeout]\n2s"
     );
     let id = problem.execution_id.expect("an execution");
     assert_eq!(daemon.ended(&id)["status"], "timeout");
@@ -172,7 +172,7 @@ fn a_client_that_goes_at_its_deadline_has_run_out_of_time() {
     let grpc = connect(&daemon);
     let file = daemon.dir().join("id");
     let mut request = Request::new(bash_only(&long_command(&file)));
-    request.set_timeout(Duration::from_millis(300));
+    request.set_timeout(Duration::from_secs(2));
     let mut call = grpc.begin_execute(request);
     let id = id_in(&file);
     let _ = grpc.end(&mut call);

@@ -18,10 +18,10 @@ const STUBBORN: &str =
 fn a_stubborn_tree_is_dead_within_limit_and_grace() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "kill_grace_ms = 700");
-        let (reply, took) = timed(|| daemon.bash_with(STUBBORN, &json!({"timeout_secs": 0.5})));
+        let (reply, took) = timed(|| daemon.bash_with(STUBBORN, &json!({"timeout_secs": 2})));
         let left = daemon.processes();
         assert!(left.is_empty(), "{mode:?}: {left:?}");
-        let due = Duration::from_millis(500 + 700);
+        let due = Duration::from_millis(2000 + 700);
         assert!(
             took.wall >= due && took.within(due + MARGIN),
             "{mode:?}: {took:?}"
@@ -33,7 +33,7 @@ fn a_stubborn_tree_is_dead_within_limit_and_grace() {
             Some("application/problem+json")
         );
         assert_eq!(body["code"], "timeout");
-        assert_eq!(body["content"], "[stdout]\npartial\n\n[timeout]\n0.5s");
+        assert_eq!(body["content"], "[stdout]\npartial\n\n[timeout]\n2s");
         assert_eq!(body["exit_code"], json!(null));
         assert_eq!(body["signal"], json!({"number": 9, "name": "SIGKILL"}));
         // bash, sh and sleep; sh may have become its sleep.
@@ -49,14 +49,14 @@ fn a_command_that_minds_sigterm_has_its_last_words_and_no_more() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "kill_grace_ms = 20000");
         let command = "trap 'echo bye; exit 5' TERM; echo hello; sleep 60 & wait";
-        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 0.3})));
+        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 2})));
         assert!(
-            took.within(Duration::from_millis(300) + MARGIN),
+            took.within(Duration::from_secs(2) + MARGIN),
             "{mode:?}: {took:?}"
         );
         let body = reply.json();
         assert_eq!(reply.status, 504, "{body}");
-        assert_eq!(body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n0.3s");
+        assert_eq!(body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n2s");
         // What it made of SIGTERM is no exit code of its own.
         assert_eq!(
             (&body["exit_code"], &body["signal"]),
@@ -73,8 +73,8 @@ fn what_outlives_its_leader_in_the_grace_is_killed_at_its_end() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "kill_grace_ms = 700");
         let command = "(trap '' TERM; sleep 60) >/dev/null 2>&1 & trap 'exit 0' TERM; wait";
-        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 0.5})));
-        let due = Duration::from_millis(500 + 700);
+        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 2})));
+        let due = Duration::from_millis(2000 + 700);
         assert!(
             took.wall >= due && took.within(due + MARGIN),
             "{mode:?}: {took:?}"
@@ -212,8 +212,8 @@ fn a_leader_that_leaves_its_cgroup_is_killed() {
         elsewhere.display()
     );
     for members in [
-        json!({"timeout_secs": 0.5}),
-        json!({"timeout_secs": 0.5, "background": "keep"}),
+        json!({"timeout_secs": 2}),
+        json!({"timeout_secs": 2, "background": "keep"}),
     ] {
         let reply = daemon.bash_with(&command, &members);
         let pid: i32 = reply.stdout().parse().expect("a pid");
