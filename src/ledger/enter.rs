@@ -27,7 +27,8 @@ impl Ledger {
     /// Enters an execution and its first events. There is no need to wait: what is asked later is
     /// written later.
     pub fn open_execution(&self, record: OpenRecord, events: Option<Events>) -> Receipt<()> {
-        self.inner.shared.queue(Failing::Kept, events, |event| {
+        let failing = Failing::kept(record.held_bytes());
+        self.inner.shared.queue(failing, events, |event| {
             move |store: &mut Store| store.open(&record, event)
         })
     }
@@ -90,9 +91,8 @@ impl Ledger {
     pub fn change(&self, id: ExecutionId, change: Change, events: Option<Events>) -> Receipt<()> {
         self.nudge(id);
         let now = micros(SystemTime::now());
-        self.write(Failing::Kept, events, move |store| {
-            store.change(id, &change, now)
-        })
+        let failing = Failing::kept(change.held_bytes());
+        self.write(failing, events, move |store| store.change(id, &change, now))
     }
 
     /// Enters how an execution ended, there and in the audit trail. Resolves when that is in the
@@ -109,10 +109,13 @@ impl Ledger {
     ) -> Receipt<()> {
         match self.inner.begun(record.id) {
             Some(begun) => self.inner.enter(begun, record, late, events),
-            None => self.write(Failing::Kept, events, move |store| {
-                record.complete(late.take());
-                store.close(&record)
-            }),
+            None => {
+                let failing = Failing::kept(record.held_bytes());
+                self.write(failing, events, move |store| {
+                    record.complete(late.take());
+                    store.close(&record)
+                })
+            }
         }
     }
 
@@ -164,7 +167,8 @@ impl Inner {
             logged,
             ..
         } = begun;
-        drop(self.shared.queue(Failing::Kept, events, |event| {
+        let failing = Failing::kept(record.held_bytes());
+        drop(self.shared.queue(failing, events, |event| {
             move |store: &mut Store| {
                 // In the log until this has been done for good.
                 let _logged = &logged;
@@ -187,7 +191,8 @@ impl Inner {
     ) -> Receipt<()> {
         let events = Events::joined(begun.events, events);
         let lines = [begun.logged];
-        self.shared.queue(Failing::Kept, events, |event| {
+        let failing = Failing::kept(begun.record.held_bytes() + record.held_bytes());
+        self.shared.queue(failing, events, |event| {
             enter(begun.record, record, late, lines, event)
         })
     }

@@ -263,7 +263,7 @@ impl Ledger {
         if let Some(id) = events.execution_id {
             self.nudge(id);
         }
-        self.write(Failing::Kept, Some(events), |_| Ok(()))
+        self.write(Failing::kept(0), Some(events), |_| Ok(()))
     }
 
     /// Follows what happens from now on. Whoever falls behind reads on with [`Self::events`].
@@ -332,7 +332,7 @@ impl Ledger {
 
     /// Enters what is neither a decision on an execution nor its ending, which enter themselves.
     pub fn audit(&self, entry: AuditEntry) -> Receipt<()> {
-        self.write(Failing::Kept, None, move |store| store.audit(&entry))
+        self.write(Failing::kept(0), None, move |store| store.audit(&entry))
     }
 
     /// Checks the whole audit trail, against a head that was written down elsewhere where there

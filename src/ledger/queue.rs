@@ -73,9 +73,19 @@ pub(super) enum Failing {
     /// it succeeds.
     Never,
     /// It is tried again when the disk is back: history should not lack it.
-    Kept,
+    Kept {
+        /// What it holds that may be long.
+        bytes: usize,
+    },
     /// It is dropped: whoever asked decides.
     Dropped,
+}
+
+impl Failing {
+    /// What is kept, with so much that may be long.
+    pub(super) fn kept(bytes: usize) -> Self {
+        Self::Kept { bytes }
+    }
 }
 
 /// One write, its type forgotten.

@@ -59,6 +59,11 @@ pub struct OpenRecord {
 }
 
 impl OpenRecord {
+    /// What of it may be long, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.call.as_str().len()
+    }
+
     /// The same with what became known since, but for when its process was started.
     pub(super) fn with(mut self, change: &Change) -> Self {
         let Change {
@@ -113,6 +118,13 @@ pub struct Change {
     pub ruling: Option<Ruling>,
 }
 
+impl Change {
+    /// What of it may be long, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.call.as_ref().map_or(0, |call| call.as_str().len())
+    }
+}
+
 /// How an execution ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CloseRecord {
@@ -159,6 +171,17 @@ pub struct CloseRecord {
 pub type LateDigests = Box<dyn FnOnce() -> [Option<Digest>; 2] + Send>;
 
 impl CloseRecord {
+    /// What of it may be long, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        let texts = [&self.content, &self.stdout, &self.stderr];
+        let texts = texts.map(|output| match &output.place {
+            Place::Inline(bytes) => bytes.len(),
+            Place::Nowhere | Place::InContent { .. } | Place::Spool { .. } => 0,
+        });
+        let problem = self.problem.as_ref();
+        texts.iter().sum::<usize>() + problem.map_or(0, |problem| problem.as_str().len())
+    }
+
     /// Waits for what is late of it.
     pub(super) fn complete(&mut self, late: Option<LateDigests>) {
         if let Some(late) = late {

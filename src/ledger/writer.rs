@@ -28,9 +28,11 @@ const CHECKPOINT_IDLE: usize = 256;
 /// The log is moved whatever it takes once it is that long, in bytes.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// How many writes that failed for want of disk are kept for when there is some. What they hold
-/// is a call each, 100 KiB at the most in practice.
+/// How many writes that failed for want of disk are kept for when there is some.
 const RETRIES: usize = 1024;
+
+/// How much they may hold, in bytes: a call may be 16 MiB, and an answer 1 MiB or what is configured.
+const RETRIED_BYTES: usize = 64 << 20;
 
 /// How many writes there are between two looks at how long the log is, which cost as much as
 /// writing a page.
@@ -203,7 +205,10 @@ impl Writer {
             // one of an execution that was never opened.
             let is_kept = match task.failing() {
                 Failing::Never => true,
-                Failing::Kept => self.kept_retries() < RETRIES,
+                Failing::Kept { bytes } => {
+                    let (count, held) = self.kept_retries();
+                    count < RETRIES && held.saturating_add(bytes) <= RETRIED_BYTES
+                }
                 Failing::Dropped => false,
             };
             if is_kept {
@@ -212,10 +217,14 @@ impl Writer {
         }
     }
 
-    fn kept_retries(&self) -> usize {
+    /// How many there are that nobody was told of, and how much they hold.
+    fn kept_retries(&self) -> (usize, usize) {
         let retries = self.retries.iter();
-        let kept = retries.filter(|task| matches!(task.failing(), Failing::Kept));
-        kept.count()
+        let kept = retries.filter_map(|task| match task.failing() {
+            Failing::Kept { bytes } => Some(bytes),
+            Failing::Never | Failing::Dropped => None,
+        });
+        kept.fold((0, 0), |(count, held), bytes| (count + 1, held + bytes))
     }
 
     /// Tries whether the disk is back, with what waits for it or a write of its own.

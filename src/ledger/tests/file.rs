@@ -316,6 +316,34 @@ fn what_was_told_while_somebody_held_the_file_is_not_lost() {
     }
 }
 
+/// A thousand of them, 16 MiB each, would be all the memory there is.
+#[test]
+fn what_waits_for_the_disk_is_bounded_in_bytes() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let somebody = Connection::open(scratch.file()).expect("a file");
+    somebody.execute_batch("BEGIN IMMEDIATE").expect("free");
+    let open = |n, length| {
+        let mut record = opening("bash", 0, at(n));
+        record.call = json!({"input": {"command": "x".repeat(length)}}).into();
+        (record.id, ledger.open_execution(record, None))
+    };
+    let long: Vec<_> = (0..80).map(|n| open(n, 1 << 20)).collect();
+    let short: Vec<_> = (0..80).map(|n| open(n, 100)).collect();
+    let [long, short] = [long, short].map(|opened| {
+        opened.into_iter().map(|(id, receipt)| {
+            receipt.wait().expect_err("somebody has it");
+            id
+        })
+    });
+    let (long, short): (Vec<_>, Vec<_>) = (long.collect(), short.collect());
+    drop(somebody);
+    until("the ledger is well", || ledger.problem().is_none());
+    let is_there = |id: &_| block_on(ledger.get(*id)).expect("read").is_some();
+    assert_eq!(long.iter().filter(|id| is_there(id)).count(), 63);
+    assert!(short.iter().all(is_there));
+}
+
 #[test]
 fn a_trail_that_was_tampered_with_is_found() {
     for (sql, at) in [
