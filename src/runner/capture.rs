@@ -103,7 +103,7 @@ struct Growing {
 }
 
 /// The beginning of something that may become a secret, for whoever reads on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Held {
     /// With what stands before it, which decides whether a word begins there.
     pub(super) bytes: Vec<u8>,
@@ -221,25 +221,38 @@ impl Capture {
     }
 
     /// Begins the stream's spool file with what is in memory, and hands out what is held back of
-    /// it. For a thread that may block, and that is from now on the only one to read the pipe.
-    pub(super) fn begin_file(&self) -> (Option<Arc<SpoolFile>>, Held) {
+    /// it, in `buffer`. For a thread that may block, and that is from now on the only one to read the pipe.
+    pub(super) fn begin_file(&self, buffer: Vec<u8>) -> (Option<Arc<SpoolFile>>, Held) {
         let file = self
             .spool
             .as_ref()
             .and_then(|spool| spool.create(self.id, self.name.as_str()));
-        let (so_far, held) = {
+        let held = {
             let mut inner = self.lock();
-            let held = inner.take_held();
+            let held = inner.take_held(buffer);
             inner.hash_beside();
-            (file.is_some().then(|| inner.head.share()), held)
+            held
         };
-        if let (Some(file), Some(so_far)) = (&file, so_far) {
-            file.append(&so_far);
+        if let Some(file) = &file {
+            self.copy_head(file);
             let mut inner = self.lock();
             inner.file = Some(Arc::clone(file));
             drop((inner.draft.take(), inner));
         }
         (file, held)
+    }
+
+    /// In pieces: the disk is not waited for under the lock, and a copy of all would be memory.
+    fn copy_head(&self, file: &SpoolFile) {
+        let mut copied = 0;
+        loop {
+            let piece = self.lock().head.piece(copied);
+            if piece.is_empty() {
+                return;
+            }
+            file.append(&piece);
+            copied += piece.len();
+        }
     }
 
     /// Takes in `bytes`, which a thread with a buffer of its own has read, masked (and spooled).
@@ -465,6 +478,17 @@ impl Head {
         }
     }
 
+    /// What follows the first `from` bytes, a part of it at the most while it grows.
+    fn piece(&self, from: usize) -> Bytes {
+        match self {
+            Self::Growing(_) => {
+                let rest = &self.bytes()[from..];
+                Bytes::copy_from_slice(&rest[..rest.len().min(PIPE_BYTES)])
+            }
+            Self::Sealed(head) => head.slice(from..),
+        }
+    }
+
     /// Those that are not held back.
     fn bytes(&self) -> &[u8] {
         match self {
@@ -506,18 +530,20 @@ impl Inner {
         }
     }
 
-    fn take_held(&mut self) -> Held {
-        let Head::Growing(Growing { bytes, done, .. }) = &mut self.head else {
-            return Held::default();
-        };
-        let before = done.saturating_sub(CONTEXT);
-        let held = Held {
-            bytes: bytes[before..].to_vec(),
-            done: *done - before,
-        };
-        self.total -= (bytes.len() - *done) as u64;
-        bytes.truncate(*done);
-        held
+    fn take_held(&mut self, mut buffer: Vec<u8>) -> Held {
+        buffer.clear();
+        let mut held_done = 0;
+        if let Head::Growing(Growing { bytes, done, .. }) = &mut self.head {
+            let before = done.saturating_sub(CONTEXT);
+            buffer.extend_from_slice(&bytes[before..]);
+            held_done = *done - before;
+            self.total -= (bytes.len() - *done) as u64;
+            bytes.truncate(*done);
+        }
+        Held {
+            bytes: buffer,
+            done: held_done,
+        }
     }
 
     /// Has the stream hashed on a thread from now on, what of the head is not yet before all else.

@@ -10,8 +10,12 @@ use bytes::Bytes;
 
 use crate::domain::{Hasher, PendingDigest};
 
-/// How many pieces of a stream may wait to be hashed; each is what one read of a pipe gave.
+/// How many pieces of a stream may wait to be hashed.
 const AHEAD: usize = 3;
+
+/// How long a piece is at the most, in bytes: what waits is memory, whatever one read of a pipe gave.
+/// Half of it, and the threads wake each other twice as often.
+const PIECE_BYTES: usize = 128 * 1024;
 
 /// Of all that a stream has said so far.
 #[derive(Debug)]
@@ -56,9 +60,11 @@ impl Hashing {
     pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Here(hasher) => hasher.update(bytes),
-            // The thread is there for as long as this.
             Self::Beside { pieces, .. } => {
-                let _ = pieces.send(Bytes::copy_from_slice(bytes));
+                for piece in bytes.chunks(PIECE_BYTES) {
+                    // The thread is there for as long as this.
+                    let _ = pieces.send(Bytes::copy_from_slice(piece));
+                }
             }
         }
     }
@@ -95,10 +101,27 @@ mod tests {
                 hashing.move_beside();
                 assert!(matches!(hashing, Hashing::Beside { .. }));
             }
-            // More pieces than may wait.
-            middle.chunks(7000).for_each(|piece| hashing.update(piece));
+            // More pieces than may wait, given as many and as one.
+            let (many, one) = middle.split_at(100_000);
+            many.chunks(7000).for_each(|piece| hashing.update(piece));
+            hashing.update(one);
             let pending = hashing.finish(Bytes::copy_from_slice(last));
             assert_eq!(pending.digest(), Digest::of(&stream), "{is_long}");
         }
+    }
+
+    #[test]
+    fn what_waits_to_be_hashed_is_bounded_whatever_is_read_at_once() {
+        let (pieces, coming) = mpsc::sync_channel(AHEAD);
+        let done = Arc::default();
+        let mut hashing = Hashing::Beside { pieces, done };
+        let reading = thread::spawn(move || hashing.update(&[b'x'; 1 << 20]));
+        let lengths: Vec<usize> = coming.iter().map(|piece| piece.len()).collect();
+        reading.join().expect("it is taken in");
+        assert_eq!(lengths.iter().sum::<usize>(), 1 << 20);
+        assert!(
+            lengths.iter().all(|length| *length <= PIECE_BYTES),
+            "{lengths:?}"
+        );
     }
 }

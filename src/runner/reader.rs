@@ -212,9 +212,12 @@ impl Bulk {
         let (begin, begun) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let (capture, told) = (Arc::clone(capture), Arc::clone(&stop));
+        // From the heap of the event loop, where the answer is made: malloc(3) has several, a block that
+        // grows or is freed stays with its own, and what one has free is of no use to another.
+        let buffer = Vec::with_capacity(CONTEXT + BULK_BYTES);
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         thread.name("output".to_owned()).spawn(move || {
-            let (spooled, held) = capture.begin_file();
+            let (spooled, held) = capture.begin_file(buffer);
             // Nobody listens unless the stream is kept.
             let _ = begin.send(());
             let mut sink = Sink::new(&capture, spooled.as_deref(), held);
@@ -381,6 +384,6 @@ impl<'a> Sink<'a> {
 
     /// Lets go of the buffer's room: nobody knows how long the next piece is in coming.
     fn rest(&mut self) {
-        self.buffer.shrink_to_fit();
+        self.buffer.shrink_to(CONTEXT);
     }
 }
