@@ -14,6 +14,12 @@ pub(crate) fn meant<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// What follows a name that is none of `names`, where one of them may have been meant: ` (did you mean …?)`.
+pub(crate) fn or_meant<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    let meant = meant(name, names);
+    meant.map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"))
+}
+
 /// A message of serde, with what may have been meant if it is about a name that is not known.
 pub(crate) fn with_meant(message: String) -> String {
     suggested(&message).unwrap_or(message)
@@ -28,10 +34,8 @@ fn suggested(message: &str) -> Option<String> {
         .map(|(at, _)| message.split_at(at))?;
     let (name, expected) = rest.split_once("`, expected ")?;
     let names = expected.split('`').skip(1).step_by(2);
-    let meant = meant(name, names)?;
-    Some(format!(
-        "{start}{name}` (did you mean `{meant}`?), expected {expected}"
-    ))
+    let meant = or_meant(name, names);
+    Some(format!("{start}{name}`{meant}, expected {expected}"))
 }
 
 #[cfg(test)]

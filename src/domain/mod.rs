@@ -47,7 +47,7 @@ pub use id::{ApprovalId, EXECUTION_VARIABLE, ExecutionId, INSTANCE_VARIABLE};
 pub(crate) use json::JsonSink;
 pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
 pub use lineage::Lineage;
-pub(crate) use meant::{meant, with_meant};
+pub(crate) use meant::{meant, or_meant, with_meant};
 pub(crate) use micros::nearest_micros;
 pub(crate) use output::Digests;
 pub use output::{

@@ -1,4 +1,3 @@
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -14,18 +13,18 @@ use super::life::Origin;
 use super::records::Records;
 use super::running::Running;
 use super::values::Sessions;
-use super::{Begun, counting, log, masking, record, spans, stages};
+use super::{Begun, counting, log, masking, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Doorkeeper, ExecutionId, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
-    StopReason, ToolDefinition, ToolDetails, ToolOutput, prepare_masking,
+    StopReason, ToolDefinition, ToolDetails, ToolOutput,
 };
 use crate::flow::Flow;
-use crate::ledger::{CloseRecord, Ledger, LedgerError, Opened, Recovered, Waiting};
+use crate::ledger::{Ledger, Waiting};
 use crate::metrics::Metrics;
 use crate::otlp::Exporter;
 use crate::policy::Policy;
-use crate::runner::{Runner, Spool, prepare_descriptors};
+use crate::runner::{Runner, Spool};
 use crate::sandbox::{self, Sandbox, SandboxState, SelfTest};
 use crate::tools::{Registry, SkillCheck, SkillProblem, Tool};
 
@@ -112,30 +111,6 @@ pub(super) struct Inner {
     pub(super) spans: Exporter,
 }
 
-/// An executor made ready for a process of its own, and what it found to clean up.
-pub struct Started {
-    /// Ready.
-    pub executor: Executor,
-    /// Processes that an earlier one had left running, killed now.
-    pub killed: usize,
-    /// Executions whose end nobody saw.
-    pub lost: usize,
-    /// Executions that wait for an approval, to be taken up by [`Executor::resume`] once the
-    /// policy is in force.
-    pub waiting: Vec<Waiting>,
-}
-
-/// Why an executor cannot be had.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The spool's directory cannot be used, or cgroups are demanded and cannot be had.
-    #[error("cannot set up the running of commands")]
-    Runner(#[from] io::Error),
-    /// The ledger cannot be used.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
 /// Asks an execution to stop when whoever waits for it does not any more.
 struct StopOnDrop(Arc<Execution>);
 
@@ -146,107 +121,6 @@ impl Drop for StopOnDrop {
 }
 
 impl Executor {
-    /// An executor with the built-in tools. Never fails, never touches the disk.
-    ///
-    /// It ignores what of `config` concerns the process as a whole: cgroups, subreaper, spool.
-    pub fn new(config: ExecutorConfig) -> Self {
-        let config = ExecutorConfig {
-            subreaper: false,
-            ..config
-        };
-        let runner = Runner::new(&config);
-        Self::assemble(config, runner, None, None)
-    }
-
-    /// What a process that exists for its executor does before it opens anything: what commands are
-    /// started with is then least costly.
-    pub fn prepare_process() {
-        prepare_descriptors();
-    }
-
-    /// An executor for a process that exists for it, such as the daemon: opens spool and ledger,
-    /// takes up cgroups or becomes a subreaper, and kills what a crash of the last one left running.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start(config: ExecutorConfig) -> Result<Started, StartError> {
-        prepare_masking();
-        let mut runner = Runner::new(&config);
-        let leftovers = runner.prepare(&config)?;
-        let bundles = sandbox::sweep(&config.sandbox);
-        if bundles > 0 {
-            tracing::warn!(
-                bundles,
-                "removed what an earlier daemon had left of its sandboxes"
-            );
-        }
-        let history = config.history.max_total_bytes;
-        let history = config.ledger.as_ref().map(|_| history);
-        let open = |spool| Spool::open(spool, history);
-        let spool = config.spool.as_ref().map(open).transpose()?.map(Arc::new);
-        // When nothing of it runs any more, for what was open is lost now.
-        let opened = config.ledger.as_ref();
-        let hash = |close: &CloseRecord| record::digests(close, spool.as_ref());
-        let opened = opened.map(|ledger| Ledger::open_with(&ledger.file, ledger.durability, &hash));
-        let (ledger, recovered) = match opened.transpose()? {
-            Some(Opened { ledger, recovered }) => (Some(ledger), recovered),
-            None => (None, Recovered::default()),
-        };
-        if let Some(spool) = &spool {
-            // These have none, and nobody would ask for what there is of it.
-            let texts = recovered.lost.iter().filter_map(|id| spool.content(*id));
-            texts.for_each(|file| file.evict());
-        }
-        let executor = Self::assemble(config, runner, spool, ledger);
-        executor.inner.registry().prepare();
-        Ok(Started {
-            executor,
-            killed: leftovers.processes + leftovers.cgroups,
-            lost: recovered.lost.len(),
-            waiting: recovered.waiting,
-        })
-    }
-
-    fn assemble(
-        config: ExecutorConfig,
-        runner: Runner,
-        spool: Option<Arc<Spool>>,
-        ledger: Option<Ledger>,
-    ) -> Self {
-        let metrics = counting::begin();
-        if let (Some(ledger), Some(metrics)) = (&ledger, &metrics) {
-            ledger.measure(Arc::clone(metrics));
-        }
-        let inner = Inner {
-            records: Records::new(config.history.max_count),
-            left: Mutex::new(spool.as_ref().map(|spool| spool.ids()).unwrap_or_default()),
-            flow: super::flow::begin(&config.flow),
-            spans: Exporter::new(&config.tracing, config.instance.as_deref()),
-            config: RwLock::new(Arc::new(config)),
-            tools_file: CheckedTools::default(),
-            policy: RwLock::new(Policy::default()),
-            runner: Arc::new(runner),
-            sandbox: Sandbox::default(),
-            registry: RwLock::new(Arc::new(Registry::built_in())),
-            skill_problems: Mutex::default(),
-            spool,
-            ledger,
-            hurry: Hurry::default(),
-            workers: Arc::new(Semaphore::new(WORKERS)),
-            sessions: Sessions::default(),
-            capabilities: Capabilities::default(),
-            doorkeeper: OnceLock::new(),
-            waiters: Waiters::default(),
-            amending: Mutex::new(()),
-            parking: watch::Sender::new(false),
-            running: Running::default(),
-            metrics,
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
-    }
-
     /// All tools, in the shape of the Anthropic Messages API's `tools`. Descriptions come from the
     /// configured file, read anew; the built-in ones stand in for what it lacks.
     pub fn tool_definitions(&self) -> Vec<ToolDefinition> {
@@ -560,6 +434,44 @@ fn details(tool: &Tool, described: &ToolDescriptions, config: &Arc<ExecutorConfi
 }
 
 impl Inner {
+    /// With the built-in tools and the policy that allows everything.
+    pub(super) fn new(
+        config: ExecutorConfig,
+        runner: Runner,
+        spool: Option<Arc<Spool>>,
+        ledger: Option<Ledger>,
+    ) -> Self {
+        let metrics = counting::begin();
+        if let (Some(ledger), Some(metrics)) = (&ledger, &metrics) {
+            ledger.measure(Arc::clone(metrics));
+        }
+        Self {
+            records: Records::new(config.history.max_count),
+            left: Mutex::new(spool.as_ref().map(|spool| spool.ids()).unwrap_or_default()),
+            flow: super::flow::begin(&config.flow),
+            spans: Exporter::new(&config.tracing, config.instance.as_deref()),
+            config: RwLock::new(Arc::new(config)),
+            tools_file: CheckedTools::default(),
+            policy: RwLock::new(Policy::default()),
+            runner: Arc::new(runner),
+            sandbox: Sandbox::default(),
+            registry: RwLock::new(Arc::new(Registry::built_in())),
+            skill_problems: Mutex::default(),
+            spool,
+            ledger,
+            hurry: Hurry::default(),
+            workers: Arc::new(Semaphore::new(WORKERS)),
+            sessions: Sessions::default(),
+            capabilities: Capabilities::default(),
+            doorkeeper: OnceLock::new(),
+            waiters: Waiters::default(),
+            amending: Mutex::new(()),
+            parking: watch::Sender::new(false),
+            running: Running::default(),
+            metrics,
+        }
+    }
+
     pub(super) fn config(&self) -> Arc<ExecutorConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }

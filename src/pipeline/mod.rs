@@ -29,6 +29,7 @@ mod retry;
 mod running;
 mod spans;
 mod stages;
+mod start;
 mod values;
 
 #[cfg(test)]
@@ -39,11 +40,12 @@ pub use call_record::CallRecord;
 pub use counting::NoMetrics;
 pub use event::Event;
 pub use execution::{Execution, Terms};
-pub use executor::{Executor, StartError, Started};
+pub use executor::Executor;
 pub use finished::{Finished, Ran};
 pub use history::{CannotReplay, Found, HistoryPage};
 pub use life::Begun;
 pub use record::Record;
+pub use start::{StartError, Started};
 pub use values::CannotKeep;
 
 /// How the flow of calls stands.

@@ -9,7 +9,7 @@ use super::question::{RuleSource, Verdict};
 use super::rule::Rule;
 use super::tools::Tools;
 use crate::config::principal;
-use crate::domain::Principal;
+use crate::domain::{Principal, or_meant};
 
 /// The shipped policy: everything is allowed, and how to tighten it.
 pub const SHIPPED_POLICY: &str = include_str!("../../config/policy.toml");
@@ -69,9 +69,36 @@ pub(super) struct Parsed {
     pub examples: Vec<Example>,
 }
 
-const TOP: &str = "expected `default`, `deny`, `ask`, `untrusted`, `workspace` or `allow`";
-const ITEM: &str =
-    "expected `rule`, `reason`, `suggest`, `users`, `groups`, `called_by`, `match` or `not_match`";
+/// The keys of a policy.
+const TOP: [&str; 6] = ["default", "deny", "ask", "untrusted", "workspace", "allow"];
+/// The keys of a rule that is a table.
+const ITEM: [&str; 8] = [
+    "rule",
+    "reason",
+    "suggest",
+    "users",
+    "groups",
+    "called_by",
+    "match",
+    "not_match",
+];
+
+/// That these are the keys there may be.
+fn expected<const N: usize>(keys: [&str; N]) -> String {
+    let keys = keys.map(|key| format!("`{key}`"));
+    match keys.split_last() {
+        Some((last, others)) if !others.is_empty() => {
+            format!("expected {} or {last}", others.join(", "))
+        }
+        _ => format!("expected {}", keys.concat()),
+    }
+}
+
+/// That `key` is none of the keys of `what`.
+fn no_key<const N: usize>(key: &str, what: &str, keys: [&str; N]) -> String {
+    let meant = or_meant(key, keys);
+    format!("is no key of {what}{meant}: {}", expected(keys))
+}
 
 /// Adds what `source` says to `parsed`.
 pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), PolicyError> {
@@ -91,7 +118,7 @@ pub(super) fn read(source: Source<'_>, parsed: &mut Parsed) -> Result<(), Policy
             "workspace" => file.workspaces(value, parsed)?,
             "allow" => file.list(Verdict::Allow, "allow", value, parsed)?,
             other => {
-                let detail = format!("is no key of a policy: {TOP}");
+                let detail = no_key(other, "a policy", TOP);
                 return Err(file.error(key.span().start, Some(other), detail));
             }
         }
@@ -251,7 +278,7 @@ impl<'a> File<'a> {
         checked: &mut Vec<Example>,
     ) -> Result<Rule, PolicyError> {
         let Some((_, value)) = table.iter().find(|(key, _)| key.get_ref() == "rule") else {
-            let detail = format!("an item without `rule`: {ITEM}");
+            let detail = format!("an item without `rule`: {}", expected(ITEM));
             return Err(self.error(at, Some(key), detail));
         };
         let text = self.text("rule", value)?;
@@ -275,7 +302,7 @@ impl<'a> File<'a> {
                     }
                 }
                 other => {
-                    let detail = format!("is no key of a rule: {ITEM}");
+                    let detail = no_key(other, "a rule", ITEM);
                     return Err(self.error(key.span().start, Some(other), detail));
                 }
             }

@@ -18,7 +18,10 @@ fn refusals_name_file_line_key_and_what_was_expected() {
     for (text, parts) in [
         (
             "\ndefaults = \"ask\"",
-            &["p.toml:2: `defaults`", "expected `default`"][..],
+            &[
+                "p.toml:2: `defaults`: is no key of a policy (did you mean `default`?): ",
+                "expected `default`, `deny`, `ask`, `untrusted`, `workspace` or `allow`",
+            ][..],
         ),
         (
             "default = \"maybe\"",
@@ -41,6 +44,10 @@ fn refusals_name_file_line_key_and_what_was_expected() {
         (
             "ask = [\n\"bash(command:[a])\"]",
             &["p.toml:2: `ask`", "expected `\\[`"],
+        ),
+        (
+            "ask = [\n{rule = \"x\", reasons = \"y\"}]",
+            &["p.toml:2: `reasons`", "(did you mean `reason`?)"],
         ),
         (
             "ask = [\n{rule = \"x\", why = \"y\"}]",

@@ -285,21 +285,25 @@ impl Spool {
                 None => break,
             }
         }
-        let granted = granted.min(total.saturating_sub(self.used()));
-        self.used.fetch_add(granted, Ordering::Relaxed);
-        granted
+        // What is taken meanwhile is not given twice.
+        let room = |used: u64| granted.min(total.saturating_sub(used));
+        let take = |used| Some(used + room(used));
+        let before = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        before.map_or(0, room)
     }
 
     /// Whether the history may have so many bytes more: all of them, or none. It is held to its bounds by
     /// forgetting executions, every second; this is for when that does not work or is not enough.
     fn reserve_history(&self, wanted: u64) -> u64 {
         let bounds = [&self.history_bytes, &self.total_bytes].map(|b| b.load(Ordering::Relaxed));
-        let used = self.used_by_history.load(Ordering::Relaxed);
-        if used.saturating_add(wanted) > bounds[0].saturating_add(bounds[1]) {
-            return 0;
-        }
-        self.used_by_history.fetch_add(wanted, Ordering::Relaxed);
-        wanted
+        let bound = bounds[0].saturating_add(bounds[1]);
+        let take = |used: u64| used.checked_add(wanted).filter(|used| *used <= bound);
+        let taken = self
+            .used_by_history
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_ok() { wanted } else { 0 }
     }
 
     /// Whose files are in it.

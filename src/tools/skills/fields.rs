@@ -7,7 +7,7 @@ use semver::Version;
 use serde_json::{Map, Value};
 
 use super::document::{Fault, member};
-use crate::domain::meant;
+use crate::domain::or_meant;
 
 /// The longest time limit, in seconds: a week, as in the configuration.
 const TIMEOUT_LIMIT: f64 = 604_800.0;
@@ -194,9 +194,7 @@ impl<'v> Fields<'v> {
             .collect();
         let expected: Vec<&str> = self.taken.iter().copied().collect();
         for name in unknown {
-            let meant = meant(name, expected.iter().copied());
-            let meant =
-                meant.map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"));
+            let meant = or_meant(name, expected.iter().copied());
             let detail = format!(
                 "is no member of {what}{meant}: expected {}",
                 expected.join(", ")
