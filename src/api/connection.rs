@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
 
 use super::busy::Busy;
@@ -154,7 +154,7 @@ pub async fn serve(
                 }
                 drop((place, open));
             });
-        } else if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
+        } else if let Some(place) = refusal_place(&refusals).await {
             tokio::spawn(async move {
                 let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refuse(stream)).await;
                 drop(place);
@@ -165,6 +165,15 @@ pub async fn serve(
     closing.send_replace(true);
     drop(closed);
     closing.closed().await;
+}
+
+/// A place among those who are told that there is none, if one is free or about to be.
+async fn refusal_place(refusals: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    if refusals.available_permits() == 0 {
+        // Many came at once: those before this one are told now, if they listen.
+        tokio::task::yield_now().await;
+    }
+    Arc::clone(refusals).try_acquire_owned().ok()
 }
 
 fn is_own(stream: &UnixStream) -> bool {

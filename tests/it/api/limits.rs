@@ -1,5 +1,6 @@
 //! How large a request may be, and how many connections there may be.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::call;
@@ -124,4 +125,26 @@ fn one_connection_too_many_is_told_so() {
     assert_eq!(held[0].request("GET", "/health", &[], b"").status, 200);
     held.pop();
     wait_for("a place again", take);
+}
+
+/// Though they all come between two looks of the daemon, more than it tells at a time.
+#[test]
+fn however_many_are_too_many_each_is_told_so() {
+    let daemon = Daemon::start_with(Mode::Group, "max_connections = 1");
+    let _held = wait_for("a place", || {
+        let mut connection = daemon.connect();
+        let reply = connection.request("GET", "/health", &[], b"");
+        (reply.status == 200).then_some(connection)
+    });
+    daemon.signal(Signal::SIGSTOP);
+    let refused = (0..300).map(|_| {
+        let mut connection = daemon.connect();
+        connection.send("GET", "/health", &[], b"");
+        connection
+    });
+    let refused: Vec<_> = refused.collect();
+    daemon.signal(Signal::SIGCONT);
+    for mut connection in refused {
+        assert_eq!(connection.reply().status, 503);
+    }
 }
