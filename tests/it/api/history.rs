@@ -126,7 +126,7 @@ fn what_nobody_can_ask_for_is_removed_from_the_spool() {
     let kept = id(&daemon.bash("seq 4000"));
     let (script, fifo) = blocked(&daemon, "go");
     let lost = begin(&daemon, &script);
-    fifo.reached();
+    let _gate = fifo.reached();
     let text = format!("{lost}.content");
     let spool = daemon.dir().join("state/spool");
     // As if it had been killed between that and the record.

@@ -37,6 +37,7 @@ impl Fifo {
 }
 
 /// Holds a command back as long as it lives.
+#[must_use = "dropped, the command goes on"]
 pub struct Gate(File);
 
 impl Gate {
