@@ -129,7 +129,10 @@ pub async fn serve(
     let places = Arc::new(Semaphore::new(limits.max_connections));
     // The daemon's probe of its own socket gets through however many clients there are.
     let own_place = Arc::new(Semaphore::new(1));
-    let refusals = Arc::new(Semaphore::new(limits.max_refusals));
+    let mut refusals = Refusals {
+        places: Arc::new(Semaphore::new(limits.max_refusals)),
+        is_stuck: false,
+    };
     let (closing, closed) = watch::channel(false);
     tokio::pin!(shutdown);
     loop {
@@ -154,7 +157,7 @@ pub async fn serve(
                 }
                 drop((place, open));
             });
-        } else if let Some(place) = refusal_place(&refusals).await {
+        } else if let Some(place) = refusals.place().await {
             tokio::spawn(async move {
                 let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refuse(stream)).await;
                 drop(place);
@@ -167,13 +170,24 @@ pub async fn serve(
     closing.closed().await;
 }
 
-/// A place among those who are told that there is none, if one is free or about to be.
-async fn refusal_place(refusals: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    if refusals.available_permits() == 0 {
-        // Many came at once: those before this one are told now, if they listen.
-        tokio::task::yield_now().await;
+/// Places for those who are told that there is none.
+struct Refusals {
+    places: Arc<Semaphore>,
+    /// Whether all are taken by clients who send nothing.
+    is_stuck: bool,
+}
+
+impl Refusals {
+    /// A place, if one is free or about to be.
+    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
+        if self.places.available_permits() == 0 && !self.is_stuck {
+            // Many came at once: those before this one are told now, if they have asked anything.
+            tokio::task::yield_now().await;
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned().ok();
+        self.is_stuck = place.is_none();
+        place
     }
-    Arc::clone(refusals).try_acquire_owned().ok()
 }
 
 fn is_own(stream: &UnixStream) -> bool {

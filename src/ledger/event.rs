@@ -24,6 +24,11 @@ pub struct Events {
 }
 
 impl Events {
+    /// What of them may be long, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.happened.things.len() + self.tool.as_ref().map_or(0, String::len)
+    }
+
     /// What happened to one execution and then happened further, as one.
     pub(super) fn joined(first: Option<Self>, then: Option<Self>) -> Option<Self> {
         match (first, then) {

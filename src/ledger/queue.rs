@@ -285,6 +285,10 @@ impl Shared {
     ) where
         F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
     {
+        let failing = match (failing, &events) {
+            (Failing::Kept { bytes }, Some(events)) => Failing::kept(bytes + events.held_bytes()),
+            (failing, _) => failing,
+        };
         let mut queue = lock(&self.queue);
         if queue.is_closing {
             return;

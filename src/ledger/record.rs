@@ -61,7 +61,12 @@ pub struct OpenRecord {
 impl OpenRecord {
     /// What of it may be long, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
-        self.call.as_str().len()
+        let dir = self
+            .working_dir
+            .as_ref()
+            .map_or(0, |dir| dir.as_os_str().len());
+        let tool_use_id = self.tool_use_id.as_ref().map_or(0, String::len);
+        self.call.as_str().len() + self.tool.len() + dir + tool_use_id
     }
 
     /// The same with what became known since, but for when its process was started.
@@ -178,8 +183,13 @@ impl CloseRecord {
             Place::Inline(bytes) => bytes.len(),
             Place::Nowhere | Place::InContent { .. } | Place::Spool { .. } => 0,
         });
-        let problem = self.problem.as_ref();
-        texts.iter().sum::<usize>() + problem.map_or(0, |problem| problem.as_str().len())
+        let facts = [
+            Some(&self.ending),
+            self.problem.as_ref(),
+            Some(&self.stages),
+        ];
+        let facts = facts.into_iter().flatten().map(|fact| fact.as_str().len());
+        texts.into_iter().chain(facts).sum()
     }
 
     /// Waits for what is late of it.

@@ -31,7 +31,7 @@ const LOG_BYTES: u64 = 64 << 20;
 /// How many writes that failed for want of disk are kept for when there is some.
 const RETRIES: usize = 1024;
 
-/// How much they may hold, in bytes: a call may be 16 MiB, and an answer 1 MiB or what is configured.
+/// How much they may hold, in bytes, if there is more than one: a call may be 16 MiB.
 const RETRIED_BYTES: usize = 64 << 20;
 
 /// How many writes there are between two looks at how long the log is, which cost as much as
@@ -207,7 +207,8 @@ impl Writer {
                 Failing::Never => true,
                 Failing::Kept { bytes } => {
                     let (count, held) = self.kept_retries();
-                    count < RETRIES && held.saturating_add(bytes) <= RETRIED_BYTES
+                    let fits = held.saturating_add(bytes) <= RETRIED_BYTES;
+                    count == 0 || (count < RETRIES && fits)
                 }
                 Failing::Dropped => false,
             };

@@ -42,6 +42,9 @@ pub struct Capture {
     name: StreamName,
     spool: Option<Arc<Spool>>,
     secrets: Arc<Secrets>,
+    /// Of all so far but what of a growing head is not hashed; `None` once something went by unseen,
+    /// or the stream is sealed. Locked before `inner`, which nobody waits for while it is hashed.
+    hashing: Mutex<Option<Hashing>>,
     inner: Mutex<Inner>,
     changed: Notify,
 }
@@ -54,12 +57,12 @@ struct Inner {
     tail: VecDeque<u8>,
     tail_cap: usize,
     total: u64,
-    /// Of all so far but what of a growing head is not hashed; `None` once something went by unseen,
-    /// or the stream is sealed.
-    hashing: Option<Hashing>,
     file: Option<Arc<SpoolFile>>,
     /// Until there is a file, or the record has what the stream said.
     draft: Option<Draft>,
+    /// Where in a sealed head something began that was still held back, and as it was: for who reads on,
+    /// for what follows may make a secret of it.
+    unmasked: Option<(usize, Vec<u8>)>,
     error: Option<io::Error>,
     followers: usize,
     /// What goes with the last follower.
@@ -147,6 +150,7 @@ impl Capture {
             name,
             spool,
             secrets,
+            hashing: Mutex::new(Some(Hashing::default())),
             inner: Mutex::new(Inner {
                 head: Head::Growing(Growing::default()),
                 head_cap: cap.max(INLINE_BYTES),
@@ -156,9 +160,9 @@ impl Capture {
                     Truncate::Middle => cap,
                 },
                 total: 0,
-                hashing: Some(Hashing::default()),
                 file: None,
                 draft: None,
+                unmasked: None,
                 error: None,
                 followers: 0,
                 release: None,
@@ -180,17 +184,13 @@ impl Capture {
     /// Lets `read` append to the head as much as there is room for, and returns what it returned; it
     /// makes room for the first `SMALL_BYTES` itself, where it needs it. `None` when the head is full, at `INLINE_BYTES`, or complete.
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
+        let mut hashing = lock(&self.hashing);
         let mut inner = self.lock();
-        let Inner {
-            head:
-                Head::Growing(Growing {
-                    bytes,
-                    done,
-                    hashed,
-                }),
-            hashing,
-            ..
-        } = &mut *inner
+        let Head::Growing(Growing {
+            bytes,
+            done,
+            hashed,
+        }) = &mut inner.head
         else {
             return None;
         };
@@ -204,7 +204,7 @@ impl Capture {
         let (result, done_before) = (read(bytes), *done);
         if bytes.len() > before {
             *done = self.secrets.mask(bytes, done_before, false);
-            if let Some(hashing) = hashing
+            if let Some(hashing) = &mut *hashing
                 && *done <= HASHED_BYTES
             {
                 hashing.update(&bytes[*hashed..*done]);
@@ -223,45 +223,65 @@ impl Capture {
     /// Begins the stream's spool file with what is in memory, and hands out what is held back of
     /// it, in `buffer`. For a thread that may block, and that is from now on the only one to read the pipe.
     pub(super) fn begin_file(&self, buffer: Vec<u8>) -> (Option<Arc<SpoolFile>>, Held) {
-        let file = self
-            .spool
-            .as_ref()
-            .and_then(|spool| spool.create(self.id, self.name.as_str()));
-        let held = {
-            let mut inner = self.lock();
-            let held = inner.take_held(buffer);
-            inner.hash_beside();
-            held
-        };
-        if let Some(file) = &file {
-            self.copy_head(file);
-            let mut inner = self.lock();
-            inner.file = Some(Arc::clone(file));
-            drop((inner.draft.take(), inner));
+        let (held, done) = self.lock().take_held(buffer);
+        if let Some(hashing) = &mut *lock(&self.hashing) {
+            hashing.move_beside();
         }
-        (file, held)
+        (self.write_file(done), held)
     }
 
-    /// In pieces: the disk is not waited for under the lock, and a copy of all would be memory.
-    fn copy_head(&self, file: &SpoolFile) {
+    /// Writes the stream to its spool file, which has ended and is in memory. For a thread that may block.
+    pub(super) fn write_whole(&self) {
+        if let Some(file) = self.write_file(usize::MAX) {
+            file.finish();
+        }
+    }
+
+    /// Makes the spool file, of what is in memory up to `done`.
+    fn write_file(&self, done: usize) -> Option<Arc<SpoolFile>> {
+        let create = |spool: &Arc<Spool>| spool.create(self.id, self.name.as_str());
+        let file = self.spool.as_ref().and_then(create);
+        self.copy_head(file.as_deref(), done);
+        if let Some(file) = &file {
+            let mut inner = self.lock();
+            inner.file = Some(Arc::clone(file));
+            let draft = inner.draft.take();
+            // That waits for whoever writes to it.
+            drop(inner);
+            drop(draft);
+        }
+        file
+    }
+
+    /// Hashes what of the head is not yet before all else, and writes it to `file`, up to `done`. In pieces:
+    /// nobody waits for the disk under the lock, and a copy of the whole would be memory.
+    fn copy_head(&self, file: Option<&SpoolFile>, done: usize) {
         let mut copied = 0;
         loop {
-            let piece = self.lock().head.piece(copied);
+            let mut hashing = lock(&self.hashing);
+            let (piece, unhashed) = self.lock().head.take_piece(copied, done);
             if piece.is_empty() {
                 return;
             }
-            file.append(&piece);
+            if let Some(hashing) = &mut *hashing {
+                hashing.update(&unhashed);
+            }
+            drop(hashing);
+            if let Some(file) = file {
+                file.append(&piece);
+            }
             copied += piece.len();
         }
     }
 
     /// Takes in `bytes`, which a thread with a buffer of its own has read, masked (and spooled).
     pub(super) fn absorb(&self, bytes: &[u8]) {
-        let mut inner = self.lock();
-        inner.total += bytes.len() as u64;
-        if let Some(hashing) = &mut inner.hashing {
+        let mut hashing = lock(&self.hashing);
+        if let Some(hashing) = &mut *hashing {
             hashing.update(bytes);
         }
+        let mut inner = self.lock();
+        inner.total += bytes.len() as u64;
         let cap = inner.head_cap;
         let room = match &mut inner.head {
             Head::Growing(Growing {
@@ -278,7 +298,7 @@ impl Capture {
             Head::Sealed(_) => 0,
         };
         inner.push_tail(&bytes[room..]);
-        drop(inner);
+        drop((inner, hashing));
         self.changed.notify_waiters();
     }
 
@@ -293,9 +313,9 @@ impl Capture {
 
     /// Counts bytes that nobody wants to see here.
     pub(super) fn count(&self, bytes: usize) {
-        let mut inner = self.lock();
-        inner.total += bytes as u64;
-        inner.hashing = None;
+        let mut hashing = lock(&self.hashing);
+        self.lock().total += bytes as u64;
+        *hashing = None;
     }
 
     pub(super) fn fail(&self, error: io::Error) {
@@ -305,6 +325,7 @@ impl Capture {
     /// Completes the capture as far as the answer is concerned, and hands it out with the error
     /// that reading met, if any. What is still written later only reaches the spool.
     pub(super) fn seal(&self) -> (Captured, Option<io::Error>) {
+        let mut hashing = lock(&self.hashing);
         let mut inner = self.lock();
         let (head, hashed) = match std::mem::replace(&mut inner.head, Head::Sealed(Bytes::new())) {
             Head::Growing(Growing {
@@ -313,6 +334,7 @@ impl Capture {
                 hashed,
             }) => {
                 let before = bytes.len();
+                inner.unmasked = (before > done).then(|| (done, bytes[done..].to_vec()));
                 self.secrets.mask(&mut bytes, done, true);
                 inner.total -= (before - bytes.len()) as u64;
                 (Bytes::from(bytes), hashed)
@@ -322,7 +344,7 @@ impl Capture {
                 (head, hashed)
             }
         };
-        let hashing = inner.hashing.take();
+        let hashing = hashing.take();
         inner.head = Head::Sealed(head.clone());
         inner.tail_cap = 0;
         let tail = Vec::from(std::mem::take(&mut inner.tail)).into();
@@ -347,9 +369,8 @@ impl Capture {
     /// Lets go of the memory that only the answer needed, once nobody follows the stream any
     /// more.
     pub fn release(&self, what: Release) {
-        let mut inner = self.lock();
-        inner.release = Some(what);
-        if let Some(draft) = inner.draft.take() {
+        let draft = self.lock().release(what);
+        if let Some(draft) = draft {
             // It may be written to at this moment: for a thread that may block, as this one is where
             // there is no event loop.
             match Handle::try_current() {
@@ -357,17 +378,6 @@ impl Capture {
                 Err(_) => drop(draft),
             }
         }
-        if inner.followers > 0 {
-            return;
-        }
-        let fits = fits_memory(inner.head.bytes().len()) && inner.file.is_none();
-        let head = if what == Release::WhatIsLong && fits {
-            // A copy of its own size, for the original has room to grow.
-            Bytes::copy_from_slice(inner.head.bytes())
-        } else {
-            Bytes::new()
-        };
-        inner.head = Head::Sealed(head);
     }
 
     /// The stream as far as it is kept, for whoever asks for the raw bytes.
@@ -421,9 +431,13 @@ impl Capture {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is complete in itself, so a panic elsewhere leaves nothing half done.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
+}
+
+/// Every change is complete in itself, so a panic elsewhere leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Follower {
@@ -478,14 +492,22 @@ impl Head {
         }
     }
 
-    /// What follows the first `from` bytes, a part of it at the most while it grows.
-    fn piece(&self, from: usize) -> Bytes {
+    /// What follows the first `from` bytes, up to `done`, a part of it at the most while it grows; and what
+    /// of that is not hashed, which it is from now on.
+    fn take_piece(&mut self, from: usize, done: usize) -> (Bytes, Bytes) {
         match self {
-            Self::Growing(_) => {
-                let rest = &self.bytes()[from..];
-                Bytes::copy_from_slice(&rest[..rest.len().min(PIPE_BYTES)])
+            Self::Growing(head) => {
+                let end = head.done.min(done).min(from + PIPE_BYTES);
+                let piece = Bytes::copy_from_slice(&head.bytes[from..end]);
+                let unhashed = piece.slice(head.hashed.clamp(from, end) - from..);
+                head.hashed = head.hashed.max(end);
+                (piece, unhashed)
             }
-            Self::Sealed(head) => head.slice(from..),
+            // It may have been let go of meanwhile.
+            Self::Sealed(head) => {
+                let end = head.len().min(done);
+                (head.slice(from.min(end)..end), Bytes::new())
+            }
         }
     }
 
@@ -530,29 +552,46 @@ impl Inner {
         }
     }
 
-    fn take_held(&mut self, mut buffer: Vec<u8>) -> Held {
-        buffer.clear();
-        let mut held_done = 0;
-        if let Head::Growing(Growing { bytes, done, .. }) = &mut self.head {
-            let before = done.saturating_sub(CONTEXT);
-            buffer.extend_from_slice(&bytes[before..]);
-            held_done = *done - before;
-            self.total -= (bytes.len() - *done) as u64;
-            bytes.truncate(*done);
+    /// Lets go of what only the answer needed, if nobody follows, and hands out the draft.
+    fn release(&mut self, what: Release) -> Option<Draft> {
+        self.release = Some(what);
+        self.unmasked = None;
+        if self.followers == 0 {
+            let fits = fits_memory(self.head.bytes().len()) && self.file.is_none();
+            self.head = Head::Sealed(match what {
+                // A copy of its own size, for the original has room to grow.
+                Release::WhatIsLong if fits => Bytes::copy_from_slice(self.head.bytes()),
+                Release::WhatIsLong | Release::Everything => Bytes::new(),
+            });
         }
-        Held {
-            bytes: buffer,
-            done: held_done,
-        }
+        self.draft.take()
     }
 
-    /// Has the stream hashed on a thread from now on, what of the head is not yet before all else.
-    fn hash_beside(&mut self) {
-        if let (Head::Growing(head), Some(hashing)) = (&mut self.head, &mut self.hashing) {
-            hashing.move_beside();
-            hashing.update(&head.bytes[head.hashed..head.done]);
-            head.hashed = head.done;
-        }
+    /// What is held back, which counts when it is handed on, in `buffer` behind what stands before it; and how
+    /// much of the head there is up to that.
+    fn take_held(&mut self, mut buffer: Vec<u8>) -> (Held, usize) {
+        let (from, held_back, counted) = match &mut self.head {
+            Head::Growing(Growing { bytes, done, .. }) => {
+                let held_back = bytes.split_off(*done);
+                let counted = held_back.len();
+                (*done, held_back, counted)
+            }
+            Head::Sealed(head) => {
+                let (from, unmasked) = self.unmasked.take().unwrap_or((head.len(), Vec::new()));
+                (from, unmasked, head.len().saturating_sub(from))
+            }
+        };
+        self.total -= counted as u64;
+        let before = from.saturating_sub(CONTEXT);
+        let context = self.head.bytes().get(before..from).unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(context);
+        buffer.extend_from_slice(&held_back);
+        let held = Held {
+            done: context.len(),
+            bytes: buffer,
+        };
+        (held, from)
     }
 
     fn push_tail(&mut self, bytes: &[u8]) {

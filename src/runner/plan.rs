@@ -148,15 +148,7 @@ impl Live {
             if verbatim.of(capture.name()).is_none() && capture.wants_file() {
                 let capture = Arc::clone(capture);
                 // Only a panic makes this fail, and then the spool lacks what the answer had.
-                let whole = move || {
-                    drop(
-                        capture
-                            .begin_file(Vec::new())
-                            .0
-                            .inspect(|file| file.finish()),
-                    )
-                };
-                let _ = tokio::task::spawn_blocking(whole).await;
+                let _ = tokio::task::spawn_blocking(move || capture.write_whole()).await;
             }
         }
     }

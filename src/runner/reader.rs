@@ -69,7 +69,7 @@ struct Bulk {
     ended: oneshot::Receiver<()>,
     stop: Arc<EventFd>,
     /// Completes once the stream's spool file is begun, or cannot be.
-    begun: oneshot::Receiver<()>,
+    begun: Option<oneshot::Receiver<()>>,
     inode: Option<u64>,
 }
 
@@ -156,13 +156,20 @@ impl Reader {
         self.state.into_pipe()
     }
 
-    /// Leaves the stream to a thread that reads it into the spool until everybody has closed it.
-    /// Returns when the spool has what was read so far, so that the memory may be let go of.
+    /// Leaves the stream, which is sealed, to a thread that reads it into the spool until everybody has
+    /// closed it. Returns when the spool has what was read so far, so that the memory may be let go of.
     pub(super) async fn keep_reading(mut self) {
         self.hand_over();
-        if let State::Bulk(bulk) = self.state {
+        self.begun().await;
+    }
+
+    /// Waits until a thread that reads the stream, if one does, has put into the spool what was read before.
+    pub(super) async fn begun(&mut self) {
+        if let State::Bulk(bulk) = &mut self.state
+            && let Some(begun) = bulk.begun.take()
+        {
             // The other end only goes without a word when the thread panics.
-            let _ = bulk.begun.await;
+            let _ = begun.await;
         }
     }
 
@@ -231,7 +238,7 @@ impl Bulk {
         Ok(Self {
             ended,
             stop,
-            begun,
+            begun: Some(begun),
             inode,
         })
     }

@@ -148,20 +148,23 @@ impl Runner {
             tree,
             leader,
             started,
-            stdout,
-            stderr,
+            mut stdout,
+            mut stderr,
             ..
         } = run;
         let keep = keep && !left.is_empty();
-        let pipes = if keep {
-            stdout.keep_reading().await;
-            stderr.keep_reading().await;
-            [None, None]
+        let (pipes, kept) = if keep {
+            stdout.begun().await;
+            stderr.begun().await;
+            ([None, None], Some([stdout, stderr]))
         } else {
-            [stdout.finish().await, stderr.finish().await]
+            ([stdout.finish().await, stderr.finish().await], None)
         };
         let (stdout, stdout_error) = live.stdout.seal();
         let (stderr, stderr_error) = live.stderr.seal();
+        for reader in kept.into_iter().flatten() {
+            reader.keep_reading().await;
+        }
 
         // Reaping comes last of all: until then pid and group are the leader's own.
         let (ended, pidfd, unreaped) = match (leader_ended, keep) {

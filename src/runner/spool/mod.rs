@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -86,6 +87,8 @@ pub struct SpoolFile {
     /// a descriptor. Locked before it is written to or given up.
     writer: Mutex<Option<File>>,
     len: AtomicU64,
+    /// Whether something did not fit.
+    full: AtomicBool,
     evicted: AtomicBool,
     spool: Arc<Spool>,
 }
@@ -210,6 +213,7 @@ impl Spool {
             key,
             writer: Mutex::new(writer),
             len: AtomicU64::new(len),
+            full: AtomicBool::new(false),
             evicted: AtomicBool::new(false),
             spool: Arc::clone(self),
         })
@@ -238,7 +242,12 @@ impl Spool {
     /// killed, if there is one.
     pub fn stream(self: &Arc<Self>, id: ExecutionId, name: StreamName) -> Option<Arc<SpoolFile>> {
         let whole = self.find(&Key::new(id, name.as_str()));
-        whole.or_else(|| self.find(&Key::new(id, &draft(name))))
+        let draft = self.find(&Key::new(id, &draft(name)));
+        match (whole, draft) {
+            // It was killed while the whole was begun.
+            (Some(whole), Some(draft)) if draft.len() > whole.len() => Some(draft),
+            (whole, draft) => whole.or(draft),
+        }
     }
 
     fn find(self: &Arc<Self>, key: &Key) -> Option<Arc<SpoolFile>> {
@@ -246,6 +255,10 @@ impl Spool {
         let entry = files.get_mut(key)?;
         if let Some(live) = entry.live.upgrade() {
             return Some(live);
+        }
+        if !self.lasting {
+            // It is just going, with the last who referred to it.
+            return None;
         }
         let file = self.file(key.clone(), None, entry.len);
         entry.live = Arc::downgrade(&file);
@@ -272,26 +285,29 @@ impl Spool {
             return self.reserve_history(wanted);
         }
         let own = writer.len.load(Ordering::Relaxed);
-        let granted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
+        let wanted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
         let total = self.total_bytes.load(Ordering::Relaxed);
-        while self.used() + granted > total {
+        while !take(&self.used, wanted, total) {
             let oldest = lock(&self.files)
                 .keys()
                 .take_while(|key| !key.stays)
                 .find(|key| **key != writer.key)
                 .cloned();
-            match oldest.and_then(|key| self.find(&key)) {
+            let Some(oldest) = oldest else {
+                let room = wanted.min(total.saturating_sub(self.used()));
+                return if take(&self.used, room, total) {
+                    room
+                } else {
+                    0
+                };
+            };
+            match self.find(&oldest) {
                 Some(file) => file.evict(),
-                None => break,
+                // Somebody else is giving it up.
+                None => thread::yield_now(),
             }
         }
-        // What is taken meanwhile is not given twice.
-        let room = |used: u64| granted.min(total.saturating_sub(used));
-        let take = |used| Some(used + room(used));
-        let before = self
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        before.map_or(0, room)
+        wanted
     }
 
     /// Whether the history may have so many bytes more: all of them, or none. It is held to its bounds by
@@ -299,11 +315,10 @@ impl Spool {
     fn reserve_history(&self, wanted: u64) -> u64 {
         let bounds = [&self.history_bytes, &self.total_bytes].map(|b| b.load(Ordering::Relaxed));
         let bound = bounds[0].saturating_add(bounds[1]);
-        let take = |used: u64| used.checked_add(wanted).filter(|used| *used <= bound);
-        let taken = self
-            .used_by_history
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        if taken.is_ok() { wanted } else { 0 }
+        match take(&self.used_by_history, wanted, bound) {
+            true => wanted,
+            false => 0,
+        }
     }
 
     /// Whose files are in it.
@@ -329,12 +344,16 @@ impl Spool {
 }
 
 impl SpoolFile {
-    /// Appends what fits of `bytes`. Only one thread may write to a file at a time.
+    /// Appends what fits of `bytes`; where that is not all, nothing more will: what is kept is a beginning.
+    /// Only one thread may write to a file at a time.
     pub(super) fn append(&self, bytes: &[u8]) {
-        if self.evicted.load(Ordering::Relaxed) {
+        if self.is_evicted() || self.full.load(Ordering::Relaxed) {
             return;
         }
         let granted = self.spool.reserve(self, bytes.len() as u64);
+        if granted < bytes.len() as u64 {
+            self.full.store(true, Ordering::Relaxed);
+        }
         let wanted = &bytes[..usize::try_from(granted).unwrap_or(bytes.len())];
         // Reserving may give files up, so this one is not locked before.
         let writer = lock(&self.writer);
@@ -390,7 +409,8 @@ impl SpoolFile {
 
     /// Whether more fits.
     pub(super) fn has_room(&self) -> bool {
-        !self.is_evicted() && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
+        let is_full = self.full.load(Ordering::Relaxed);
+        !is_full && !self.is_evicted() && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
     }
 
     /// How many bytes can be read.
@@ -444,6 +464,14 @@ impl Drop for SpoolFile {
         }
         self.finish();
     }
+}
+
+/// Takes `wanted` of what is counted in `used`, up to `bound`, if there is as much: what others take
+/// meanwhile is not given twice.
+fn take(used: &AtomicU64, wanted: u64, bound: u64) -> bool {
+    let more = |used: u64| used.checked_add(wanted).filter(|used| *used <= bound);
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+        .is_ok()
 }
 
 /// Writes `bytes` at `offset`. Large pieces go past the page cache where the kernel and the file

@@ -43,6 +43,48 @@ fn a_stream_is_kept_up_to_its_bound() {
     std::fs::remove_dir_all(dir).expect("removable");
 }
 
+/// Whatever room there is later: what is kept is a beginning, without a gap.
+#[test]
+fn nothing_follows_what_did_not_fit() {
+    for (max, total) in [(10, 100), (100, 10)] {
+        let (dir, spool) = spool(max, total);
+        let file = spool.create(ExecutionId::new(), "stdout").expect("created");
+        file.append(b"01234567");
+        assert!(file.has_room());
+        file.append(b"89ABCDEF");
+        spool.set_bounds(100, 100, 100);
+        assert!(!file.has_room());
+        file.append(b"too late");
+        assert_eq!(std::fs::read(&file.path).expect("readable"), b"0123456789");
+        assert_eq!((file.len(), spool.used()), (10, 10));
+        drop(file);
+        std::fs::remove_dir_all(dir).expect("removable");
+    }
+}
+
+/// Each finds something to give up, though others give it up before.
+#[test]
+fn those_who_write_at_once_get_all_the_room_there_is() {
+    const PIECE: [u8; 1000] = [b'n'; 1000];
+    let (dir, spool) = lasting(2_000_000);
+    let old = (0..2000).map(|_| spool.create(ExecutionId::new(), "stdout").expect("created"));
+    old.for_each(|file| file.append(&PIECE));
+    assert_eq!(spool.used(), 2_000_000);
+    let lengths: Vec<u64> = thread::scope(|scope| {
+        let writers = [(); 4].map(|()| {
+            scope.spawn(|| {
+                let file = spool.create(ExecutionId::new(), "stdout").expect("created");
+                (0..450).for_each(|_| file.append(&PIECE));
+                file.len()
+            })
+        });
+        writers.map(|writer| writer.join().expect("written")).into()
+    });
+    assert_eq!(lengths, [450_000; 4]);
+    assert!(spool.used() <= 2_000_000);
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
 #[test]
 fn the_oldest_give_way_when_the_total_is_reached() {
     let (dir, spool) = spool(60, 100);
@@ -121,6 +163,7 @@ fn a_full_disk_is_reported_and_costs_only_the_output() {
         path: dir.join("full"),
         writer: Mutex::new(OpenOptions::new().write(true).open("/dev/full").ok()),
         len: AtomicU64::new(0),
+        full: AtomicBool::new(false),
         evicted: AtomicBool::new(false),
         spool: Arc::clone(&spool),
     };
@@ -176,6 +219,27 @@ fn texts_have_a_bound_of_their_own_where_nothing_is_forgotten() {
     spool.remove(ids[0]);
     assert!(spool.store(ids[2], &[b'a'; 60]).is_some());
     assert_eq!(spool.ids(), ids[1..]);
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+/// A daemon that was killed had just begun to write the whole.
+#[test]
+fn a_draft_that_has_more_is_what_there_is() {
+    let (dir, spool) = lasting(100);
+    let id = ExecutionId::new();
+    let draft = spool.draft(id, StreamName::Stdout).expect("created");
+    draft.append(b"so far");
+    let whole = spool.create(id, "stdout").expect("created");
+    whole.append(b"so");
+    let told = |length| {
+        let file = spool.stream(id, StreamName::Stdout).expect("there");
+        assert_eq!(file.len(), length);
+    };
+    told(6);
+    whole.append(b" far");
+    told(6);
+    whole.append(b" and on");
+    told(13);
     std::fs::remove_dir_all(dir).expect("removable");
 }
 

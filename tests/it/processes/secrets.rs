@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Events, Fifo, Mode, bash_call};
+use crate::support::{Daemon, Events, Fifo, Mode, bash_call, wait_to_equal};
 
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
@@ -117,5 +117,28 @@ fn long_outputs_are_masked_throughout() {
             daemon.output(id, "stdout") == masked.as_bytes(),
             "the spool differs"
         );
+    }
+}
+
+/// What may become a secret is held back, but the answer does not wait for it.
+#[test]
+fn what_is_kept_in_the_background_takes_nothing_from_the_answer() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "[secrets]\npatterns = [\"pin [0-9]+\"]");
+        let fifo = Fifo::new(daemon.dir().join("go"));
+        let command = format!(
+            "(read _ <{}; printf 'n 1234\\nready'; sleep 600) & printf 'my pi'",
+            fifo.path().display()
+        );
+        let reply = daemon.bash_with(&command, &json!({"background": "keep"}));
+        let body = reply.json();
+        assert_eq!(reply.stdout(), "my pi", "{mode:?}");
+        assert_eq!(body["stdout_bytes"], 5, "{mode:?}");
+        let id = body["execution_id"].as_str().expect("an id");
+        fifo.reached().say("on");
+        // The rest of that line may still become one.
+        wait_to_equal("what follows is masked", b"my ***\n".to_vec(), || {
+            daemon.output(id, "stdout")
+        });
     }
 }
