@@ -40,6 +40,8 @@ DEB = "/machine/shelly-executor_*.deb"
 
 # Short enough for a test, long enough for a daemon that has to share two processors with a compiler.
 SHORT_WATCHDOG = "WatchdogSec=3s"
+# For a script: goes on when the last background command is `sleep`, and no copy of its shell any more.
+SLEEPS = "until read -r name </proc/$!/comm && [ $name = sleep ]; do :; done"
 
 CAP_SYS_RESOURCE = 24  # linux/capability.h
 
@@ -250,7 +252,7 @@ def access_is_what_the_configuration_says():
 def what_is_untrusted_runs_in_the_sandbox():
     with configuration('[tools]\nuntrusted = ["bash"]\n'):
         shell(f"systemctl reload {UNIT}")
-        _, answer = call("id -u; cat /etc/shadow; ls /var/lib/shelly-executor; sleep 60 & exit 3")
+        _, answer = call(f"id -u; cat /etc/shadow; ls /var/lib/shelly-executor; sleep 60 & {SLEEPS}; exit 3")
         if shutil.which("runsc") is None:
             print("# SKIPPED: the sandbox itself, for there is no runsc in this machine", flush=True)
             expect("the code of what was not run", answer["code"], "sandbox_unavailable")
@@ -283,7 +285,7 @@ def what_is_untrusted_runs_in_another_runtime():
             shutil.copy(file, target)
     with configuration('[sandbox]\nruntime = "crun"\nrootfs = "/srv/root"\n[tools]\nuntrusted = ["bash"]\n'):
         shell(f"systemctl reload {UNIT}")
-        _, answer = call("cat /proc/self/status; sleep 60 & exit 3")
+        _, answer = call(f"cat /proc/self/status; sleep 60 & {SLEEPS}; exit 3")
         expect("exit_code", answer["exit_code"], 3)
         expect("the runtime", answer["sandbox"]["runtime"], "crun")
         for line in ["Uid:\t65534\t65534", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"]:

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::call;
-use crate::support::{Daemon, Mode, bash_call, wait_until};
+use crate::support::{Daemon, Mode, SLEEPS, bash_call, wait_until};
 
 /// The members of an answer; `kill` comes on top when a signal was sent.
 const MEMBERS: [&str; 16] = [
@@ -215,7 +215,7 @@ fn a_call_may_ask_for_more() {
 #[test]
 fn what_is_left_behind_is_listed_and_killed_unless_kept() {
     let daemon = Daemon::start();
-    let script = "sleep 1000 & echo $!";
+    let script = &format!("sleep 1000 & {SLEEPS}; echo $!");
     let killed = daemon.post(&call(script)).json();
     let kept = daemon
         .post(&bash_call(script, &json!({"background": "keep"})))

@@ -144,6 +144,7 @@ fn what_runs_already_counts_when_places_come_to_be_shared() {
     let first = one.begin(&script, &json!({}));
     let gate = fifo.reached();
     assert_eq!(two.bash("true").status, 200);
+    wait_until("nobody has a claim", || claims(&redis, "tool:bash") == 0);
     let config = format!(
         "[flow]\nbackend = \"{backend}\"\ntools.bash.max_running_shared = 1\n[cgroup]\nmode = \"group\"\n"
     );

@@ -252,7 +252,7 @@ fn its_whole_tree_ends_at_its_time_limit() {
     for mode in Mode::all() {
         for (on_failure, status) in [("deny", 403), ("allow", 200)] {
             let keys =
-                format!("after = \"validation\"\ntimeout_secs = 1\non_failure = \"{on_failure}\"");
+                format!("after = \"validation\"\ntimeout_secs = 3\non_failure = \"{on_failure}\"");
             let daemon = start_in(mode, "kill_grace_ms = 10", &[("slow", &keys, ALLOW)]);
             let baseline = daemon.baseline();
             fs::write(daemon.dir().join("slow.sh"), script).expect("written");
@@ -260,7 +260,7 @@ fn its_whole_tree_ends_at_its_time_limit() {
             assert_eq!(reply.status, status, "{}", reply.content());
             assert_said(&daemon, &reply, &[("slow", "failed")]);
             let detail = &events(&daemon, &reply.json()["execution_id"])[0]["detail"];
-            assert_eq!(detail, "it gave no answer within 1s");
+            assert_eq!(detail, "it gave no answer within 3s");
             daemon.wait_clean(&baseline);
         }
     }

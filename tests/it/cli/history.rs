@@ -252,7 +252,7 @@ fn replay_ends_as_exec_or_call_would() {
 
 #[test]
 fn replay_keeps_the_time_limit() {
-    let daemon = Daemon::start_with(Mode::Group, "default_timeout_secs = 1");
+    let daemon = Daemon::start_with(Mode::Group, "default_timeout_secs = 2");
     let id = ran(&daemon, "echo begun; exec sleep 60");
     let again = run(&daemon, &["replay", &id]);
     assert_eq!((code(&again), text(&again.stdout)), (124, "begun\n"));

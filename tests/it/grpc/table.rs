@@ -5,7 +5,7 @@ use tonic::{Code, Request};
 
 use super::connect;
 use crate::support::grpc::{Grpc, json_of, problem_json, request_of};
-use crate::support::{Daemon, Mode, bash_call};
+use crate::support::{Daemon, Mode, SLEEPS, bash_call};
 
 /// A call as HTTP has it, and what gRPC has for its status.
 struct Case {
@@ -125,7 +125,11 @@ fn calls_are_answered_alike() {
         case(bash("kill -9 $$", &json!({})), 200, Code::Ok),
         case(bash("seq 10000", &json!({})), 200, Code::Ok),
         case(bash("printf 'a\\xffb\\0'", &json!({})), 200, Code::Ok),
-        case(bash("sleep 600 & echo left", &json!({})), 200, Code::Ok),
+        case(
+            bash(&format!("sleep 600 & {SLEEPS}; echo left"), &json!({})),
+            200,
+            Code::Ok,
+        ),
         case(
             json!({"name": "execute_command", "input": {"command": "echo hi"}}),
             200,

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::NOBODY;
-use crate::support::{Daemon, Fifo, Mode, Process, skip, timed, wait_until};
+use crate::support::{Daemon, Fifo, Mode, Process, SLEEPS, skip, timed, wait_until};
 
 /// Under what names `background` lists what was left, sorted.
 fn commands(body: &Value) -> Vec<String> {
@@ -24,20 +24,23 @@ fn a_sleeper_does_not_hold_up_the_answer() {
     let both = json!(["stdout", "stderr"]);
     let only_stderr = json!(["stderr"]);
     for mode in Mode::all() {
-        let daemon = Daemon::start_with(mode, "");
+        // In which a shell of which nobody knows has its time to be a sleeper.
+        let drain = Duration::from_millis(600);
+        let daemon = Daemon::start_with(mode, "drain_ms = 600");
         for (command, held) in [
-            ("sleep 60 & echo hi", &both),
-            ("sleep 60 >/dev/null & echo hi", &only_stderr),
-            ("setsid sleep 60 & echo hi", &both),
-            ("( setsid sleep 60 & ); echo hi", &both),
-            ("( ( sleep 60 & ) & ); echo hi", &both),
-            ("trap '' TERM HUP; nohup sleep 60 & echo hi", &both),
-            ("sleep 60 & kill -STOP $!; echo hi", &both),
+            ("sleep 60 & SLEEPS", &both),
+            ("sleep 60 >/dev/null & SLEEPS", &only_stderr),
+            ("setsid sleep 60 & SLEEPS", &both),
+            ("( setsid sleep 60 & )", &both),
+            ("( ( sleep 60 & ) & )", &both),
+            ("trap '' TERM HUP; nohup sleep 60 & SLEEPS", &both),
+            ("sleep 60 & kill -STOP $!", &both),
         ] {
-            let (reply, took) = timed(|| daemon.bash(command));
+            let command = format!("{}; echo hi", command.replace("SLEEPS", SLEEPS));
+            let (reply, took) = timed(|| daemon.bash(&command));
             let left = daemon.processes();
             assert!(
-                took.within(Duration::from_secs(1)),
+                took.within(drain + Duration::from_secs(1)),
                 "{mode:?} {command}: {took:?}"
             );
             assert!(left.is_empty(), "{mode:?} {command}: {left:?}");
@@ -70,7 +73,10 @@ fn a_tee_that_is_held_open_is_left_behind_with_its_holder() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
         let file = daemon.dir().join("tee");
-        let command = format!("exec > >(tee {}); sleep 60 & echo hi", file.display());
+        let command = format!(
+            "exec > >(tee {file}); sleep 60 & {SLEEPS}; echo hi; until [ -s {file} ]; do :; done",
+            file = file.display()
+        );
         let (reply, took) = timed(|| daemon.bash(&command));
         let body = reply.json();
         assert!(took.within(Duration::from_secs(1)), "{mode:?} {took:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Connection, Daemon, Mode, bash_call};
+use crate::support::{Daemon, Fifo, Mode, bash_call};
 
 #[test]
 fn bytes_become_text_over_the_whole_stream() {
@@ -66,13 +66,9 @@ fn bytes_become_text_over_the_whole_stream() {
     }
 }
 
-/// The `stdout` events of a streamed command: text and offset.
-fn streamed(connection: &mut Connection, command: &str) -> Vec<(String, u64)> {
-    let call = bash_call(command, &json!({})).to_string();
-    let accept = [("Accept", "text/event-stream")];
-    let reply = connection.request("POST", "/execute", &accept, call.as_bytes());
-    let text = String::from_utf8(reply.body).expect("text");
-    let events = text
+/// The `stdout` events of a stream: text and offset.
+fn told(stream: &str) -> Vec<(String, u64)> {
+    let events = stream
         .split("\n\n")
         .filter(|event| event.contains("event: stdout"));
     events
@@ -89,9 +85,31 @@ fn streamed(connection: &mut Connection, command: &str) -> Vec<(String, u64)> {
 fn a_stream_holds_an_incomplete_character_back() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
+        let [first, second] = ["first", "second"].map(|name| Fifo::new(daemon.dir().join(name)));
+        let command = format!(
+            r"printf 'a\xe2\x82'; read _ <{}; printf '\xacb'; read _ <{}; printf '\xe2'",
+            first.path().display(),
+            second.path().display()
+        );
         let mut connection = daemon.connect();
-        let command = r"printf 'a\xe2\x82'; sleep 0.1; printf '\xacb'; sleep 0.1; printf '\xe2'";
-        let events = streamed(&mut connection, command);
+        let call = bash_call(&command, &json!({})).to_string();
+        let accept = [("Accept", "text/event-stream")];
+        connection.send("POST", "/execute", &accept, call.as_bytes());
+        assert_eq!(connection.reply_head().status, 200);
+        let mut stream = String::new();
+        let mut listen = |until: &str| {
+            while !stream.contains(until)
+                && let Some(chunk) = connection.chunk()
+            {
+                stream.push_str(&String::from_utf8(chunk).expect("text"));
+            }
+        };
+        listen(r#""text":"a""#);
+        first.reached().say("on");
+        listen(r#""text":"€b""#);
+        second.reached().say("on");
+        listen("no such words");
+        let events = told(&stream);
         let text: String = events.iter().map(|(text, _)| text.as_str()).collect();
         assert_eq!(text, "a€b\u{fffd}", "{mode:?}: {events:?}");
         assert_eq!(events[0], ("a".to_owned(), 0), "{mode:?}");

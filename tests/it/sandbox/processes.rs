@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{assert_clean, bundles, modes, runtimes, start, wait_for_test, waiting, workspace};
-use crate::support::{bash_call, timed, wait_until};
+use crate::support::{SLEEPS, bash_call, timed, wait_until};
 
 /// What a start may take: 0.2 s on a machine that does nothing else.
 const START: Duration = Duration::from_secs(3);
@@ -90,23 +90,21 @@ fn what_is_left_behind_is_listed_and_dead() {
     for mode in modes() {
         let daemon = start(mode, "");
         for (command, held) in [
-            ("sleep 60 & echo hi", json!(["stdout", "stderr"])),
-            ("sleep 60 >/dev/null & echo hi", json!(["stderr"])),
-            ("setsid sleep 60 & echo hi", json!(["stdout", "stderr"])),
+            ("sleep 60 & SLEEPS", json!(["stdout", "stderr"])),
+            ("sleep 60 >/dev/null & SLEEPS", json!(["stderr"])),
+            ("setsid sleep 60 & SLEEPS", json!(["stdout", "stderr"])),
+            ("( ( setsid sleep 60 & ) & )", json!(["stdout", "stderr"])),
             (
-                "( ( setsid sleep 60 & ) & ); echo hi",
+                "env -i setsid sleep 60 & SLEEPS",
                 json!(["stdout", "stderr"]),
             ),
             (
-                "env -i setsid sleep 60 & echo hi",
-                json!(["stdout", "stderr"]),
-            ),
-            (
-                "trap '' TERM HUP; nohup sleep 60 & echo hi",
+                "trap '' TERM HUP; nohup sleep 60 & SLEEPS",
                 json!(["stdout", "stderr"]),
             ),
         ] {
-            let (reply, took) = timed(|| daemon.bash(command));
+            let command = format!("{}; echo hi", command.replace("SLEEPS", SLEEPS));
+            let (reply, took) = timed(|| daemon.bash(&command));
             let body = reply.json();
             assert!(took.within(START), "{mode:?} {command}: {took:?}");
             assert_eq!(
@@ -121,7 +119,7 @@ fn what_is_left_behind_is_listed_and_dead() {
             // The namespace dies with its first process: that is proof in either mode.
             let kill = json!({"by": mode.as_str(), "reason": "background", "signalled": 1, "survivors": 0});
             assert_eq!(body["kill"], kill, "{mode:?} {command}");
-            assert_clean(&daemon, command);
+            assert_clean(&daemon, &command);
         }
         // Who ends within the drain is waited for, and not listed: in one long enough for any machine.
         let daemon = start(mode, "drain_ms = 20000");
@@ -139,9 +137,9 @@ fn a_stubborn_tree_is_dead_within_limit_and_grace() {
     const STUBBORN: &str =
         r#"echo partial; trap '' TERM; setsid sh -c 'trap "" TERM; sleep 60' & wait"#;
     for mode in modes() {
-        let daemon = start(mode, "kill_grace_ms = 700");
-        let (reply, took) = timed(|| daemon.bash_with(STUBBORN, &json!({"timeout_secs": 2})));
-        let due = Duration::from_millis(2000 + 700);
+        let daemon = start(mode, "kill_grace_ms = 2000");
+        let (reply, took) = timed(|| daemon.bash_with(STUBBORN, &json!({"timeout_secs": 5})));
+        let due = Duration::from_millis(5000 + 2000);
         assert!(
             took.wall >= due && took.within(due + MARGIN),
             "{mode:?}: {took:?}"
@@ -152,7 +150,7 @@ fn a_stubborn_tree_is_dead_within_limit_and_grace() {
             (504, &json!("timeout")),
             "{body}"
         );
-        assert_eq!(body["content"], "[stdout]\npartial\n\n[timeout]\n2s");
+        assert_eq!(body["content"], "[stdout]\npartial\n\n[timeout]\n5s");
         assert_eq!(body["kill"]["reason"], "timeout");
         let signalled = body["kill"]["signalled"].as_u64().expect("a number");
         assert!((2..=3).contains(&signalled), "{body}");
@@ -165,14 +163,14 @@ fn a_command_that_minds_sigterm_has_its_last_words() {
     for mode in modes() {
         let daemon = start(mode, "kill_grace_ms = 20000");
         let command = "trap 'echo bye; exit 5' TERM; echo hello; sleep 60 & wait";
-        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 2})));
+        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 5})));
         assert!(
-            took.within(Duration::from_secs(2) + START),
+            took.within(Duration::from_secs(5) + START),
             "{mode:?}: {took:?}"
         );
         let body = reply.json();
         assert_eq!(
-            body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n2s",
+            body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n5s",
             "{mode:?}: {body}"
         );
         assert_clean(&daemon, "after last words");
@@ -381,17 +379,16 @@ fn a_fork_bomb_reaches_its_limit_and_nobody_else() {
             "bomb() { bomb | bomb & }; bomb; sleep 60",
             &json!({"timeout_secs": 4}),
         );
-        let mut slowest = Duration::ZERO;
+        let mut waits = Vec::new();
         while daemon.get(&format!("/executions/{bomb}")).json()["status"] == "running" {
             let (reply, took) = timed(|| daemon.get("/health"));
             assert_eq!(reply.status, 200);
-            slowest = slowest.max(took.wall.saturating_sub(took.lateness));
+            waits.push(took.wall.saturating_sub(took.lateness));
         }
-        // How quick it is where a machine does nothing else is for a machine to say (`make test-arm64`).
-        assert!(
-            slowest <= Duration::from_millis(250),
-            "{mode:?}: {slowest:?}"
-        );
+        // All of them, where a machine does nothing else, is for a machine to say (`make test-arm64`).
+        waits.sort();
+        let most = waits[waits.len() * 9 / 10];
+        assert!(most <= Duration::from_millis(100), "{mode:?}: {waits:?}");
         assert_eq!(daemon.ended(&bomb)["status"], "timeout", "{mode:?}");
         assert_clean(&daemon, "after a fork bomb");
     }

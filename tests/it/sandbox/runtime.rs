@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{assert_clean, bundles, is_there, modes, start, wait_for_test, waiting, workspace};
-use crate::support::{Daemon, Mode, Process, scratch, skip, timed, wait_until};
+use crate::support::{Daemon, Mode, Process, SLEEPS, scratch, skip, timed, wait_until};
 
 #[test]
 fn its_first_process_is_nothing_to_be_started_by_hand() {
@@ -123,7 +123,7 @@ fn runs_as_any(daemon: &Daemon) {
         (&json!(137), &Value::Null),
         "{body}"
     );
-    let body = daemon.bash("sleep 60 & echo hi").json();
+    let body = daemon.bash(&format!("sleep 60 & {SLEEPS}; echo hi")).json();
     assert_eq!(body["background"][0]["command"], "sleep 60", "{body}");
     let body = daemon
         .bash_with(

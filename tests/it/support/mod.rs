@@ -15,6 +15,9 @@ mod redis;
 mod skip;
 mod wait;
 
+/// For a script: goes on when the last background command is `sleep`, and no copy of its shell any more.
+pub const SLEEPS: &str = r#"until read -r name </proc/$!/comm && [ "$name" = sleep ]; do :; done"#;
+
 pub use clock::timed;
 pub use daemon::{Daemon, Mode, bash_call, scratch};
 pub use events::{Event, Events};

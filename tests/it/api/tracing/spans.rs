@@ -221,7 +221,7 @@ fn what_failed_is_an_error_and_what_was_refused_is_told() {
     let denied = bash("rm x", json!({}));
     let late = bash("sleep 60", json!({"timeout_secs": 0.1}));
     let failed = bash("exit 3", json!({}));
-    let killed = bash("kill -SEGV $$", json!({}));
+    let killed = bash("kill -SEGV 0", json!({}));
     let unknown = daemon.post(&json!({"name": "made up", "input": {}}));
     let unknown = id_of(&unknown.json());
     end(&mut daemon);
