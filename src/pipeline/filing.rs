@@ -15,7 +15,7 @@ use super::{Finished, counting, log, spans};
 use crate::domain::{
     Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput, Unhashed,
 };
-use crate::ledger::{Ended, Ledger, LedgerError, Output, Place};
+use crate::ledger::{Ended, LedgerError, Output, Place};
 use crate::runner::SpoolFile;
 
 /// The longest text of a finished answer that is kept with its record rather than in the spool, in
@@ -226,11 +226,7 @@ impl Inner {
         } else if unhashed.is_some() {
             tokio::task::spawn_blocking(move || drop(unhashed));
         }
-        // Where the ledger does not take it either, there is no place for it but memory.
-        let takes =
-            |ledger: &&Ledger| bytes <= TEXT_WITH_RECORD as u64 || ledger.problem().is_none();
-        let ledger = self.ledger.as_ref().filter(takes);
-        let inline = ledger.map(|_| text.as_bytes().to_vec());
+        let inline = self.ledger.as_ref().map(|_| text.as_bytes().to_vec());
         (output(inline.map_or(Place::Nowhere, Place::Inline)), None)
     }
 }

@@ -63,6 +63,8 @@ struct Inner {
     /// Where in a sealed head something began that was still held back, and as it was: for who reads on,
     /// for what follows may make a secret of it.
     unmasked: Option<(usize, Vec<u8>)>,
+    /// Whether there was something: then the file goes on otherwise than the answer ended.
+    is_apart: bool,
     error: Option<io::Error>,
     followers: usize,
     /// What goes with the last follower.
@@ -163,6 +165,7 @@ impl Capture {
                 file: None,
                 draft: None,
                 unmasked: None,
+                is_apart: false,
                 error: None,
                 followers: 0,
                 release: None,
@@ -322,6 +325,11 @@ impl Capture {
         self.lock().error.get_or_insert(error);
     }
 
+    /// What went wrong since it was sealed, if anything did.
+    pub(super) fn take_error(&self) -> Option<io::Error> {
+        self.lock().error.take()
+    }
+
     /// Completes the capture as far as the answer is concerned, and hands it out with the error
     /// that reading met, if any. What is still written later only reaches the spool.
     pub(super) fn seal(&self) -> (Captured, Option<io::Error>) {
@@ -334,7 +342,8 @@ impl Capture {
                 hashed,
             }) => {
                 let before = bytes.len();
-                inner.unmasked = (before > done).then(|| (done, bytes[done..].to_vec()));
+                inner.is_apart = before > done;
+                inner.unmasked = inner.is_apart.then(|| (done, bytes[done..].to_vec()));
                 self.secrets.mask(&mut bytes, done, true);
                 inner.total -= (before - bytes.len()) as u64;
                 (Bytes::from(bytes), hashed)
@@ -390,7 +399,8 @@ impl Capture {
                 offset: 0,
                 length: file.len(),
             },
-            (None, head) if head.len() as u64 == inner.total => Kept::Memory(head.share()),
+            // What a sealed head had held back counts only when it is handed on.
+            (None, head) if head.len() as u64 >= inner.total => Kept::Memory(head.share()),
             (None, _) => Kept::Nowhere,
         }
     }
@@ -532,9 +542,10 @@ impl Inner {
     /// What comes after `offset`; `None` while there is nothing yet.
     fn ahead(&self, offset: u64) -> Option<Ahead> {
         let is_over = matches!(self.head, Head::Sealed(_));
-        if let Some(file) = &self.file {
+        if let Some(file) = self.file.as_ref().filter(|_| !(is_over && self.is_apart)) {
+            let has_room = file.has_room();
             let has_more = !file.is_evicted() && file.len() > offset;
-            let stays = has_more || !(is_over || file.is_evicted() || !file.has_room());
+            let stays = has_more || !(is_over || !has_room);
             return match (has_more, stays) {
                 (true, _) => Some(Ahead::File(Arc::clone(file))),
                 (false, true) => None,

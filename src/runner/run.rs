@@ -165,6 +165,8 @@ impl Runner {
         for reader in kept.into_iter().flatten() {
             reader.keep_reading().await;
         }
+        let stdout_error = stdout_error.or_else(|| live.stdout.take_error());
+        let stderr_error = stderr_error.or_else(|| live.stderr.take_error());
 
         // Reaping comes last of all: until then pid and group are the leader's own.
         let (ended, pidfd, unreaped) = match (leader_ended, keep) {

@@ -328,6 +328,7 @@ def idle_connections_do_not_starve_the_watchdog():
     with running_with(drop_in=SHORT_WATCHDOG), contextlib.ExitStack() as connections:
         daemon, before = main_pid(), restarts()
         # The daemon stands still for the moment that it takes to fill the kernel's queue to the brim.
+        fed_watchdog()
         os.kill(daemon, signal.SIGSTOP)
         try:
             while True:
@@ -349,7 +350,7 @@ def idle_connections_do_not_starve_the_watchdog():
 
 def stop_in_background():
     stop = Background(shell, f"systemctl stop {UNIT}")
-    wait_for("the stop to begin", lambda: show("ActiveState") == "deactivating")
+    wait_for("the stop to begin", lambda: show("ActiveState") in ("deactivating", "inactive"))
     return stop
 
 

@@ -288,6 +288,9 @@ impl Spool {
         let wanted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
         let total = self.total_bytes.load(Ordering::Relaxed);
         while !take(&self.used, wanted, total) {
+            if writer.is_evicted() {
+                return 0;
+            }
             let oldest = lock(&self.files)
                 .keys()
                 .take_while(|key| !key.stays)
@@ -347,13 +350,10 @@ impl SpoolFile {
     /// Appends what fits of `bytes`; where that is not all, nothing more will: what is kept is a beginning.
     /// Only one thread may write to a file at a time.
     pub(super) fn append(&self, bytes: &[u8]) {
-        if self.is_evicted() || self.full.load(Ordering::Relaxed) {
+        if self.is_evicted() || self.full.load(Ordering::Acquire) {
             return;
         }
         let granted = self.spool.reserve(self, bytes.len() as u64);
-        if granted < bytes.len() as u64 {
-            self.full.store(true, Ordering::Relaxed);
-        }
         let wanted = &bytes[..usize::try_from(granted).unwrap_or(bytes.len())];
         // Reserving may give files up, so this one is not locked before.
         let writer = lock(&self.writer);
@@ -365,6 +365,9 @@ impl SpoolFile {
         match written {
             Ok(()) => {
                 self.len.fetch_add(granted, Ordering::Release);
+                // Behind that: whoever sees that it is full has seen all there will be.
+                let is_all = granted == bytes.len() as u64;
+                self.full.fetch_or(!is_all, Ordering::Release);
                 self.spool.recover();
             }
             Err(error) => {
@@ -409,7 +412,7 @@ impl SpoolFile {
 
     /// Whether more fits.
     pub(super) fn has_room(&self) -> bool {
-        let is_full = self.full.load(Ordering::Relaxed);
+        let is_full = self.full.load(Ordering::Acquire);
         !is_full && !self.is_evicted() && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
     }
 

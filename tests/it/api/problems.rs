@@ -330,7 +330,7 @@ fn a_path_that_cannot_be_read_is_a_problem_too() {
 
 #[test]
 fn a_stopping_daemon_says_so() {
-    let mut daemon = Daemon::start();
+    let mut daemon = Daemon::start_with(Mode::Group, "shutdown_grace_secs = 600");
     let (script, fifo) = blocked(&daemon, "go");
     let mut waiting = daemon.connect();
     waiting.send(

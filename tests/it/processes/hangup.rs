@@ -176,6 +176,9 @@ fn while_the_answer_is_read() {
             // More than a socket takes at once is still to come.
             assert_eq!(client.reply_head().status, 200);
         }
+        // A stream's head comes before the command says anything.
+        let is_named = |file: &PathBuf| fs::read(file).is_ok_and(|id| id.ends_with(b"\n"));
+        wait_until("all have begun", || files.iter().all(is_named));
         drop(clients);
         daemon.wait_clean(&baseline);
         // They are large, so not all of them.
