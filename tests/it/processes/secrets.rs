@@ -125,20 +125,28 @@ fn long_outputs_are_masked_throughout() {
 fn what_is_kept_in_the_background_takes_nothing_from_the_answer() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "[secrets]\npatterns = [\"pin [0-9]+\"]");
-        let fifo = Fifo::new(daemon.dir().join("go"));
+        let [ends, goes_on] = ["ends", "goes-on"].map(|name| Fifo::new(daemon.dir().join(name)));
         let command = format!(
-            "(read _ <{}; printf 'n 1234\\nready'; sleep 600) & printf 'my pi'",
-            fifo.path().display()
+            "(read _ <{}; printf 'n 1234\\nready'; sleep 600) & read _ <{}; printf 'my pi'",
+            goes_on.path().display(),
+            ends.path().display()
         );
-        let reply = daemon.bash_with(&command, &json!({"background": "keep"}));
-        let body = reply.json();
-        assert_eq!(reply.stdout(), "my pi", "{mode:?}");
-        assert_eq!(body["stdout_bytes"], 5, "{mode:?}");
-        let id = body["execution_id"].as_str().expect("an id");
-        fifo.reached().say("on");
+        let id = daemon.begin(&command, &json!({"background": "keep"}));
+        let gate = ends.reached();
+        let mut follower = daemon.connect();
+        let path = format!("/executions/{id}/output?stream=stdout&follow=true");
+        follower.send("GET", &path, &[], b"");
+        assert_eq!(follower.reply_head().status, 200);
+        gate.say("on");
+        let answer = daemon.ended(&id)["result"].clone();
+        assert_eq!(answer["content"], "[stdout]\nmy pi\n\n[exit_code]\n0");
+        assert_eq!(answer["stdout_bytes"], 5, "{mode:?}");
+        let followed: Vec<u8> = std::iter::from_fn(|| follower.chunk()).flatten().collect();
+        assert_eq!(String::from_utf8_lossy(&followed), "my pi", "{mode:?}");
+        goes_on.reached().say("on");
         // The rest of that line may still become one.
         wait_to_equal("what follows is masked", b"my ***\n".to_vec(), || {
-            daemon.output(id, "stdout")
+            daemon.output(&id, "stdout")
         });
     }
 }
