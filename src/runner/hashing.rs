@@ -11,11 +11,11 @@ use bytes::Bytes;
 use crate::domain::{Hasher, PendingDigest};
 
 /// How many pieces of a stream may wait to be hashed.
-const AHEAD: usize = 3;
+const AHEAD: usize = 2;
 
 /// How long a piece is at the most, in bytes: what waits is memory, whatever one read of a pipe gave.
 /// Half of it, and the threads wake each other twice as often.
-const PIECE_BYTES: usize = 128 * 1024;
+const PIECE_BYTES: usize = 256 * 1024;
 
 /// Of all that a stream has said so far.
 #[derive(Debug)]

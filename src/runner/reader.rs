@@ -22,9 +22,12 @@ use super::ready::watch;
 use super::spool::SpoolFile;
 use crate::domain::CONTEXT;
 
-/// The buffer of a bulk reader, and the size its pipe gets (`F_SETPIPE_SZ`; 1 MiB is what
+/// The size that the pipe of a bulk reader gets (`F_SETPIPE_SZ`; 1 MiB is what
 /// `/proc/sys/fs/pipe-max-size` allows everybody by default). Larger gains nothing.
 const BULK_BYTES: usize = 1 << 20;
+
+/// The buffer of a bulk reader. More is memory and gains nothing.
+const BUFFER_BYTES: usize = 512 * 1024;
 
 /// The size that the pipe of a stream gets that is no small one: its writer goes on while it is
 /// read, where each would wait for the other at every 64 KiB. Larger ones take fresh memory for it.
@@ -221,7 +224,7 @@ impl Bulk {
         let (capture, told) = (Arc::clone(capture), Arc::clone(&stop));
         // From the heap of the event loop, where the answer is made: malloc(3) has several, a block that
         // grows or is freed stays with its own, and what one has free is of no use to another.
-        let buffer = Vec::with_capacity(CONTEXT + BULK_BYTES);
+        let buffer = Vec::with_capacity(CONTEXT + BUFFER_BYTES);
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         thread.name("output".to_owned()).spawn(move || {
             let (spooled, held) = capture.begin_file(buffer);
@@ -364,7 +367,7 @@ impl<'a> Sink<'a> {
     }
 
     fn read(&mut self, pipe: &File) -> io::Result<usize> {
-        self.buffer.reserve_exact(BULK_BYTES);
+        self.buffer.reserve_exact(BUFFER_BYTES);
         let read = rustix::io::read(pipe, spare_capacity(&mut self.buffer))?;
         self.hand_on(false);
         Ok(read)
