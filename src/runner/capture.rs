@@ -545,11 +545,10 @@ impl Inner {
         if let Some(file) = self.file.as_ref().filter(|_| !(is_over && self.is_apart)) {
             let has_room = file.has_room();
             let has_more = !file.is_evicted() && file.len() > offset;
-            let stays = has_more || !(is_over || !has_room);
-            return match (has_more, stays) {
-                (true, _) => Some(Ahead::File(Arc::clone(file))),
-                (false, true) => None,
-                (false, false) => Some(Ahead::End),
+            return match has_more {
+                true => Some(Ahead::File(Arc::clone(file))),
+                false if !is_over && has_room => None,
+                false => Some(Ahead::End),
             };
         }
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
