@@ -51,9 +51,21 @@ impl Default {
 
 /// What is expected of `default`.
 pub(super) fn expected_default() -> String {
-    let words = Default::WORDS.map(|(word, _)| format!("{word:?}"));
-    let [others @ .., last] = &words;
-    format!("expected {} or {last}", others.join(", "))
+    one_of(&Default::WORDS.map(|(word, _)| format!("{word:?}")))
+}
+
+/// That these are the keys there may be.
+fn expected<const N: usize>(keys: [&str; N]) -> String {
+    one_of(&keys.map(|key| format!("`{key}`")))
+}
+
+/// That one of several is expected.
+fn one_of(words: &[String]) -> String {
+    words
+        .split_last()
+        .map_or_else(String::new, |(last, others)| {
+            format!("expected {} or {last}", others.join(", "))
+        })
 }
 
 /// What the files say, before it is put together.
@@ -82,17 +94,6 @@ const ITEM: [&str; 8] = [
     "match",
     "not_match",
 ];
-
-/// That these are the keys there may be.
-fn expected<const N: usize>(keys: [&str; N]) -> String {
-    let keys = keys.map(|key| format!("`{key}`"));
-    match keys.split_last() {
-        Some((last, others)) if !others.is_empty() => {
-            format!("expected {} or {last}", others.join(", "))
-        }
-        _ => format!("expected {}", keys.concat()),
-    }
-}
 
 /// That `key` is none of the keys of `what`.
 fn no_key<const N: usize>(key: &str, what: &str, keys: [&str; N]) -> String {

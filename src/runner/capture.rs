@@ -3,19 +3,21 @@
 //! pipe loses nothing that was read.
 
 mod draft;
+mod follower;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use draft::Draft;
+pub use follower::{Ahead, Follower};
 
 use super::hashing::Hashing;
-use super::spool::{Kept, Spool, SpoolFile, fits_memory};
+use super::spool::{Kept, Spool, SpoolFile, fits_memory, lock};
 use crate::config::Truncate;
 use crate::domain::{CONTEXT, ExecutionId, PendingDigest, Secrets, StreamName};
 
@@ -69,26 +71,6 @@ struct Inner {
     followers: usize,
     /// What goes with the last follower.
     release: Option<Release>,
-}
-
-/// Somebody who reads a stream while it grows. A slow one costs nothing: it reads from what is
-/// kept for the answer anyway.
-#[derive(Debug)]
-pub struct Follower {
-    capture: Arc<Capture>,
-    offset: usize,
-    cap: usize,
-}
-
-/// What of a stream comes after an offset.
-#[derive(Debug)]
-pub enum Ahead {
-    /// These bytes, and maybe more.
-    Memory(Vec<u8>),
-    /// What the file has.
-    File(Arc<SpoolFile>),
-    /// Nothing: it has ended, or is not kept any further.
-    End,
 }
 
 /// The first bytes: growing, or complete and shared with the answer.
@@ -405,92 +387,8 @@ impl Capture {
         }
     }
 
-    /// Waits for what of the stream, as it is kept, comes after `offset`. Cancel-safe.
-    async fn ahead(&self, offset: u64) -> Ahead {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let found = self.lock().ahead(offset);
-            match found {
-                Some(ahead) => return ahead,
-                None => changed.await,
-            }
-        }
-    }
-
-    /// Follows the stream from its beginning while it grows, up to `cap` bytes.
-    pub fn follow(self: &Arc<Self>, cap: usize) -> Follower {
-        self.lock().followers += 1;
-        Follower {
-            capture: Arc::clone(self),
-            offset: 0,
-            cap,
-        }
-    }
-
-    /// Up to `limit` bytes from `offset` of the first `cap`, and whether there is nothing more.
-    fn piece(&self, offset: usize, limit: usize, cap: usize) -> (Vec<u8>, bool) {
-        let inner = self.lock();
-        let head = inner.head.bytes();
-        let head = &head[..head.len().min(cap)];
-        let end = head.len().min(offset.saturating_add(limit));
-        let piece = head.get(offset..end).unwrap_or_default().to_vec();
-        let sealed = matches!(inner.head, Head::Sealed(_));
-        (piece, sealed || head.len() == cap)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
-    }
-}
-
-/// Every change is complete in itself, so a panic elsewhere leaves nothing half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Follower {
-    /// The most that is handed out at once, in bytes.
-    const PIECE: usize = 64 * 1024;
-
-    /// The next piece of the stream; `None` at its end, or when `cap` bytes were handed out.
-    /// Cancel-safe.
-    pub async fn next(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let changed = self.capture.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let (piece, ended) = self.capture.piece(self.offset, Self::PIECE, self.cap);
-            if !piece.is_empty() {
-                self.offset += piece.len();
-                return Some(piece);
-            }
-            if ended {
-                return None;
-            }
-            changed.await;
-        }
-    }
-}
-
-impl Follower {
-    /// Waits for what of the whole stream, as it is kept, comes after `offset`, whatever the cap.
-    /// Cancel-safe.
-    pub async fn ahead(&self, offset: u64) -> Ahead {
-        self.capture.ahead(offset).await
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        let mut inner = self.capture.lock();
-        inner.followers -= 1;
-        let release = inner.release;
-        drop(inner);
-        if let Some(what) = release {
-            self.capture.release(what);
-        }
     }
 }
 
@@ -539,29 +437,6 @@ impl Head {
 }
 
 impl Inner {
-    /// What comes after `offset`; `None` while there is nothing yet.
-    fn ahead(&self, offset: u64) -> Option<Ahead> {
-        let is_over = matches!(self.head, Head::Sealed(_));
-        if let Some(file) = self.file.as_ref().filter(|_| !(is_over && self.is_apart)) {
-            let has_room = file.has_room();
-            let has_more = !file.is_evicted() && file.len() > offset;
-            return match has_more {
-                true => Some(Ahead::File(Arc::clone(file))),
-                false if !is_over && has_room => None,
-                false => Some(Ahead::End),
-            };
-        }
-        let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        match self.head.bytes().get(from..) {
-            Some(bytes) if !bytes.is_empty() => {
-                let end = bytes.len().min(Follower::PIECE);
-                Some(Ahead::Memory(bytes[..end].to_vec()))
-            }
-            Some(_) | None if is_over => Some(Ahead::End),
-            Some(_) | None => None,
-        }
-    }
-
     /// Lets go of what only the answer needed, if nobody follows, and hands out the draft.
     fn release(&mut self, what: Release) -> Option<Draft> {
         self.release = Some(what);

@@ -529,7 +529,8 @@ pub(super) fn fits_memory(len: usize) -> bool {
     len <= MEMORY_BYTES
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// For what is complete in itself at every change, so that a panic elsewhere leaves nothing half done.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
