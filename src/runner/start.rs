@@ -110,7 +110,7 @@ impl Runner {
             }
         };
         if let Some(cgroups) = &self.cgroups {
-            cgroups.prepare_next();
+            cgroups.prepare_next(plan.limits);
         }
         Ok(Born {
             id: plan.id,

@@ -6,6 +6,7 @@ mod endings;
 mod flood;
 mod hangup;
 mod isolation;
+mod leaves;
 mod limits;
 mod order;
 mod scripts;

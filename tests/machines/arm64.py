@@ -45,6 +45,17 @@ def the_memory_peak_is_measured():
     expect_true(f"a command that used 32 MiB had a peak of {peak}", peak is not None and 32 * MIB <= peak <= 128 * MIB)
 
 
+def what_a_cgroup_was_used_for_does_not_count_for_the_next():
+    where = "grep ^0:: /proc/self/cgroup"
+    _, body = call(f"{where}; head -c {32 * MIB} /dev/zero | tail -c {32 * MIB} >/dev/null")
+    hog, its_peak = body["content"].splitlines()[1], body["usage"]["memory_peak_bytes"]
+    expect_true(f"the hog in {hog} had a peak of {its_peak}", its_peak >= 32 * MIB)
+    # While nothing else runs there are two that take turns.
+    later = [call(where)[1] for _ in range(4)]
+    peaks = [body["usage"]["memory_peak_bytes"] for body in later if body["content"].splitlines()[1] == hog]
+    expect_true(f"modest commands in the same cgroup had peaks of {peaks}", peaks and max(peaks) <= 8 * MIB)
+
+
 def a_command_out_of_memory_says_so():
     sleep = unique_sleep()
     with every_command_with(MEMORY_LIMIT):
@@ -100,6 +111,7 @@ def health_stays_quick_during_a_memory_hog():
 
 RESOURCES = [
     the_memory_peak_is_measured,
+    what_a_cgroup_was_used_for_does_not_count_for_the_next,
     a_command_out_of_memory_says_so,
     health_stays_quick_during_a_fork_bomb,
     health_stays_quick_during_a_memory_hog,

@@ -97,15 +97,17 @@ def the_group_may_call_and_others_may_not():
 
 
 def a_command_has_a_cgroup_of_its_own():
-    def own_cgroup(text):
-        return next(line[3:] for line in text.splitlines() if line.startswith("0::"))
+    def own_cgroups(text):
+        return [line[3:] for line in text.splitlines() if line.startswith("0::")]
 
     unit = show("ControlGroup")
-    daemon = own_cgroup(pathlib.Path(f"/proc/{main_pid()}/cgroup").read_text())
-    first, second = (own_cgroup(output("cat /proc/self/cgroup")) for _ in range(2))
-    expect_true(f"{first} is below {unit}", first.startswith(unit + "/"))
-    expect_true(f"{first}, {second} and the daemon's {daemon} differ", len({first, second, daemon}) == 3)
-    expect_true(f"{first} was removed", not os.path.exists(f"/sys/fs/cgroup{first}"))
+    daemon = own_cgroups(pathlib.Path(f"/proc/{main_pid()}/cgroup").read_text())
+    # The second runs while the first does.
+    commands = own_cgroups(output("cat /proc/self/cgroup; shellyctl exec -- cat /proc/self/cgroup"))
+    expect_true(f"{commands} are below {unit}", all(cgroup.startswith(unit + "/") for cgroup in commands))
+    expect_true(f"{commands} and the daemon's {daemon} differ", len({*commands, *daemon}) == 3)
+    for cgroup in commands:
+        wait_for(f"the end of {cgroup}", lambda path=f"/sys/fs/cgroup{cgroup}": not os.path.exists(path))
 
 
 def a_timeout_kills_the_whole_cgroup():

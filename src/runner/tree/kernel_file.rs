@@ -13,6 +13,11 @@ impl KernelFile {
         File::open(path).map(Self)
     }
 
+    /// The same for one that is written to as well.
+    pub(super) fn open_writable(path: impl AsRef<Path>) -> io::Result<Self> {
+        File::options().read(true).write(true).open(path).map(Self)
+    }
+
     /// What it says now. From the beginning, which has the kernel write it anew. What is no UTF-8 is
     /// replaced: processes are called what they like.
     pub(super) fn read(&self) -> io::Result<String> {
@@ -33,6 +38,24 @@ impl KernelFile {
                 }));
             }
         }
+    }
+
+    /// What it says, where that is a number.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.read().ok()?.trim().parse().ok()
+    }
+
+    /// A value of a flat keyed file: lines of a key, a space and a number.
+    pub(super) fn value(&self, key: &str) -> Option<u64> {
+        let text = self.read().ok()?;
+        text.lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    /// Tells the kernel. For one that was opened to be written to.
+    pub(super) fn write(&self, text: &str) -> io::Result<()> {
+        rustix::io::pwrite(&self.0, text.as_bytes(), 0)?;
+        Ok(())
     }
 }
 

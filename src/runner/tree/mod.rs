@@ -8,7 +8,6 @@ mod procfs;
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -16,7 +15,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 pub(crate) use cgroup::LEAF_PREFIX;
-pub(super) use cgroup::{CgroupParent, Leaf};
+pub(super) use cgroup::{CgroupParent, Leaf, LeafMembers};
 pub(super) use group::{GroupTree, Leaders};
 pub(super) use procfs::{command_line, held_streams, kill_marked};
 
@@ -38,8 +37,8 @@ pub(super) enum Tree {
 /// By what it is told whether a process belongs to a tree, for whoever does not hold the tree.
 #[derive(Clone, Debug)]
 pub(super) enum Membership {
-    /// All processes in this directory of cgroup v2.
-    Cgroup(PathBuf),
+    /// All processes in its leaf.
+    Cgroup(LeafMembers),
     /// All that share the leader's session, descend from it, or still say whose they are: the rest
     /// cannot be told.
     Leader { pid: Pid, id: ExecutionId },
@@ -49,7 +48,7 @@ impl Membership {
     /// Whether a process belongs to it now.
     pub(super) fn has(&self, pid: Pid) -> bool {
         match self {
-            Self::Cgroup(dir) => cgroup::members(dir).contains(&pid),
+            Self::Cgroup(leaf) => leaf.has(pid),
             Self::Leader { pid: leader, id } => {
                 procfs::descends(pid, *leader)
                     || procfs::variable(pid, EXECUTION_VARIABLE)
@@ -123,7 +122,7 @@ impl Tree {
     /// By what its processes are told.
     pub(super) fn membership(&self, leader: &Leader, id: ExecutionId) -> Membership {
         match self {
-            Self::Cgroup(leaf) => Membership::Cgroup(leaf.path().to_owned()),
+            Self::Cgroup(leaf) => Membership::Cgroup(leaf.membership()),
             Self::Group(_) => Membership::Leader {
                 pid: leader.pid,
                 id,
