@@ -97,6 +97,13 @@ fn measure(arguments: &Arguments) -> Fallible<bool> {
     if interrupt::interrupted() {
         return Err("interrupted".into());
     }
+    if table.is_empty() {
+        let error = format!(
+            "no row begins with `{}`: see docs/performance.md",
+            arguments.rows
+        );
+        return Err(error.into());
+    }
     let path = table.save(&environment)?;
     println!("\nWritten to {}", path.display());
     Ok(table.measured() && (!arguments.check || table.reached()))

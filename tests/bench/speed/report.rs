@@ -229,6 +229,10 @@ impl Table {
         self.rows.push(row);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Every row could be measured.
     pub fn measured(&self) -> bool {
         self.rows

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Mode, wait_for, wait_to_equal, wait_until};
+use crate::support::{Daemon, Fifo, Mode, wait_for, wait_to_equal, wait_until};
 
 /// A valid configuration by which a test can tell which one is in force.
 fn configuration(word: &str) -> String {
@@ -227,8 +227,9 @@ fn access_changes_with_the_file() {
 fn a_file_that_is_no_file_is_not_read() {
     let daemon = start();
     let path = daemon.dir().join("executor.toml");
-    fs::remove_file(&path).expect("there");
-    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+    let fifo = Fifo::new(daemon.dir().join("fifo"));
+    // At once, or the file is missing for a moment, which is a problem of its own.
+    fs::rename(fifo.path(), &path).expect("renamed");
     let problem = wait_for_problem(&daemon, "config_invalid");
     let detail = problem["detail"].as_str().expect("a detail");
     assert!(detail.contains("not a regular file"), "{detail}");

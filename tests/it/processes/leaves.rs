@@ -4,10 +4,11 @@
 use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Fifo, Mode, skip, wait_until};
+use crate::support::{Daemon, Fifo, Mode, skip, wait_for, wait_until};
 
 /// Which cgroup it is in, as the kernel says. It does not open that for it.
 const WHERE: &str = "grep ^0:: /proc/self/cgroup";
@@ -16,20 +17,50 @@ const WHERE: &str = "grep ^0:: /proc/self/cgroup";
 const TURNS: usize = 4;
 
 fn daemon() -> Option<Daemon> {
-    if Mode::Cgroup.is_available() {
-        return Some(Daemon::start_with(Mode::Cgroup, ""));
+    if !Mode::Cgroup.is_available() {
+        skip("leaves that are used again, for there is no cgroup v2");
+        return None;
     }
-    skip("leaves that are used again, for there is no cgroup v2");
-    None
+    if Mode::has_controller("memory") && !resets_peaks() {
+        skip("leaves that are used again, for this kernel cannot reset memory.peak");
+        return None;
+    }
+    Some(Daemon::start_with(Mode::Cgroup, ""))
+}
+
+/// Linux 6.12 and later.
+fn resets_peaks() -> bool {
+    let kernel = nix::sys::utsname::uname().expect("a kernel");
+    let release = kernel.release().to_string_lossy().into_owned();
+    let numbers: Vec<u32> = release
+        .split(['.', '-'])
+        .map_while(|number| number.parse().ok())
+        .collect();
+    numbers >= vec![6, 12]
 }
 
 /// In which leaf it runs what follows.
 fn leaf_of(daemon: &Daemon, then: &str) -> String {
-    let stdout = daemon.bash(&format!("{WHERE}; {then}")).stdout();
-    let line = stdout.lines().next().expect("a line");
+    leaf_in(&daemon.bash(&format!("{WHERE}; {then}")).json())
+}
+
+/// In which leaf what gave this answer has run.
+fn leaf_in(body: &Value) -> String {
+    let content = body["content"].as_str().expect("text");
+    let line = content.lines().nth(1).expect("a line");
     let (_, leaf) = line.rsplit_once('/').expect("a path");
     assert!(leaf.starts_with("execution-"), "{line}");
     leaf.to_owned()
+}
+
+/// The directory of its own leaf, for a command.
+fn own(daemon: &Daemon) -> String {
+    let parent = daemon.cgroup().expect("a cgroup").display();
+    format!("{parent}/$(basename $({WHERE}))")
+}
+
+fn comes_again(daemon: &Daemon, leaf: &str) -> bool {
+    (0..TURNS).any(|_| leaf_of(daemon, "true") == leaf)
 }
 
 #[test]
@@ -44,8 +75,11 @@ fn what_nobody_has_touched_is_used_again() {
 #[test]
 fn what_was_touched_is_not() {
     let Some(daemon) = daemon() else { return };
-    let parent = daemon.cgroup().expect("a cgroup").display().to_string();
-    let mine = format!("{parent}/$(basename $({WHERE}))");
+    let mine = own(&daemon);
+    wait_until("what only looks where it is comes again", || {
+        let leaf = leaf_of(&daemon, &format!("stat {mine}"));
+        comes_again(&daemon, &leaf)
+    });
     for touch in [
         "cat {}/cgroup.procs",
         "echo 7 >{}/cgroup.max.depth",
@@ -58,9 +92,7 @@ fn what_was_touched_is_not() {
         "sleep 600 &",
     ] {
         let touched = leaf_of(&daemon, &touch.replace("{}", &mine));
-        for _ in 0..TURNS {
-            assert_ne!(leaf_of(&daemon, "true"), touched, "{touch}");
-        }
+        assert!(!comes_again(&daemon, &touched), "{touch}");
     }
 }
 
@@ -69,13 +101,65 @@ fn what_the_last_one_used_does_not_count_for_the_next() {
     let Some(daemon) = daemon() else { return };
     let cpu = |reply: &Value| reply["usage"]["cpu_ms"].as_u64().expect("a number");
     let busy = format!("{WHERE}; for ((i = 0; i < 200000; i++)); do :; done");
-    let first = daemon.bash(&busy).json();
-    let modest = (0..TURNS).find_map(|_| {
-        let next = daemon.bash(WHERE).json();
-        (first["content"] == next["content"]).then(|| cpu(&next))
+    let (first, next) = wait_for("the same leaf once more", || {
+        let first = daemon.bash(&busy).json();
+        let next = (0..TURNS).map(|_| daemon.bash(WHERE).json());
+        let next = { next }.find(|next| next["content"] == first["content"])?;
+        Some((cpu(&first), cpu(&next)))
     });
-    let modest = modest.expect("the same leaf once more");
-    assert!(cpu(&first) > 10 * modest, "{} and {modest}", cpu(&first));
+    assert!(first > 10 * next, "{first} and {next}");
+}
+
+#[test]
+fn what_was_removed_is_given_to_nobody() {
+    let Some(daemon) = daemon() else { return };
+    leaf_of(&daemon, "true");
+    let spares = daemon.leaves();
+    assert!(!spares.is_empty());
+    // Who removes a directory opens nothing in it.
+    for spare in spares {
+        // The daemon may have been faster.
+        let _ = std::fs::remove_dir(&spare);
+    }
+    for _ in 0..TURNS {
+        assert_eq!(daemon.bash("echo hi").stdout(), "hi");
+    }
+}
+
+/// Who mounts something over one opens nothing in it either.
+#[test]
+fn what_hides_behind_a_mount_is_found_and_killed() {
+    let Some(daemon) = daemon() else { return };
+    let mine = own(&daemon);
+    let hidden = daemon
+        .bash(&format!("{WHERE}; mount -t tmpfs none {mine}"))
+        .json();
+    if hidden["exit_code"] != 0 {
+        skip("a mount over a leaf, for only root can mount");
+        return;
+    }
+    let hidden = leaf_in(&hidden);
+    let mounted = Mounted(daemon.cgroup().expect("a cgroup").join(&hidden));
+    let mut seen = Vec::new();
+    for _ in 0..TURNS {
+        let body = daemon.bash(&format!("{WHERE}; setsid sleep 600 &")).json();
+        let left = body["background"].as_array().expect("a list");
+        assert_eq!(left.len(), 1, "{body}");
+        assert_eq!(body["kill"]["survivors"], 0, "{body}");
+        seen.push(leaf_in(&body));
+    }
+    assert!(seen.contains(&hidden), "{hidden} in {seen:?}");
+    drop(mounted);
+    wait_until("it is gone", || daemon.leaves().is_empty());
+}
+
+/// What is mounted there, until this is dropped.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount(&self.0);
+    }
 }
 
 #[test]

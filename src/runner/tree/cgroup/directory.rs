@@ -4,7 +4,8 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::num::NonZero;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +18,59 @@ use crate::config::Limits;
 use crate::runner::tree::kernel_file::KernelFile;
 use crate::runner::tree::procfs;
 
-/// How much memory may be charged to a leaf that is used again, in bytes: pages that an earlier
-/// execution was the first to read, and what the kernel has set aside for each processor (64 pages,
-/// `MEMCG_CHARGE_BATCH`). The next one's limit and `memory.peak` can be off by no more.
+/// How much memory may be charged to a leaf that is used again, in bytes, beside [`stocks`]: pages that
+/// an earlier execution was the first to read.
 const RESIDUE: u64 = 1 << 20;
+
+/// How many pages the kernel charges at once for each processor, in the hope that they will be needed
+/// (`MEMCG_CHARGE_BATCH`, mm/memcontrol.c).
+const STOCK: u64 = 64;
 
 /// The key in `cgroup.events` that covers everything in and below a cgroup, zombies excluded.
 const POPULATED: &str = "populated";
 
+/// What the kernel does for the leaves of one parent.
+#[derive(Debug)]
+pub(super) struct Services {
+    /// What they can be limited by and account for.
+    controllers: Vec<String>,
+    /// Tells which of them were touched. `None` where the kernel does not, and none is used again.
+    touched: Option<Arc<Touched>>,
+    /// How much memory may be charged to a leaf that is used again, in bytes.
+    residue: u64,
+}
+
+impl Services {
+    pub(super) fn new(controllers: Vec<String>) -> Self {
+        let touched = Touched::new().inspect_err(|error| {
+            tracing::warn!(%error, "there is no inotify instance left (fs.inotify.max_user_instances): no cgroup is used again, which makes short commands slower");
+        });
+        Self {
+            controllers,
+            touched: touched.ok().map(Arc::new),
+            residue: RESIDUE + stocks(),
+        }
+    }
+
+    pub(super) fn has(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|name| name == controller)
+    }
+}
+
+/// What can be charged to a cgroup that nobody is in, in bytes, because it was set aside.
+fn stocks() -> u64 {
+    // SAFETY: takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    STOCK * u64::try_from(page).unwrap_or(4096) * processors as u64
+}
+
 /// A directory, and what is read of it, opened beforehand.
 #[derive(Debug)]
 pub(super) struct Directory {
-    pub path: PathBuf,
+    path: PathBuf,
+    /// The same by the descriptor, whatever somebody has mounted over it.
+    inside: PathBuf,
     /// What was written to it before it was first used.
     pub limits: Limits,
     fd: File,
@@ -42,6 +84,8 @@ pub(super) struct Directory {
     pids: Option<KernelFile>,
     /// Who has had to do with it. `None` where the kernel does not tell.
     watch: Option<Watch>,
+    /// How much memory may be charged to it when it is used again, in bytes.
+    residue: u64,
     /// What earlier executions in it have used up.
     before: Before,
 }
@@ -52,6 +96,8 @@ struct Memory {
     events: KernelFile,
     /// `memory.current`.
     current: KernelFile,
+    /// `memory.swap.current`, where the kernel can swap.
+    swapped: Option<KernelFile>,
     /// `memory.peak`, where the kernel has it (Linux 5.19).
     peak: Option<KernelFile>,
 }
@@ -65,23 +111,12 @@ struct Before {
 impl Directory {
     /// Makes `path`, which must not exist, and everything about it that an execution needs. What cannot
     /// be had is removed again.
-    pub(super) fn make(
-        path: PathBuf,
-        limits: Limits,
-        counts_memory: bool,
-        touched: Option<&Arc<Touched>>,
-    ) -> io::Result<Self> {
+    pub(super) fn make(path: PathBuf, limits: Limits, services: &Services) -> io::Result<Self> {
         fs::create_dir(&path)?;
-        Self::open(&path, limits, counts_memory, touched)
-            .inspect_err(|_| drop(fs::remove_dir(&path)))
+        Self::open(&path, limits, services).inspect_err(|_| drop(fs::remove_dir(&path)))
     }
 
-    fn open(
-        path: &Path,
-        limits: Limits,
-        counts_memory: bool,
-        touched: Option<&Arc<Touched>>,
-    ) -> io::Result<Self> {
+    fn open(path: &Path, limits: Limits, services: &Services) -> io::Result<Self> {
         for (file, limit) in [
             ("memory.max", limits.memory_max),
             ("pids.max", limits.pids_max),
@@ -97,13 +132,18 @@ impl Directory {
             }
         }
         let file = |name| KernelFile::open(path.join(name));
+        let memory = services.has("memory").then(|| Memory::open(path));
+        let touched = services.touched.as_ref();
+        let fd = File::open(path)?;
         Ok(Self {
             limits,
-            fd: File::open(path)?,
+            inside: PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd())),
+            fd,
             events: file("cgroup.events")?,
             cpu: file("cpu.stat")?,
-            memory: counts_memory.then(|| Memory::open(path)).transpose()?,
+            memory: memory.transpose()?,
             pids: limits.pids_max.map(|_| file("pids.current")).transpose()?,
+            residue: services.residue,
             before: Before::default(),
             // Last of all: what was done up to here is not to be told of.
             watch: touched.and_then(|touched| touched.watch(path).ok()),
@@ -122,12 +162,17 @@ impl Directory {
 
     /// Every living process in it and below it (a command may make cgroups of its own).
     pub(super) fn members(&self) -> Vec<Pid> {
-        members(&self.path)
+        members(&self.inside)
+    }
+
+    /// Whether it can be killed as one (Linux 5.14).
+    pub(super) fn can_be_killed(&self) -> bool {
+        self.inside.join("cgroup.kill").exists()
     }
 
     /// Sends SIGKILL to everything in it and below it.
     pub(super) fn kill(&self) {
-        kill(&self.path);
+        kill(&self.inside);
     }
 
     /// `usage_usec` of `cpu.stat`, of this execution.
@@ -151,43 +196,71 @@ impl Directory {
         memory.is_some_and(|memory| memory.events.value("oom_kill").is_some_and(|n| n > 0))
     }
 
-    /// Whether somebody besides its owner is known to have had to do with it.
-    pub(super) fn is_touched(&self) -> bool {
-        self.watch.as_ref().is_some_and(Watch::is_touched)
-    }
-
-    /// Makes it as good as new for another execution with the same limits. Returns whether that could
-    /// be done.
-    ///
-    /// INVARIANT: what was used before is empty, as nobody has touched it since it was made it has the
-    /// limits, children and owner it had then, and nothing counts in it but what is subtracted.
-    pub(super) fn renew(&mut self) -> bool {
+    /// Whether an execution can be born in it: it is there, empty, and nobody but its owner is known to have
+    /// had to do with it.
+    pub(super) fn is_ready(&self) -> bool {
         // Touched comes after: whoever was in it can do no more then.
         let is_empty = self.events.value(POPULATED) == Some(0)
             && self
                 .pids
                 .as_ref()
                 .is_none_or(|pids| pids.number() == Some(0));
-        if !is_empty || self.watch.is_none() || self.is_touched() || self.oom_killed() {
+        is_empty && !self.watch.as_ref().is_some_and(Watch::is_touched)
+    }
+
+    /// Makes it as good as new for another execution with the same limits. Returns whether that could
+    /// be done.
+    ///
+    /// INVARIANT: what was used before is empty; as nobody has touched it since it was made it has the
+    /// limits, children and owner it had then; and what it counted until then is subtracted.
+    pub(super) fn renew(&mut self) -> bool {
+        if self.watch.is_none() || !self.is_ready() || self.oom_killed() {
             return false;
         }
-        let (Some(cpu), Some(memory)) = (self.all_cpu(), self.residue()) else {
+        let (Some(cpu), Some(memory)) = (self.all_cpu(), self.charged()) else {
             return false;
         };
         self.before = Before { cpu, memory };
         true
     }
 
-    /// What memory is still charged to it, with its peak begun anew. `None` where that is too much, or the kernel
-    /// cannot (before Linux 6.12).
-    fn residue(&self) -> Option<u64> {
+    /// What memory is still charged to it, with its peak begun anew. `None` where that is too much, some of it
+    /// may come back from swap, or there is a peak and the kernel cannot begin it anew (before Linux 6.12).
+    fn charged(&self) -> Option<u64> {
         let Some(memory) = &self.memory else {
             return Some(0);
         };
         if let Some(peak) = &memory.peak {
             peak.write("reset").ok()?;
         }
-        memory.current.number().filter(|left| *left <= RESIDUE)
+        if let Some(swapped) = &memory.swapped {
+            swapped.number().filter(|bytes| *bytes == 0)?;
+        }
+        memory
+            .current
+            .number()
+            .filter(|bytes| *bytes <= self.residue)
+    }
+
+    /// Removes it and what is below it, killing what is in the way. Returns whether it is gone.
+    pub(super) fn remove(&self) -> bool {
+        // The common case first, in one system call.
+        if fs::remove_dir(&self.path).is_ok() {
+            return true;
+        }
+        if self.is_populated() {
+            self.kill();
+        }
+        child_dirs(&self.inside).iter().for_each(|child| {
+            remove(child);
+        });
+        fs::remove_dir(&self.path).is_ok() || self.is_gone()
+    }
+
+    /// Whether somebody has removed it: its files are dead then.
+    fn is_gone(&self) -> bool {
+        let read = self.events.read();
+        read.is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
     }
 }
 
@@ -197,6 +270,7 @@ impl Memory {
         Ok(Self {
             events: KernelFile::open(dir.join("memory.events"))?,
             current: KernelFile::open(dir.join("memory.current"))?,
+            swapped: KernelFile::open(dir.join("memory.swap.current")).ok(),
             // Who may not write it (its owner, before Linux 6.12) can read it still.
             peak: KernelFile::open_writable(&peak)
                 .or_else(|_| KernelFile::open(&peak))

@@ -17,8 +17,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 
 use self::delegated::delegated_dir;
-use self::directory::{Directory, is_populated, remove};
-use self::touched::Touched;
+use self::directory::{Directory, Services, is_populated, remove};
 use super::Remains;
 use crate::config::Limits;
 use crate::runner::spawn::Leader;
@@ -30,10 +29,7 @@ pub(in crate::runner) struct CgroupParent {
     /// Held on the directory as long as it is ours.
     _lock: Flock<File>,
     made: AtomicU64,
-    /// What leaves can be limited by and account for.
-    controllers: Vec<String>,
-    /// Tells which leaves can be used again. `None` where the kernel does not, and none is.
-    touched: Option<Arc<Touched>>,
+    services: Services,
     spares: Mutex<Spares>,
     stale: Arc<Stale>,
 }
@@ -86,14 +82,13 @@ impl CgroupParent {
             dir,
             _lock: lock,
             made: AtomicU64::new(0),
-            controllers,
-            touched: Touched::new().ok().map(Arc::new),
+            services: Services::new(controllers),
             spares: Mutex::default(),
             stale: Arc::default(),
         };
         // Found out now rather than at the first call: may leaves be made, and killed as one?
         let probe = parent.new_leaf(Limits::default())?;
-        let can_kill = probe.path.join("cgroup.kill").exists();
+        let can_kill = probe.can_be_killed();
         parent.discard(probe);
         if !can_kill {
             let error = "there is no `cgroup.kill`: Linux 5.14 or newer is needed";
@@ -113,7 +108,7 @@ impl CgroupParent {
 
     /// Whether leaves have that controller.
     pub(in crate::runner) fn has(&self, controller: &str) -> bool {
-        self.controllers.iter().any(|name| name == controller)
+        self.services.has(controller)
     }
 
     /// An empty leaf of one's own.
@@ -122,7 +117,7 @@ impl CgroupParent {
             let Some(spare) = lock(&self.spares).take(limits) else {
                 break self.new_leaf(limits)?;
             };
-            if !spare.is_touched() {
+            if spare.is_ready() {
                 break spare;
             }
             self.stale.put(Arc::new(spare));
@@ -171,7 +166,7 @@ impl CgroupParent {
 
     /// Removes a leaf, now or when that can be done.
     fn discard(&self, dir: Directory) {
-        if !remove(&dir.path) {
+        if !dir.remove() {
             self.stale.put(Arc::new(dir));
         }
     }
@@ -180,8 +175,7 @@ impl CgroupParent {
         loop {
             let number = self.made.fetch_add(1, Ordering::Relaxed);
             let path = self.dir.join(format!("{LEAF_PREFIX}{number}"));
-            let made = Directory::make(path, limits, self.has("memory"), self.touched.as_ref());
-            match made {
+            match Directory::make(path, limits, &self.services) {
                 // One of an earlier process that could not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made,
@@ -196,7 +190,7 @@ impl Drop for CgroupParent {
             self.discard(dir);
         }
         for dir in self.stale.take() {
-            remove(&dir.path);
+            dir.remove();
         }
     }
 }

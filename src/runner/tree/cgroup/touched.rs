@@ -20,6 +20,9 @@ const EVENTS: WatchFlags = WatchFlags::OPEN
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVE);
 
+/// How much is read in one go, in events: who has no end of it to tell of is not waited for.
+const MOST: usize = 4096;
+
 /// One queue for all directories: an ordinary user may have 128 of them.
 #[derive(Debug)]
 pub(super) struct Touched {
@@ -28,7 +31,7 @@ pub(super) struct Touched {
     watched: Mutex<HashMap<i32, bool>>,
 }
 
-/// A directory under watch. Ends with the directory or when it is dropped, whatever comes first.
+/// A directory under watch, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     touched: Arc<Touched>,
@@ -59,11 +62,9 @@ impl Touched {
     fn look(&self, watched: &mut HashMap<i32, bool>) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = Reader::new(&self.queue, &mut buffer);
-        loop {
+        for _ in 0..MOST {
             match events.next() {
-                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                    watched.values_mut().for_each(|touched| *touched = true);
-                }
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => break,
                 Ok(event) => {
                     if let Some(touched) = watched.get_mut(&event.wd()) {
                         *touched = true;
@@ -73,11 +74,12 @@ impl Touched {
                 Err(Errno::AGAIN) => return,
                 Err(error) => {
                     tracing::warn!(%error, "cannot read from inotify; no cgroup is used again");
-                    watched.values_mut().for_each(|touched| *touched = true);
-                    return;
+                    break;
                 }
             }
         }
+        // What there is besides is not known.
+        watched.values_mut().for_each(|touched| *touched = true);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i32, bool>> {
@@ -97,7 +99,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.touched.lock().remove(&self.number);
-        // Of a directory that is gone the kernel has forgotten it already.
+        // An error says that the kernel has forgotten it already.
         let _ = inotify::remove_watch(&self.touched.queue, self.number);
     }
 }
