@@ -172,7 +172,9 @@ impl Directory {
 
     /// Sends SIGKILL to everything in it and below it.
     pub(super) fn kill(&self) {
-        kill(&self.inside);
+        if let Err(error) = kill(&self.inside) {
+            tracing::error!(%error, cgroup = %self.path.display(), "cannot kill a cgroup");
+        }
     }
 
     /// `usage_usec` of `cpu.stat`, of this execution.
@@ -314,10 +316,8 @@ fn members(dir: &Path) -> Vec<Pid> {
 }
 
 /// Sends SIGKILL to everything in `dir` and below it.
-fn kill(dir: &Path) {
-    if let Err(error) = fs::write(dir.join("cgroup.kill"), "1") {
-        tracing::error!(%error, cgroup = %dir.display(), "cannot kill a cgroup");
-    }
+fn kill(dir: &Path) -> io::Result<()> {
+    let killed = fs::write(dir.join("cgroup.kill"), "1");
     // The kernel signals main threads. Where that has ended before the others, nobody minds
     // (complete_signal in kernel/signal.c), so such a process gets a signal as a whole.
     let is_headless = |pid: &Pid| procfs::stat(*pid).is_some_and(|stat| stat.is_headless);
@@ -327,7 +327,7 @@ fn kill(dir: &Path) {
         .filter_map(|pid| Some((pid, procfs::pidfd_open(pid).ok()?)))
         .collect();
     if headless.is_empty() {
-        return;
+        return killed;
     }
     // Whoever is in here now, and was when its pidfd was opened, is whom the pidfd names.
     let still = members(dir);
@@ -336,6 +336,7 @@ fn kill(dir: &Path) {
             let _ = procfs::pidfd_send_signal(&pidfd, Signal::SIGKILL);
         }
     }
+    killed
 }
 
 /// Removes `dir` and what is below it, killing what is in the way. Returns whether it is gone.
@@ -345,7 +346,8 @@ pub(super) fn remove(dir: &Path) -> bool {
         return true;
     }
     if is_populated(dir) {
-        kill(dir);
+        // Where that fails it is not gone in the end, either.
+        let _ = kill(dir);
     }
     for child in child_dirs(dir) {
         remove(&child);
