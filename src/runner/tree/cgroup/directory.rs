@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::touched::{Touched, Watch};
 use crate::config::Limits;
@@ -59,10 +59,10 @@ impl Services {
 
 /// What can be charged to a cgroup that nobody is in, in bytes, because it was set aside.
 fn stocks() -> u64 {
-    // SAFETY: takes no pointers.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    let page = page.and_then(|bytes| u64::try_from(bytes).ok());
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    STOCK * u64::try_from(page).unwrap_or(4096) * processors as u64
+    STOCK * page.unwrap_or(4096) * processors as u64
 }
 
 /// A directory, and what is read of it, opened beforehand.
@@ -247,16 +247,10 @@ impl Directory {
     /// Removes it and what is below it, killing what is in the way. Returns whether it is gone.
     pub(super) fn remove(&self) -> bool {
         // The common case first, in one system call.
-        if fs::remove_dir(&self.path).is_ok() {
-            return true;
+        fs::remove_dir(&self.path).is_ok() || {
+            empty(&self.inside);
+            fs::remove_dir(&self.path).is_ok() || self.is_gone()
         }
-        if self.is_populated() {
-            self.kill();
-        }
-        child_dirs(&self.inside).iter().for_each(|child| {
-            remove(child);
-        });
-        fs::remove_dir(&self.path).is_ok() || self.is_gone()
     }
 
     /// Whether somebody has removed it: its files are dead then.
@@ -345,15 +339,20 @@ pub(super) fn remove(dir: &Path) -> bool {
     if fs::remove_dir(dir).is_ok() {
         return true;
     }
+    empty(dir);
+    match fs::remove_dir(dir) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Kills who is in `dir` and removes what is below it, as far as that can be done.
+fn empty(dir: &Path) {
     if is_populated(dir) {
-        // Where that fails it is not gone in the end, either.
+        // Where that fails it cannot be removed, either, which is told.
         let _ = kill(dir);
     }
     for child in child_dirs(dir) {
         remove(&child);
-    }
-    match fs::remove_dir(dir) {
-        Ok(()) => true,
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
