@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use utoipa::ToSchema;
@@ -37,18 +37,12 @@ impl Health {
 
     /// Says what is wrong with the configuration on disk; nothing when `problems` is empty.
     pub fn set_configuration(&self, problems: Vec<Degradation>) {
-        *self
-            .configuration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = problems;
+        *self.configuration.lock() = problems;
     }
 
     /// What is wrong with the configuration on disk.
     pub fn configuration(&self) -> Vec<Degradation> {
-        self.configuration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.configuration.lock().clone()
     }
 
     /// Says that no new calls are taken.

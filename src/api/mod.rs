@@ -32,8 +32,10 @@ mod tools;
 mod wire;
 mod withheld;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::RwLock;
 
 pub use connection::{Limits, Routes, serve};
 pub use door::Doors;
@@ -88,15 +90,12 @@ impl Edge {
 
     /// What is in force.
     pub fn settings(&self) -> Arc<EdgeSettings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.settings.read())
     }
 
     /// Puts `settings` in force for requests from now on.
     pub fn replace(&self, settings: EdgeSettings) {
-        *self
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.settings.write() = Arc::new(settings);
     }
 }
 

@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -103,7 +103,7 @@ impl CheckedTools {
             changed: (found.ctime(), found.ctime_nsec()),
         });
         let now = stamp.map(|stamp| (path.to_owned(), stamp));
-        let mut good = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut good = self.0.lock();
         if now.is_some() && *good == now {
             return Ok(());
         }
@@ -136,7 +136,7 @@ mod tests {
         checked.check(&path).expect("none is as good as one");
         std::fs::write(&path, DEFAULT_TOOLS_TOML).expect("written");
         checked.check(&path).expect("good");
-        let is_known = |checked: &CheckedTools| checked.0.lock().expect("sound").is_some();
+        let is_known = |checked: &CheckedTools| checked.0.lock().is_some();
         assert!(!is_known(&checked), "it was changed just now");
         std::fs::write(&path, "no = toml = here").expect("written");
         checked.check(&path).expect_err("bad");

@@ -1,9 +1,10 @@
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use notify::RecommendedWatcher;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::policy::{PolicyFiles, UnusablePolicy};
@@ -67,7 +68,7 @@ impl Configuration {
 
     /// What is in force.
     pub(super) fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.in_force.lock())
     }
 
     /// The executor's part of `settings`, with what only the daemon knows.
@@ -199,7 +200,7 @@ impl Configuration {
             .reconfigure(self.executor_config(&settings, &instance));
         api.edge.replace(edge_settings(&settings));
         self.surroundings.filter.set(&settings.log.level);
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.in_force.lock() = Arc::new(settings);
         tracing::info!(path = %self.path.display(), "took up a changed configuration");
         api.executor.announce(Event::ConfigurationReloaded);
         for key in restart {

@@ -1,9 +1,10 @@
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER_PERMISSIVE;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 /// By their values.
@@ -80,11 +81,7 @@ struct HandedOver {
 
 impl HandedOver {
     fn hash(&self) {
-        let left = self
-            .left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let left = self.left.lock().take();
         if let Some(PendingDigest { begun, rest }) = left {
             // Nobody else sets it.
             let _ = self.done.set(begun.with(&rest));

@@ -1,5 +1,5 @@
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
@@ -107,7 +108,7 @@ impl Proxy {
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades()
             .await;
-        let tunnel = tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tunnel = tunnel.lock().take();
         let carried = match (served, tunnel) {
             (Ok(()), Some((upgrade, mut outside))) => match upgrade.await {
                 Ok(inside) => copy_bidirectional(&mut TokioIo::new(inside), &mut outside)
@@ -151,7 +152,7 @@ impl Proxy {
         })?;
         let outside = self.dial(&wanted).await?.1;
         let upgrade = hyper::upgrade::on(&mut request);
-        *tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, outside));
+        *tunnel.lock() = Some((upgrade, outside));
         Ok(Response::new(Either::Left(Full::default())))
     }
 
@@ -270,7 +271,7 @@ impl Refusal {
 }
 
 fn drive(drivers: &Drivers, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-    let mut drivers = drivers.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut drivers = drivers.lock();
     while drivers.try_join_next().is_some() {}
     // How it ended is in the answer.
     drivers.spawn(async move { drop(connection.await) });

@@ -1,4 +1,4 @@
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use crate::config::Destination;
 use crate::domain::{Connection, ConnectionResult};
@@ -37,7 +37,7 @@ impl Seen {
         to: Option<&Destination>,
         result: ConnectionResult,
     ) -> Result<bool, Closed> {
-        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.0.lock();
         if asked.is_closed {
             return Err(Closed);
         }
@@ -61,14 +61,14 @@ impl Seen {
 
     /// Ends it, and lists what there was.
     pub(super) fn close(&self) -> Vec<Connection> {
-        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.0.lock();
         asked.is_closed = true;
         asked.connections.clone()
     }
 
     /// Whether it is over.
     pub(super) fn is_closed(&self) -> bool {
-        let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.0.lock();
         asked.is_closed
     }
 }

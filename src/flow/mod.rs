@@ -13,10 +13,11 @@ mod snapshot;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 pub use breaker::CircuitState;
@@ -112,16 +113,16 @@ impl Flow {
     pub(crate) fn configure(&self, config: &FlowConfig) {
         let shared = &self.shared;
         let config = Arc::new(config.clone());
-        let mut queues = lock(&shared.queues);
+        let mut queues = shared.queues.lock();
         queues.places.configure(&config);
         queues.advance(shared.now());
         drop(queues);
-        lock(&shared.breakers).retain(|tool| config.tool(tool).breaker.is_some());
+        shared
+            .breakers
+            .lock()
+            .retain(|tool| config.tool(tool).breaker.is_some());
         let is_limited = config.is_limited();
-        *shared
-            .config
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = config;
+        *shared.config.write() = config;
         shared.is_limited.store(is_limited, Ordering::Release);
         self.set_server();
     }
@@ -130,11 +131,11 @@ impl Flow {
     fn set_server(&self) {
         let shared = &self.shared;
         let config = shared.config();
-        let mut server = lock(&shared.server);
+        let mut server = shared.server.lock();
         *server = match (&config.backend, server.take()) {
             (FlowBackend::Redis(address), Some(known)) if known.is_at(address) => Some(known),
             (backend, _) => {
-                let mut queues = lock(&shared.queues);
+                let mut queues = shared.queues.lock();
                 queues.places.share_anew(shared.name());
                 match backend {
                     FlowBackend::Memory => {
@@ -180,7 +181,7 @@ impl Flow {
         let shared = &self.shared;
         let taken = match shared.take_shared(&charges).await {
             Some(taken) => taken,
-            None => lock(&shared.rates).take(&charges, shared.now()),
+            None => shared.rates.lock().take(&charges, shared.now()),
         };
         taken.inspect_err(|limited| shared.refused.limited(&limited.charge.whose))
     }
@@ -203,7 +204,7 @@ impl Flow {
     /// Asks for a place to run in.
     pub(crate) fn enter(&self, tool: &str, party: Party, origin: Origin) -> Result<Entry, NoPlace> {
         let shared = &self.shared;
-        let mut queues = lock(&shared.queues);
+        let mut queues = shared.queues.lock();
         let place = |ticket| Place {
             shared: Arc::clone(shared),
             ticket,
@@ -235,7 +236,7 @@ impl Flow {
     /// Whether the tool's circuit would let a call through now.
     pub(crate) fn look(&self, tool: &str) -> Result<(), Open> {
         let shared = &self.shared;
-        let open = lock(&shared.breakers).look(tool, shared.now());
+        let open = shared.breakers.lock().look(tool, shared.now());
         open.inspect_err(|_| shared.refused.open())
     }
 
@@ -245,7 +246,7 @@ impl Flow {
         if shared.config().tool(tool).breaker.is_none() {
             return Ok(None);
         }
-        let pass = lock(&shared.breakers).enter(tool, shared.now());
+        let pass = shared.breakers.lock().enter(tool, shared.now());
         let pass = pass.inspect_err(|_| shared.refused.open())?;
         Ok(Some(Passage {
             shared: Arc::clone(shared),
@@ -257,7 +258,7 @@ impl Flow {
 
     /// What is wrong with the server that several daemons share, if something is.
     pub(crate) fn problem(&self) -> Option<String> {
-        let server = lock(&self.shared.server).clone();
+        let server = self.shared.server.lock().clone();
         server.and_then(|server| server.redis()?.problem())
     }
 
@@ -275,23 +276,23 @@ impl Shared {
 
     /// What the server says, if there is one and it can be asked.
     async fn take_shared(&self, charges: &[Charge]) -> Option<Result<(), Limited>> {
-        let server = lock(&self.server).clone()?;
+        let server = self.server.lock().clone()?;
         let taken = server.redis()?.take(charges).await.ok()?;
         if taken.is_ok() {
             // When the server is gone it goes on from here.
-            lock(&self.rates).note(charges, self.now());
+            self.rates.lock().note(charges, self.now());
         }
         Some(taken)
     }
 
     /// Whether the server can be asked, if there is one.
     fn server_up(&self) -> Option<bool> {
-        Some(lock(&self.server).as_ref()?.is_well())
+        Some(self.server.lock().as_ref()?.is_well())
     }
 
     /// Has the server told that other places are wanted, or others to be had, if it shares any out.
     fn places_changed(&self, is_sharing: bool) {
-        if is_sharing && let Some(server) = &*lock(&self.server) {
+        if is_sharing && let Some(server) = &*self.server.lock() {
             server.places_changed();
         }
     }
@@ -302,7 +303,7 @@ impl Shared {
     }
 
     fn config(&self) -> Arc<FlowConfig> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.config.read())
     }
 }
 
@@ -319,7 +320,7 @@ impl Queues {
 impl Drop for Place {
     fn drop(&mut self) {
         let now = self.shared.now();
-        let mut queues = lock(&self.shared.queues);
+        let mut queues = self.shared.queues.lock();
         queues.told.remove(&self.ticket);
         queues.places.leave(self.ticket, now);
         queues.advance(now);
@@ -338,7 +339,7 @@ impl Waiting {
             Ok(_) => Ok(place),
             Err(_) => {
                 place.shared.refused.no_place();
-                let retry_after = lock(&place.shared.queues).places.usual_wait(&tool);
+                let retry_after = place.shared.queues.lock().places.usual_wait(&tool);
                 Err(NoPlace::TooLong {
                     waited,
                     retry_after,
@@ -364,7 +365,7 @@ impl Passage {
         let shared = &self.shared;
         // It may have been taken out of the configuration meanwhile.
         let config = shared.config().tool(&self.tool).breaker?;
-        let mut breakers = lock(&shared.breakers);
+        let mut breakers = shared.breakers.lock();
         breakers.record(&self.tool, self.pass, verdict, &config, shared.now())
     }
 }
@@ -375,8 +376,4 @@ impl Drop for Passage {
             self.tell(Verdict::Nothing);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

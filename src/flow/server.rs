@@ -1,13 +1,14 @@
 //! The server that several daemons share, and what is agreed on with it about places.
 
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::Shared;
 use super::redis::{RENEW, Redis};
-use super::{Shared, lock};
 use crate::config::RedisAddress;
 
 /// How often it is asked whether it is the turn of who waits for a place.
@@ -108,20 +109,20 @@ impl Shared {
             }
             let told = {
                 // Not in the name of one that has taken its place.
-                let current = lock(&self.server);
+                let current = self.server.lock();
                 let is_current = current.as_ref().is_some_and(|it| Arc::ptr_eq(it, server));
-                is_current.then(|| lock(&self.queues).places.claims())?
+                is_current.then(|| self.queues.lock().places.claims())?
             };
             for claims in &told {
                 let Ok(held) = redis.hold(claims).await else {
                     return self.do_without(server);
                 };
-                let mut queues = lock(&self.queues);
+                let mut queues = self.queues.lock();
                 queues.places.learn(claims, &held);
                 queues.advance(self.now());
             }
-            *lock(&server.missed) = None;
-            let mut queues = lock(&self.queues);
+            *server.missed.lock() = None;
+            let mut queues = self.queues.lock();
             if !queues.places.has_news() {
                 if !self.config().shares_places() {
                     // It has heard of what was given up for that, and there is nothing more to ask.
@@ -140,8 +141,8 @@ impl Shared {
     /// What to do while the server does not answer: this daemon has all places once it is clear that that
     /// lasts. Returns when to ask again.
     fn do_without(&self, server: &Server) -> Option<Duration> {
-        let missed = *lock(&server.missed).get_or_insert_with(Instant::now);
-        let mut queues = lock(&self.queues);
+        let missed = *server.missed.lock().get_or_insert_with(Instant::now);
+        let mut queues = self.queues.lock();
         let is_wanted = queues.places.is_sharing() && self.config().shares_places();
         if is_wanted && missed.elapsed() < PATIENCE {
             return Some(RETRY);

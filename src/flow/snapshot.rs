@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Shared;
 use super::breaker::CircuitState;
 use super::refusal::Whose;
-use super::{Shared, lock};
 
 /// How the flow of calls stands: what there is to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,14 +88,14 @@ impl Counters {
 impl FlowSnapshot {
     pub(super) fn of(shared: &Shared) -> Self {
         let mut tools = BTreeMap::<String, ToolFlowSnapshot>::new();
-        let queues = lock(&shared.queues);
+        let queues = shared.queues.lock();
         for (name, running, queued) in queues.places.tools() {
             let tool = tools.entry(name.to_owned()).or_default();
             (tool.running, tool.queued) = (running, queued);
         }
         let running = queues.places.running();
         drop(queues);
-        for (name, circuit, failures) in lock(&shared.breakers).states(shared.now()) {
+        for (name, circuit, failures) in shared.breakers.lock().states(shared.now()) {
             let tool = tools.entry(name.to_owned()).or_default();
             (tool.circuit, tool.failures) = (Some(circuit), failures);
         }

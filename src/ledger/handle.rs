@@ -1,15 +1,16 @@
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 use super::chain::{Chain, Link, Verifier};
 use super::event::{EventFilter, EventPage, Events, NumberedEvents};
 use super::log::{Found, Log};
-use super::queue::{Failing, Receipt, Shared, lock};
+use super::queue::{Failing, Receipt, Shared};
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
@@ -424,7 +425,7 @@ impl Inner {
             log.unmap();
         }
         self.shared.close();
-        let writer = lock(&self.writer).take();
+        let writer = self.writer.lock().take();
         // It may be the writer itself that lets go of the ledger last, with what it has just told.
         let writer = writer.filter(|writer| writer.thread().id() != thread::current().id());
         if let Some(writer) = writer {

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::Json;
@@ -16,7 +16,6 @@ use super::event::{Events, Happened};
 use super::file::beside;
 pub(super) use super::part::Logged;
 use super::part::Part;
-use super::queue::lock;
 use super::record::{Change, CloseRecord, OpenRecord, Place};
 use crate::domain::{ExecutionId, JsonSink};
 
@@ -143,21 +142,21 @@ impl Log {
     /// # Errors
     /// What the kernel says.
     pub(super) fn clear(&self) -> io::Result<()> {
-        let turns = &mut *lock(&self.turns);
+        let turns = &mut *self.turns.lock();
         turns.current.clear()?;
         turns.other.clear()
     }
 
     /// Maps them, empty as they are.
     pub(super) fn map(&self) {
-        let turns = &mut *lock(&self.turns);
+        let turns = &mut *self.turns.lock();
         turns.current.map();
         turns.other.map();
     }
 
     /// Leaves their files to whoever opens them next. What is entered all the same is written.
     pub(super) fn unmap(&self) {
-        let turns = &mut *lock(&self.turns);
+        let turns = &mut *self.turns.lock();
         turns.current.unmap();
         turns.other.unmap();
     }
@@ -178,7 +177,7 @@ impl Log {
             events,
             logged,
         };
-        lock(&self.begun).insert(begun.record.id, begun);
+        self.begun.lock().insert(begun.record.id, begun);
         None
     }
 
@@ -190,7 +189,7 @@ impl Log {
         change: Change,
         events: Option<Events>,
     ) -> Option<(Change, Option<Events>)> {
-        let mut all = lock(&self.begun);
+        let mut all = self.begun.lock();
         let Some(begun) = all.get_mut(&id).filter(|begun| !begun.is_changed) else {
             return Some((change, events));
         };
@@ -210,12 +209,12 @@ impl Log {
 
     /// Hands over one that is nowhere else, if it is one.
     pub(super) fn take(&self, id: ExecutionId) -> Option<Begun> {
-        lock(&self.begun).remove(&id)
+        self.begun.lock().remove(&id)
     }
 
     /// Hands over all of them, in the order in which they came.
     pub(super) fn take_all(&self) -> Vec<Begun> {
-        let mut all: Vec<Begun> = lock(&self.begun).drain().map(|(_, begun)| begun).collect();
+        let mut all: Vec<Begun> = self.begun.lock().drain().map(|(_, begun)| begun).collect();
         all.sort_by_key(|begun| begun.record.id);
         all
     }
@@ -247,7 +246,7 @@ impl Log {
         happened: Option<&Happened>,
         texts: [Option<&Json>; N],
     ) -> io::Result<Logged> {
-        let turns = &mut *lock(&self.turns);
+        let turns = &mut *self.turns.lock();
         let mut text = std::mem::take(&mut turns.text);
         let written = write(&mut text, line, happened, texts);
         let logged = written.and_then(|()| turns.append(&text));
@@ -403,7 +402,7 @@ mod tests {
                 ..opening("bash", 7, at(2))
             };
             assert_eq!(log.begin(record, None).is_none(), is_taken);
-            let kept = lock(&log.turns).text.capacity();
+            let kept = log.turns.lock().text.capacity();
             assert!(kept <= ROOM, "{kept} bytes");
         }
     }

@@ -3,10 +3,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{broadcast, oneshot};
 
 use super::LedgerError;
@@ -289,7 +290,7 @@ impl Shared {
             (Failing::Kept { bytes }, Some(events)) => Failing::kept(bytes + events.held_bytes()),
             (failing, _) => failing,
         };
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if queue.is_closing {
             return;
         }
@@ -324,35 +325,35 @@ impl Shared {
 
     /// Takes what was written, to be let go of.
     pub(super) fn spend(&self, written: Vec<Box<dyn Work>>) {
-        lock(&self.queue).spent.extend(written);
+        self.queue.lock().spent.extend(written);
     }
 
     /// Lets go of what was written. On a thread of those who ask.
     pub(super) fn let_go(&self) {
-        let spent = std::mem::take(&mut lock(&self.queue).spent);
+        let spent = std::mem::take(&mut self.queue.lock().spent);
         drop(spent);
     }
 
     /// Whether more may be taken on trust, which the file is to have soon.
     pub(super) fn is_trusted(&self) -> bool {
-        lock(&self.queue).tasks.len() < ON_TRUST && lock(&self.state).problem.is_none()
+        self.queue.lock().tasks.len() < ON_TRUST && self.state.lock().problem.is_none()
     }
 
     /// Whether somebody waits for what is queued.
     pub(super) fn is_pressing(&self) -> bool {
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         queue.is_urgent || queue.is_closing
     }
 
     /// Whether everything that was queued is in the file.
     pub(super) fn is_settled(&self) -> bool {
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         queue.tasks.is_empty() && !queue.is_writing
     }
 
     /// Waits for something to do, when all there was before is done but for `rest`.
     pub(super) fn next(&self, rest: Rest) -> Next {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         queue.is_writing = false;
         loop {
             if rest == Rest::Overdue {
@@ -373,13 +374,10 @@ impl Shared {
             };
             queue.is_dozing = !waits_for_company;
             let Some(patience) = patience else {
-                let woken = self.wake.wait(queue);
-                queue = woken.unwrap_or_else(PoisonError::into_inner);
+                self.wake.wait(&mut queue);
                 continue;
             };
-            let woken = self.wake.wait_timeout(queue, patience);
-            let (woken, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
-            queue = woken;
+            let timeout = self.wake.wait_for(&mut queue, patience);
             if !timeout.timed_out() || queue.is_urgent || queue.is_closing {
                 continue;
             }
@@ -399,24 +397,24 @@ impl Shared {
 
     /// The number of the last event that was queued.
     pub(super) fn last_event(&self) -> u64 {
-        lock(&self.queue).next_event.saturating_sub(1)
+        self.queue.lock().next_event.saturating_sub(1)
     }
 
     pub(super) fn close(&self) {
-        lock(&self.queue).is_closing = true;
+        self.queue.lock().is_closing = true;
         self.wake.notify_one();
     }
 
     pub(super) fn head(&self) -> Head {
-        lock(&self.state).head
+        self.state.lock().head
     }
 
     pub(super) fn set_head(&self, head: Head) {
-        lock(&self.state).head = head;
+        self.state.lock().head = head;
     }
 
     pub(super) fn problem(&self) -> Option<Degradation> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let gone = state.gone.as_ref().map(|gone| Degradation {
             code: "ledger_failed",
             detail: format!(
@@ -432,11 +430,11 @@ impl Shared {
     pub(super) fn look(&self) {
         let mut files = self.files.iter();
         let gone = files.find(|(path, known)| identity(path) != *known);
-        lock(&self.state).gone = gone.map(|(path, _)| path.clone());
+        self.state.lock().gone = gone.map(|(path, _)| path.clone());
     }
 
     pub(super) fn set_problem(&self, problem: Option<&LedgerError>) {
-        lock(&self.state).problem = problem.map(|error| Degradation {
+        self.state.lock().problem = problem.map(|error| Degradation {
             code: match error {
                 LedgerError::Full { .. } => "ledger_full",
                 LedgerError::Damaged { .. } => "ledger_damaged",
@@ -454,8 +452,4 @@ impl Shared {
             source: self.file.display().to_string(),
         });
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

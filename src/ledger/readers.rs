@@ -2,11 +2,10 @@
 //! questions wait.
 
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, PoisonError};
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
-use super::queue::lock;
 use super::store::Fault;
 use super::{LedgerError, file};
 
@@ -59,7 +58,7 @@ impl Readers {
 
     /// A turn to read, when there is one.
     fn take(&self) -> Turn<'_> {
-        let mut idle = lock(&self.idle);
+        let mut idle = self.idle.lock();
         loop {
             let connection = idle.connections.pop();
             if connection.is_some() || idle.spare > 0 {
@@ -69,10 +68,7 @@ impl Readers {
                     connection,
                 };
             }
-            idle = self
-                .returned
-                .wait(idle)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.returned.wait(&mut idle);
         }
     }
 }
@@ -86,7 +82,7 @@ struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut idle = lock(&self.readers.idle);
+        let mut idle = self.readers.idle.lock();
         match self.connection.take() {
             Some(connection) => idle.connections.push(connection),
             None => idle.spare += 1,
@@ -129,7 +125,7 @@ mod tests {
             failed.expect_err("fails");
         }
         readers.ask(|_| Ok(())).expect("an answer");
-        assert_eq!(lock(&readers.idle).spare, READERS - 1);
+        assert_eq!(readers.idle.lock().spare, READERS - 1);
     }
 
     #[test]

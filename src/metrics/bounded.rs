@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// How many values a label may take that others have a say in: each makes a series of its own, for
 /// as long as the daemon runs, here and in whatever keeps them. More than a policy has rules or a
@@ -21,7 +22,7 @@ impl Bounded {
     /// What is to be the label's value for `value`.
     pub(super) fn label<'a>(&self, value: &'a str) -> Cow<'a, str> {
         let value = shortened(value);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.contains(value.as_ref()) {
             return value;
         }

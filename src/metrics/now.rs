@@ -1,6 +1,6 @@
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 
 use super::flow::{Flow, FlowNow};
@@ -78,7 +78,7 @@ impl Standing {
 
     /// Reads while things are set to what they are.
     pub(super) fn with<T>(&self, now: &Now<'_>, read: impl FnOnce() -> T) -> T {
-        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _asking = self.asking.lock();
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.running.set(number(now.running));
         self.approvals_waiting.set(number(now.approvals_waiting));

@@ -1,8 +1,8 @@
 //! The task that sends what waits, until nothing does: batch by batch, each until it is taken, refused or
 //! given up.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -159,11 +159,7 @@ impl Sender {
 
     /// Whether this is to be said: not what was said last.
     fn tell(&self, news: Told) -> bool {
-        let mut told = self
-            .shared
-            .told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.shared.told.lock();
         let is_new = *told != news;
         *told = news;
         is_new

@@ -1,9 +1,10 @@
 //! What waits for somebody's word: asked, decided, remembered.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::executor::{Executor, Inner};
@@ -42,7 +43,7 @@ impl Waiters {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ApprovalId, oneshot::Sender<Approval>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -250,11 +251,7 @@ impl Executor {
         &self,
         amend: impl FnOnce(&crate::policy::Policy) -> Result<crate::policy::Policy, E>,
     ) -> Result<(), E> {
-        let _one_at_a_time = self
-            .inner
-            .amending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.inner.amending.lock();
         let amended = amend(&self.inner.policy())?;
         self.set_policy(amended);
         Ok(())

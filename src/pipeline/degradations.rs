@@ -1,7 +1,5 @@
 //! What does not work as it should, for `/health`, the log and whoever looks.
 
-use std::sync::PoisonError;
-
 use super::executor::Executor;
 use super::{CircuitState, ToolFlowSnapshot, hooks};
 use crate::config::{Asked, Hook};
@@ -47,7 +45,6 @@ impl Executor {
     /// What is wrong with skills that are not there for it.
     fn skill_problems(&self) -> Vec<Degradation> {
         let problems = self.inner.skill_problems.lock();
-        let problems = problems.unwrap_or_else(PoisonError::into_inner);
         let degradation = |problem: &SkillProblem| Degradation {
             code: "skill_invalid",
             detail: format!("{problem}; the skill is not there"),

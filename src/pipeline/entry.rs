@@ -1,5 +1,6 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::event::Event;
 use super::{CallRecord, Execution, Finished};
@@ -162,7 +163,7 @@ impl Entry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use serde_json::{Map, Value};
 use tokio::sync::{SetOnce, watch};
 
@@ -384,10 +385,7 @@ impl Execution {
     /// Asks it to end, for the first reason that is given, and what comes of it as well.
     pub fn stop(&self, reason: StopReason) {
         // Held, so that no other try begins that has not heard of it.
-        self.live
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stop(reason);
+        self.live.read().stop(reason);
         self.family.stop_children();
     }
 
@@ -487,21 +485,21 @@ impl Execution {
     }
 
     fn lock_stages(&self) -> MutexGuard<'_, Vec<StageTimes>> {
-        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stages.lock()
     }
 
     fn lock_known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     pub(super) fn live(&self) -> Arc<Live> {
-        Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.live.read())
     }
 
     /// Another try is made, whose output takes the place of the last one's.
     pub(super) fn begin_again(&self, fresh: Live) -> Arc<Live> {
         let fresh = Arc::new(fresh);
-        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.write();
         if let Some(reason) = live.stop_requested().now_or_never() {
             fresh.stop(reason);
         }

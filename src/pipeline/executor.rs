@@ -1,7 +1,8 @@
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
@@ -258,11 +259,7 @@ impl Executor {
         let instance = config.instance.as_deref();
         self.inner.spans.configure(&config.tracing, instance);
         let config = Arc::new(config);
-        *self
-            .inner
-            .config
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
+        *self.inner.config.write() = Arc::clone(&config);
         self.inner.sandbox.reconfigure(config);
     }
 
@@ -273,11 +270,7 @@ impl Executor {
 
     /// Puts another policy in force for executions that begin from now on.
     pub fn set_policy(&self, policy: Policy) {
-        *self
-            .inner
-            .policy
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.inner.policy.write() = policy;
     }
 
     /// What would become of a call to which these tools had led, the outermost first: judged as it would
@@ -330,11 +323,7 @@ impl Executor {
         let (registry, problems) = Registry::with_skills(&dir);
         let count = registry.iter().count();
         self.inner.set_registry(registry);
-        *self
-            .inner
-            .skill_problems
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = problems;
+        *self.inner.skill_problems.lock() = problems;
         count
     }
 
@@ -473,26 +462,20 @@ impl Inner {
     }
 
     pub(super) fn config(&self) -> Arc<ExecutorConfig> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.config.read())
     }
 
     /// The tools there are now.
     pub(super) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.registry.read())
     }
 
     /// Puts other tools in their place, for executions that begin from now on.
     pub(super) fn set_registry(&self, registry: Registry) {
-        *self
-            .registry
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        *self.registry.write() = Arc::new(registry);
     }
 
     pub(super) fn policy(&self) -> Policy {
-        self.policy
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.policy.read().clone()
     }
 }

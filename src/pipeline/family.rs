@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::Execution;
 use super::values::SharedValues;
@@ -190,7 +192,7 @@ impl Family {
 
     /// Takes in one that comes of it, unless it is too late.
     pub(super) fn adopt(&self, child: &Arc<Execution>) -> bool {
-        let mut children = lock(&self.children);
+        let mut children = self.children.lock();
         if !children.is_over {
             children.all.retain(|child| child.strong_count() > 0);
             children.all.push(Arc::downgrade(child));
@@ -207,7 +209,7 @@ impl Family {
 
     /// Ends all that come of it, after which nothing more does.
     pub(super) async fn end_children(&self) {
-        lock(&self.children).is_over = true;
+        self.children.lock().is_over = true;
         self.stop_children();
         for child in self.children() {
             child.over().await;
@@ -215,17 +217,17 @@ impl Family {
     }
 
     fn children(&self) -> Vec<Arc<Execution>> {
-        let children = lock(&self.children);
+        let children = self.children.lock();
         children.all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// What is to be masked, for it would let others make calls.
     pub(super) fn tokens(&self) -> Vec<String> {
-        lock(&self.shared.tokens).clone()
+        self.shared.tokens.lock().clone()
     }
 
     pub(super) fn add_token(&self, token: &str) {
-        lock(&self.shared.tokens).push(token.to_owned());
+        self.shared.tokens.lock().push(token.to_owned());
     }
 }
 
@@ -239,20 +241,18 @@ pub(super) struct Capabilities {
 impl Capabilities {
     pub(super) fn grant(&self, token: &str, execution: &Arc<Execution>) {
         let digest = Digest::of(token.as_bytes());
-        lock(&self.by_token).insert(digest, Arc::downgrade(execution));
+        self.by_token
+            .lock()
+            .insert(digest, Arc::downgrade(execution));
     }
 
     pub(super) fn revoke(&self, token: &str) {
-        lock(&self.by_token).remove(&Digest::of(token.as_bytes()));
+        self.by_token.lock().remove(&Digest::of(token.as_bytes()));
     }
 
     /// The execution that a token belongs to.
     pub(super) fn find(&self, token: &str) -> Option<Arc<Execution>> {
         let digest = Digest::of(token.as_bytes());
-        lock(&self.by_token).get(&digest).and_then(Weak::upgrade)
+        self.by_token.lock().get(&digest).and_then(Weak::upgrade)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

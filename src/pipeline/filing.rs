@@ -1,7 +1,7 @@
 //! The end of an execution: made safe, told, and its long texts put where they stay. Before it, what is
 //! known if it never comes.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -85,13 +85,7 @@ impl Executor {
     /// Removes what an earlier daemon has left in the spool of executions that are forgotten by now. Once,
     /// after the start.
     pub async fn sweep(&self) {
-        let left = std::mem::take(
-            &mut *self
-                .inner
-                .left
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let left = std::mem::take(&mut *self.inner.left.lock());
         let (Some(spool), Some(ledger)) = (self.inner.spool.clone(), &self.inner.ledger) else {
             return;
         };

@@ -2,9 +2,10 @@
 //! One timer for all executions: to arm one for each costs each a turn of the event loop.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::domain::ExecutionId;
@@ -33,7 +34,7 @@ impl Hurry {
     /// Has an execution entered in a moment, if it is still running then. Must be called inside a tokio
     /// runtime.
     pub(super) fn expect(&self, ledger: &Ledger, id: ExecutionId) {
-        let mut begun = lock(&self.0);
+        let mut begun = self.0.lock();
         begun.ids.push_back((Instant::now() + SHORT, id));
         if !std::mem::replace(&mut begun.is_attended, true) {
             let attendant = Attendant {
@@ -44,10 +45,6 @@ impl Hurry {
             tokio::spawn(attendant.attend());
         }
     }
-}
-
-fn lock(begun: &Mutex<Begun>) -> MutexGuard<'_, Begun> {
-    begun.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Who looks after them, as long as there are any.
@@ -66,7 +63,7 @@ impl Attendant {
 
     /// Enters those whose moment has come, and says when to look for the next.
     fn enter_due(&mut self) -> Option<Instant> {
-        let mut begun = lock(&self.begun);
+        let mut begun = self.begun.lock();
         let now = Instant::now();
         while let Some(&(due, id)) = begun.ids.front() {
             if due > now {
@@ -86,7 +83,7 @@ impl Drop for Attendant {
     fn drop(&mut self) {
         // Where the runtime has gone first, another looks after them when the next one begins.
         if !self.is_done {
-            lock(&self.begun).is_attended = false;
+            self.begun.lock().is_attended = false;
         }
     }
 }

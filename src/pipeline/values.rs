@@ -2,8 +2,9 @@
 //! one outermost call, those of a session by all calls of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::domain::{Scope, ScopedValues};
@@ -70,7 +71,7 @@ impl SharedValues {
             return Err(CannotKeep::Name { bytes: name.len() });
         }
         // Weighed once, for there may be as many of them as fit.
-        let (mut own, mut session) = (lock(&self.own), lock(&self.session));
+        let (mut own, mut session) = (self.own.lock(), self.session.lock());
         let (mut new_own, mut new_session) = (own.clone(), session.clone());
         for (scope, members) in brought {
             let values = match scope {
@@ -124,9 +125,9 @@ impl SharedValues {
 
     fn with<T>(&self, scope: Scope, work: impl FnOnce(&mut Map<String, Value>) -> T) -> T {
         match scope {
-            Scope::Session => work(&mut lock(&self.session)),
+            Scope::Session => work(&mut self.session.lock()),
             Scope::Memory | Scope::Config | Scope::Scratch => {
-                work(lock(&self.own).entry(scope).or_default())
+                work(self.own.lock().entry(scope).or_default())
             }
         }
     }
@@ -149,7 +150,7 @@ pub(super) struct Sessions {
 impl Sessions {
     /// The values of a session, which begins when it is first heard of.
     pub(super) fn of(&self, uid: u32, id: &str) -> Session {
-        let mut by_id = lock(&self.by_id);
+        let mut by_id = self.by_id.lock();
         let now = by_id.values().map(|(_, used)| used + 1).max().unwrap_or(0);
         let key = (uid, id.to_owned());
         if by_id.len() >= MAX_SESSIONS && !by_id.contains_key(&key) {
@@ -161,10 +162,6 @@ impl Sessions {
         *used = now;
         Arc::clone(session)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -204,15 +201,15 @@ mod tests {
     #[test]
     fn a_session_is_its_users_and_outlives_calls() {
         let sessions = Sessions::default();
-        lock(&sessions.of(1, "a")).insert("x".into(), json!(1));
-        assert_eq!(lock(&sessions.of(1, "a")).get("x"), Some(&json!(1)));
-        assert!(lock(&sessions.of(2, "a")).is_empty());
+        sessions.of(1, "a").lock().insert("x".into(), json!(1));
+        assert_eq!(sessions.of(1, "a").lock().get("x"), Some(&json!(1)));
+        assert!(sessions.of(2, "a").lock().is_empty());
         for n in 0..MAX_SESSIONS {
             sessions.of(1, "a");
             sessions.of(3, &n.to_string());
         }
-        assert_eq!(lock(&sessions.of(1, "a")).get("x"), Some(&json!(1)));
-        assert!(lock(&sessions.by_id).len() <= MAX_SESSIONS);
-        assert!(!lock(&sessions.by_id).contains_key(&(2, "a".to_owned())));
+        assert_eq!(sessions.of(1, "a").lock().get("x"), Some(&json!(1)));
+        assert!(sessions.by_id.lock().len() <= MAX_SESSIONS);
+        assert!(!sessions.by_id.lock().contains_key(&(2, "a".to_owned())));
     }
 }

@@ -7,9 +7,10 @@ mod follower;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -17,7 +18,7 @@ use draft::Draft;
 pub use follower::{Ahead, Follower};
 
 use super::hashing::Hashing;
-use super::spool::{Kept, Spool, SpoolFile, fits_memory, lock};
+use super::spool::{Kept, Spool, SpoolFile, fits_memory};
 use crate::config::Truncate;
 use crate::domain::{CONTEXT, ExecutionId, PendingDigest, Secrets, StreamName};
 
@@ -169,7 +170,7 @@ impl Capture {
     /// Lets `read` append to the head as much as there is room for, and returns what it returned; it
     /// makes room for the first `SMALL_BYTES` itself, where it needs it. `None` when the head is full, at `INLINE_BYTES`, or complete.
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
-        let mut hashing = lock(&self.hashing);
+        let mut hashing = self.hashing.lock();
         let mut inner = self.lock();
         let Head::Growing(Growing {
             bytes,
@@ -209,7 +210,7 @@ impl Capture {
     /// it, in `buffer`. For a thread that may block, and that is from now on the only one to read the pipe.
     pub(super) fn begin_file(&self, buffer: Vec<u8>) -> (Option<Arc<SpoolFile>>, Held) {
         let (held, done) = self.lock().take_held(buffer);
-        if let Some(hashing) = &mut *lock(&self.hashing) {
+        if let Some(hashing) = &mut *self.hashing.lock() {
             hashing.move_beside();
         }
         (self.write_file(done), held)
@@ -243,7 +244,7 @@ impl Capture {
     fn copy_head(&self, file: Option<&SpoolFile>, done: usize) {
         let mut copied = 0;
         loop {
-            let mut hashing = lock(&self.hashing);
+            let mut hashing = self.hashing.lock();
             let (piece, unhashed) = self.lock().head.take_piece(copied, done);
             if piece.is_empty() {
                 return;
@@ -261,7 +262,7 @@ impl Capture {
 
     /// Takes in `bytes`, which a thread with a buffer of its own has read, masked (and spooled).
     pub(super) fn absorb(&self, bytes: &[u8]) {
-        let mut hashing = lock(&self.hashing);
+        let mut hashing = self.hashing.lock();
         if let Some(hashing) = &mut *hashing {
             hashing.update(bytes);
         }
@@ -298,7 +299,7 @@ impl Capture {
 
     /// Counts bytes that nobody wants to see here.
     pub(super) fn count(&self, bytes: usize) {
-        let mut hashing = lock(&self.hashing);
+        let mut hashing = self.hashing.lock();
         self.lock().total += bytes as u64;
         *hashing = None;
     }
@@ -315,7 +316,7 @@ impl Capture {
     /// Completes the capture as far as the answer is concerned, and hands it out with the error
     /// that reading met, if any. What is still written later only reaches the spool.
     pub(super) fn seal(&self) -> (Captured, Option<io::Error>) {
-        let mut hashing = lock(&self.hashing);
+        let mut hashing = self.hashing.lock();
         let mut inner = self.lock();
         let (head, hashed) = match std::mem::replace(&mut inner.head, Head::Sealed(Bytes::new())) {
             Head::Growing(Growing {
@@ -388,7 +389,7 @@ impl Capture {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.inner)
+        self.inner.lock()
     }
 }
 

@@ -8,13 +8,14 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::dup3;
+use parking_lot::Mutex;
 
 use super::raw::syscall;
 
@@ -173,7 +174,7 @@ impl Place {
 
     /// For this process, while nobody else holds it.
     fn empty(&self, null: &File) {
-        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owned = self.owned.lock();
         for descriptor in &mut *owned {
             // Both are open, and the latter is not closed on failure (dup(2)).
             let _ = dup3(null, descriptor, OFlag::O_CLOEXEC);
@@ -225,7 +226,7 @@ mod tests {
         // As far as a child got that was killed then.
         assert!(place.hold(dead));
         place.content.store(dead, Ordering::Release);
-        for owned in &mut *place.owned.lock().expect("not poisoned") {
+        for owned in &mut *place.owned.lock() {
             dup3(&writing, owned, OFlag::O_CLOEXEC).expect("copied");
         }
         drop(writing);

@@ -3,8 +3,8 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 
 /// How many runs may leave something, with three descriptors each, before the next has to wait all the
@@ -24,7 +24,7 @@ pub(super) struct Husks(Mutex<Vec<Husk>>);
 
 impl Husks {
     pub(super) fn put(&self, husk: Husk) {
-        let mut husks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut husks = self.0.lock();
         if husks.len() >= MANY {
             husks.clear();
         }
@@ -33,7 +33,7 @@ impl Husks {
 
     /// Lets go of it.
     pub(super) fn clear(&self) {
-        let husks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let husks = std::mem::take(&mut *self.0.lock());
         drop(husks);
     }
 }

@@ -2,9 +2,9 @@
 //! execution that called for it.
 
 use std::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -91,6 +91,6 @@ impl Keepers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Keeper>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::{SysconfVar, sysconf};
 
 use super::Runner;
 use super::handover::Handover;
@@ -183,9 +183,10 @@ fn arguments(plan: &Plan, file: Option<&ScriptFile>) -> Result<Vec<CString>, Run
 
 /// What the kernel takes as one argument of execve(2), its final NUL included: 32 pages.
 fn longest_argument() -> usize {
-    // SAFETY: takes no pointers.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    32 * usize::try_from(page).unwrap_or(4096)
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    32 * page
+        .and_then(|page| usize::try_from(page).ok())
+        .unwrap_or(4096)
 }
 
 impl Drop for ScriptFile {

@@ -17,11 +17,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
+use parking_lot::Mutex;
 use tokio::sync::{SetOnce, oneshot};
 
 pub use init::sandbox_init;
@@ -212,7 +213,7 @@ impl Sandbox {
         config: &ExecutorConfig,
         runner: &Runner,
     ) -> Result<Sandboxed, SandboxError> {
-        let known = lock(&self.known).clone();
+        let known = self.known.lock().clone();
         if let Some((program, sandboxed)) = known
             && program == runtime.program
         {
@@ -238,7 +239,7 @@ impl Sandbox {
             version,
             connections: Vec::new(),
         };
-        *lock(&self.known) = Some((runtime.program.clone(), sandboxed.clone()));
+        *self.known.lock() = Some((runtime.program.clone(), sandboxed.clone()));
         Ok(sandboxed)
     }
 
@@ -279,7 +280,7 @@ impl Sandbox {
             )),
             Err(error) => SelfTest::Failed(error.to_string()),
         };
-        *lock(&self.tested) = Some((config.sandbox.clone(), tested.clone()));
+        *self.tested.lock() = Some((config.sandbox.clone(), tested.clone()));
         tested
     }
 
@@ -290,7 +291,7 @@ impl Sandbox {
 
     /// What is known of it.
     pub(crate) fn state(&self, config: &SandboxConfig) -> SandboxState {
-        let (known, tested) = (lock(&self.known).clone(), lock(&self.tested).clone());
+        let (known, tested) = (self.known.lock().clone(), self.tested.lock().clone());
         // What was found out of another one is nothing to be told of this.
         let program = Runtime::of(config).ok().map(|runtime| runtime.program);
         let known = known.filter(|(path, _)| Some(path) == program.as_ref());
@@ -401,10 +402,6 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
         sandbox: Some(sandboxed),
         ..outcome
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Does what waits for the disk beside the event loop.

@@ -7,13 +7,13 @@ mod rates;
 mod resp;
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::lock;
 use super::refusal::{Charge, Limited};
 use super::shares::Claims;
 use crate::config::RedisAddress;
@@ -130,17 +130,17 @@ impl Redis {
 
     /// Whether the server does all that it is asked, as far as is known.
     pub(super) fn is_well(&self) -> bool {
-        *lock(&self.state) == State::Up
+        *self.state.lock() == State::Up
     }
 
     /// Whether the server can be asked, as far as is known.
     pub(super) fn is_up(&self) -> bool {
-        matches!(&*lock(&self.state), State::Up | State::Refusing(..))
+        matches!(&*self.state.lock(), State::Up | State::Refusing(..))
     }
 
     /// What is wrong with the server, if something is.
     pub(super) fn problem(&self) -> Option<String> {
-        match &*lock(&self.state) {
+        match &*self.state.lock() {
             State::Unknown | State::Up => None,
             State::Refusing(_, detail) | State::Down(detail) => Some(detail.clone()),
         }
@@ -239,7 +239,7 @@ impl Keeper {
 
     /// It does what it is asked about this; whether it does what else it has refused is not known.
     fn set_obliging(&self, subject: Subject) {
-        let known = lock(&self.state).clone();
+        let known = self.state.lock().clone();
         if known == State::Up || matches!(known, State::Refusing(other, _) if other == subject) {
             self.set_up();
         }
@@ -258,7 +258,7 @@ impl Keeper {
 
     /// Says how it is from now on, where that is another than before.
     fn set(&self, state: State) {
-        let mut known = lock(&self.state);
+        let mut known = self.state.lock();
         if *known == state {
             return;
         }

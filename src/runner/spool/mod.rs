@@ -2,18 +2,20 @@
 //! of answers, which belong to the history where there is one.
 //! A disk that is full or broken costs the part that did not fit, never the execution.
 
+mod file;
+
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use bytes::Bytes;
-use rustix::io::{Errno, ReadWriteFlags};
+use parking_lot::Mutex;
 
+pub use self::file::SpoolFile;
+pub(super) use self::file::create;
 use crate::config::SpoolConfig;
 use crate::domain::{Degradation, ExecutionId, StreamName};
 
@@ -75,22 +77,6 @@ struct Entry {
     live: Weak<SpoolFile>,
     /// How long it was when it was finished.
     len: u64,
-}
-
-/// One file of the spool. It disappears with the last reference to it, or when the spool is told
-/// to, if its files are lasting.
-#[derive(Debug)]
-pub struct SpoolFile {
-    key: Key,
-    path: PathBuf,
-    /// Open from when it is made until it is finished: a thousand records are remembered, and none may cost
-    /// a descriptor. Locked before it is written to or given up.
-    writer: Mutex<Option<File>>,
-    len: AtomicU64,
-    /// Whether something did not fit.
-    full: AtomicBool,
-    evicted: AtomicBool,
-    spool: Arc<Spool>,
 }
 
 /// Where a stream's bytes are.
@@ -164,7 +150,7 @@ impl Spool {
 
     /// What is wrong with the spool, if something is.
     pub fn problem(&self) -> Option<Degradation> {
-        lock(&self.problem).clone().map(|detail| Degradation {
+        self.problem.lock().clone().map(|detail| Degradation {
             code: "spool_failed",
             detail,
             source: self.dir.display().to_string(),
@@ -195,9 +181,9 @@ impl Spool {
         let path = self.dir.join(&key.name);
         match create(&path) {
             Ok(file) => {
-                let created = self.file(key.clone(), Some(file), 0);
+                let created = SpoolFile::new(self, key.clone(), Some(file), 0);
                 let live = Arc::downgrade(&created);
-                lock(&self.files).insert(key, Entry { live, len: 0 });
+                self.files.lock().insert(key, Entry { live, len: 0 });
                 Some(created)
             }
             Err(error) => {
@@ -205,18 +191,6 @@ impl Spool {
                 None
             }
         }
-    }
-
-    fn file(self: &Arc<Self>, key: Key, writer: Option<File>, len: u64) -> Arc<SpoolFile> {
-        Arc::new(SpoolFile {
-            path: self.dir.join(&key.name),
-            key,
-            writer: Mutex::new(writer),
-            len: AtomicU64::new(len),
-            full: AtomicBool::new(false),
-            evicted: AtomicBool::new(false),
-            spool: Arc::clone(self),
-        })
     }
 
     /// Keeps `bytes` as a whole as an execution's text for the model; `None` when there is no room
@@ -251,7 +225,7 @@ impl Spool {
     }
 
     fn find(self: &Arc<Self>, key: &Key) -> Option<Arc<SpoolFile>> {
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         let entry = files.get_mut(key)?;
         if let Some(live) = entry.live.upgrade() {
             return Some(live);
@@ -260,7 +234,7 @@ impl Spool {
             // It is just going, with the last who referred to it.
             return None;
         }
-        let file = self.file(key.clone(), None, entry.len);
+        let file = SpoolFile::new(self, key.clone(), None, entry.len);
         entry.live = Arc::downgrade(&file);
         Some(file)
     }
@@ -284,17 +258,19 @@ impl Spool {
         if writer.is_history() {
             return self.reserve_history(wanted);
         }
-        let own = writer.len.load(Ordering::Relaxed);
+        let own = writer.len();
         let wanted = wanted.min(self.max_bytes.load(Ordering::Relaxed).saturating_sub(own));
         let total = self.total_bytes.load(Ordering::Relaxed);
         while !take(&self.used, wanted, total) {
             if writer.is_evicted() {
                 return 0;
             }
-            let oldest = lock(&self.files)
+            let oldest = self
+                .files
+                .lock()
                 .keys()
                 .take_while(|key| !key.stays)
-                .find(|key| **key != writer.key)
+                .find(|key| *key != writer.key())
                 .cloned();
             let Some(oldest) = oldest else {
                 let room = wanted.min(total.saturating_sub(self.used()));
@@ -326,7 +302,7 @@ impl Spool {
 
     /// Whose files are in it.
     pub fn ids(&self) -> Vec<ExecutionId> {
-        let files = lock(&self.files);
+        let files = self.files.lock();
         let mut ids: Vec<_> = files
             .keys()
             .filter_map(|key| spooled(&key.name).map(|(id, _)| id))
@@ -338,134 +314,11 @@ impl Spool {
 
     /// Says that it takes output again.
     fn recover(&self) {
-        lock(&self.problem).take();
+        self.problem.lock().take();
     }
 
     fn report(&self, detail: String) {
-        *lock(&self.problem) = Some(detail);
-    }
-}
-
-impl SpoolFile {
-    /// Appends what fits of `bytes`; where that is not all, nothing more will: what is kept is a beginning.
-    /// Only one thread may write to a file at a time.
-    pub(super) fn append(&self, bytes: &[u8]) {
-        if self.is_evicted() || self.full.load(Ordering::Acquire) {
-            return;
-        }
-        let granted = self.spool.reserve(self, bytes.len() as u64);
-        let wanted = &bytes[..usize::try_from(granted).unwrap_or(bytes.len())];
-        // Reserving may give files up, so this one is not locked before.
-        let writer = lock(&self.writer);
-        let written = match &*writer {
-            Some(file) => write_at(file, wanted, self.len()),
-            // Given up meanwhile.
-            None => return self.unreserve(granted),
-        };
-        match written {
-            Ok(()) => {
-                self.len.fetch_add(granted, Ordering::Release);
-                // Behind that: whoever sees that it is full has seen all there will be.
-                let is_all = granted == bytes.len() as u64;
-                self.full.fetch_or(!is_all, Ordering::Release);
-                self.spool.recover();
-            }
-            Err(error) => {
-                drop(writer);
-                // What was written of it is cut off again by `len`, which readers go by.
-                self.unreserve(granted);
-                self.fail(&error);
-            }
-        }
-    }
-
-    /// Says that nothing more will be written.
-    pub(super) fn finish(&self) {
-        drop(lock(&self.writer).take());
-        // Given up, it is not there any more, and another may have its name.
-        if self.is_evicted() {
-            return;
-        }
-        if let Some(entry) = lock(&self.spool.files).get_mut(&self.key) {
-            entry.len = self.len();
-        }
-    }
-
-    fn unreserve(&self, bytes: u64) {
-        let used = match self.is_history() {
-            true => &self.spool.used_by_history,
-            false => &self.spool.used,
-        };
-        used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Whether it is a part of the history, whose bounds are not the spool's.
-    fn is_history(&self) -> bool {
-        self.spool.lasting && self.key.stays
-    }
-
-    fn fail(&self, error: &io::Error) {
-        self.evict();
-        self.spool
-            .report(format!("cannot write `{}`: {error}", self.path.display()));
-    }
-
-    /// Whether more fits.
-    pub(super) fn has_room(&self) -> bool {
-        let is_full = self.full.load(Ordering::Acquire);
-        !is_full && !self.is_evicted() && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
-    }
-
-    /// How many bytes can be read.
-    pub fn len(&self) -> u64 {
-        self.len.load(Ordering::Acquire)
-    }
-
-    /// Whether there is nothing to read.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether its bytes were given up for newer ones, or for want of disk space.
-    pub fn is_evicted(&self) -> bool {
-        self.evicted.load(Ordering::Acquire)
-    }
-
-    /// Opens it for reading. Reports to the spool what went wrong.
-    ///
-    /// # Errors
-    /// As open(2).
-    pub fn open(&self) -> io::Result<File> {
-        File::open(&self.path).inspect_err(|error| {
-            if !self.is_evicted() {
-                let path = self.path.display();
-                self.spool.report(format!("cannot read `{path}`: {error}"));
-            }
-        })
-    }
-
-    /// Gives the disk space back. Readers that are under way find it empty.
-    pub fn evict(&self) {
-        let mut writer = lock(&self.writer);
-        if !self.evicted.swap(true, Ordering::AcqRel) {
-            let freed = self.len.swap(0, Ordering::AcqRel);
-            self.unreserve(freed);
-            lock(&self.spool.files).remove(&self.key);
-            // Gone already when somebody cleared the directory: just as well.
-            let _ = std::fs::remove_file(&self.path);
-            if let Some(file) = writer.take() {
-                let _ = file.set_len(0);
-            }
-        }
-    }
-}
-
-impl Drop for SpoolFile {
-    fn drop(&mut self) {
-        if !self.spool.lasting {
-            return self.evict();
-        }
-        self.finish();
+        *self.problem.lock() = Some(detail);
     }
 }
 
@@ -475,41 +328,6 @@ fn take(used: &AtomicU64, wanted: u64, bound: u64) -> bool {
     let more = |used: u64| used.checked_add(wanted).filter(|used| *used <= bound);
     used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
         .is_ok()
-}
-
-/// Writes `bytes` at `offset`. Large pieces go past the page cache where the kernel and the file
-/// system know how (`RWF_DONTCACHE`, Linux 6.14): what is hardly ever read again should not push
-/// out what is, and finding fresh pages for it takes longer than filling them.
-fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    /// Each such write is one of the disk's, too.
-    const LARGE: usize = 64 * 1024;
-    let uncached = ReadWriteFlags::from_bits_retain(libc::RWF_DONTCACHE as u32);
-    while bytes.len() >= LARGE {
-        match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset, uncached) {
-            Ok(written) => {
-                bytes = &bytes[written..];
-                offset += written as u64;
-            }
-            Err(Errno::INTR) => {}
-            // If that is not what it means, the other way to write will say so.
-            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => break,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    file.write_all_at(bytes, offset)
-}
-
-/// A new private file. A directory that somebody has cleared away is made again.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    match (options.open(path), path.parent()) {
-        (Err(error), Some(dir)) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(dir)?;
-            options.open(path)
-        }
-        (opened, _) => opened,
-    }
 }
 
 /// What a file holds that has what a stream said so far.
@@ -527,11 +345,6 @@ fn spooled(name: &str) -> Option<(ExecutionId, &'static str)> {
 /// Whether a stream of this length is kept in memory rather than on disk.
 pub(super) fn fits_memory(len: usize) -> bool {
     len <= MEMORY_BYTES
-}
-
-/// For what is complete in itself at every change, so that a panic elsewhere leaves nothing half done.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

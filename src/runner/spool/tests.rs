@@ -1,3 +1,6 @@
+use std::fs::OpenOptions;
+use std::path::Path;
+
 use super::*;
 
 /// What the history may hold wherever there is one.
@@ -158,15 +161,9 @@ fn what_lasts_is_found_again_until_it_is_removed() {
 fn a_full_disk_is_reported_and_costs_only_the_output() {
     let (dir, spool) = spool(100, 100);
     // /dev/full fails every write with ENOSPC (full(4)).
-    let file = SpoolFile {
-        key: Key::new(ExecutionId::new(), "stdout"),
-        path: dir.join("full"),
-        writer: Mutex::new(OpenOptions::new().write(true).open("/dev/full").ok()),
-        len: AtomicU64::new(0),
-        full: AtomicBool::new(false),
-        evicted: AtomicBool::new(false),
-        spool: Arc::clone(&spool),
-    };
+    let writer = OpenOptions::new().write(true).open("/dev/full");
+    let key = Key::new(ExecutionId::new(), "stdout");
+    let file = SpoolFile::new(&spool, key, writer.ok(), 0);
     file.append(b"x");
     assert!(file.is_empty());
     let problem = spool.problem().expect("reported");

@@ -1,11 +1,12 @@
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::kernel_file::KernelFile;
 use super::procfs::{self, Stat, Variable};
@@ -93,7 +94,7 @@ impl Leaders {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// The children of this process that are no leaders: orphans that came back to it.
@@ -136,7 +137,7 @@ impl Leaders {
 
     /// Whether there are orphans: found out now, or by somebody else since `asked`.
     fn has_orphans(&self, asked: Instant) -> bool {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         match *looked {
             Some((at, found)) if at >= asked => found,
             _ => {

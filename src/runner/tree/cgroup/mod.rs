@@ -10,11 +10,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 
 use self::delegated::delegated_dir;
 use self::directory::{Directory, Services, is_populated, remove};
@@ -114,7 +115,7 @@ impl CgroupParent {
     /// An empty leaf of one's own.
     pub(in crate::runner) fn leaf(&self, limits: Limits) -> io::Result<Leaf> {
         let dir = loop {
-            let Some(spare) = lock(&self.spares).take(limits) else {
+            let Some(spare) = self.spares.lock().take(limits) else {
                 break self.new_leaf(limits)?;
             };
             if spare.is_ready() {
@@ -133,10 +134,10 @@ impl CgroupParent {
     /// wait for it: making and removing a cgroup costs a seventh of what a short command takes.
     pub(in crate::runner) fn prepare_next(&self, limits: Limits) {
         self.sort_stale();
-        if !lock(&self.spares).has(limits) {
+        if !self.spares.lock().has(limits) {
             // The next execution will tell why there is none.
             let made = self.new_leaf(limits).ok();
-            lock(&self.spares).leaves.extend(made);
+            self.spares.lock().leaves.extend(made);
         }
     }
 
@@ -144,7 +145,7 @@ impl CgroupParent {
     /// then.
     pub(in crate::runner) fn tidy(&self) {
         self.sort_stale();
-        let unneeded = lock(&self.spares).take_unneeded();
+        let unneeded = self.spares.lock().take_unneeded();
         for dir in unneeded {
             self.discard(dir);
         }
@@ -155,7 +156,7 @@ impl CgroupParent {
         for dir in self.stale.take() {
             match Arc::try_unwrap(dir) {
                 Ok(mut dir) => match dir.renew() {
-                    true => lock(&self.spares).leaves.push(dir),
+                    true => self.spares.lock().leaves.push(dir),
                     false => self.discard(dir),
                 },
                 // Somebody looks who is in it.
@@ -186,7 +187,7 @@ impl CgroupParent {
 
 impl Drop for CgroupParent {
     fn drop(&mut self) {
-        for dir in std::mem::take(&mut lock(&self.spares).leaves) {
+        for dir in std::mem::take(&mut self.spares.lock().leaves) {
             self.discard(dir);
         }
         for dir in self.stale.take() {
@@ -217,16 +218,12 @@ impl Spares {
 
 impl Stale {
     fn put(&self, dir: Arc<Directory>) {
-        lock(&self.0).push(dir);
+        self.0.lock().push(dir);
     }
 
     fn take(&self) -> Vec<Arc<Directory>> {
-        std::mem::take(&mut lock(&self.0))
+        std::mem::take(&mut self.0.lock())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kills and removes the leaves that an earlier process has left in `dir`.

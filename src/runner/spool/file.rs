@@ -1,0 +1,205 @@
+//! One file of the spool: written by one thread, read by many while it grows, given up at any time.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{Key, Spool};
+
+/// One file of the spool. It disappears with the last reference to it, or when the spool is told
+/// to, if its files are lasting.
+#[derive(Debug)]
+pub struct SpoolFile {
+    key: Key,
+    pub(super) path: PathBuf,
+    /// Open from when it is made until it is finished: a thousand records are remembered, and none may cost
+    /// a descriptor. Locked before it is written to or given up.
+    writer: Mutex<Option<File>>,
+    len: AtomicU64,
+    /// Whether something did not fit.
+    full: AtomicBool,
+    evicted: AtomicBool,
+    spool: Arc<Spool>,
+}
+
+impl SpoolFile {
+    /// A file of `len` bytes, written to by whoever has this if there is a `writer`.
+    pub(super) fn new(spool: &Arc<Spool>, key: Key, writer: Option<File>, len: u64) -> Arc<Self> {
+        Arc::new(Self {
+            path: spool.dir.join(&key.name),
+            key,
+            writer: Mutex::new(writer),
+            len: AtomicU64::new(len),
+            full: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
+            spool: Arc::clone(spool),
+        })
+    }
+
+    /// Its place in the order in which files are to go.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Appends what fits of `bytes`; where that is not all, nothing more will: what is kept is a beginning.
+    /// Only one thread may write to a file at a time.
+    pub(in crate::runner) fn append(&self, bytes: &[u8]) {
+        if self.is_evicted() || self.full.load(Ordering::Acquire) {
+            return;
+        }
+        let granted = self.spool.reserve(self, bytes.len() as u64);
+        let wanted = &bytes[..usize::try_from(granted).unwrap_or(bytes.len())];
+        // Reserving may give files up, so this one is not locked before.
+        let writer = self.writer.lock();
+        let written = match &*writer {
+            Some(file) => write_at(file, wanted, self.len()),
+            // Given up meanwhile.
+            None => return self.unreserve(granted),
+        };
+        match written {
+            Ok(()) => {
+                self.len.fetch_add(granted, Ordering::Release);
+                // Behind that: whoever sees that it is full has seen all there will be.
+                let is_all = granted == bytes.len() as u64;
+                self.full.fetch_or(!is_all, Ordering::Release);
+                self.spool.recover();
+            }
+            Err(error) => {
+                drop(writer);
+                // What was written of it is cut off again by `len`, which readers go by.
+                self.unreserve(granted);
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Says that nothing more will be written.
+    pub(in crate::runner) fn finish(&self) {
+        drop(self.writer.lock().take());
+        // Given up, it is not there any more, and another may have its name.
+        if self.is_evicted() {
+            return;
+        }
+        if let Some(entry) = self.spool.files.lock().get_mut(&self.key) {
+            entry.len = self.len();
+        }
+    }
+
+    fn unreserve(&self, bytes: u64) {
+        let used = match self.is_history() {
+            true => &self.spool.used_by_history,
+            false => &self.spool.used,
+        };
+        used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether it is a part of the history, whose bounds are not the spool's.
+    pub(super) fn is_history(&self) -> bool {
+        self.spool.lasting && self.key.stays
+    }
+
+    fn fail(&self, error: &io::Error) {
+        self.evict();
+        self.spool
+            .report(format!("cannot write `{}`: {error}", self.path.display()));
+    }
+
+    /// Whether more fits.
+    pub(in crate::runner) fn has_room(&self) -> bool {
+        let is_full = self.full.load(Ordering::Acquire);
+        !is_full && !self.is_evicted() && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes can be read.
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether its bytes were given up for newer ones, or for want of disk space.
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Acquire)
+    }
+
+    /// Opens it for reading. Reports to the spool what went wrong.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn open(&self) -> io::Result<File> {
+        File::open(&self.path).inspect_err(|error| {
+            if !self.is_evicted() {
+                let path = self.path.display();
+                self.spool.report(format!("cannot read `{path}`: {error}"));
+            }
+        })
+    }
+
+    /// Gives the disk space back. Readers that are under way find it empty.
+    pub fn evict(&self) {
+        let mut writer = self.writer.lock();
+        if !self.evicted.swap(true, Ordering::AcqRel) {
+            let freed = self.len.swap(0, Ordering::AcqRel);
+            self.unreserve(freed);
+            self.spool.files.lock().remove(&self.key);
+            // Gone already when somebody cleared the directory: just as well.
+            let _ = std::fs::remove_file(&self.path);
+            if let Some(file) = writer.take() {
+                let _ = file.set_len(0);
+            }
+        }
+    }
+}
+
+impl Drop for SpoolFile {
+    fn drop(&mut self) {
+        if !self.spool.lasting {
+            return self.evict();
+        }
+        self.finish();
+    }
+}
+
+/// Writes `bytes` at `offset`. Large pieces go past the page cache where the kernel and the file
+/// system know how (`RWF_DONTCACHE`, Linux 6.14): what is hardly ever read again should not push
+/// out what is, and finding fresh pages for it takes longer than filling them.
+fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    /// Each such write is one of the disk's, too.
+    const LARGE: usize = 64 * 1024;
+    let uncached = ReadWriteFlags::from_bits_retain(libc::RWF_DONTCACHE as u32);
+    while bytes.len() >= LARGE {
+        match rustix::io::pwritev2(file, &[IoSlice::new(bytes)], offset, uncached) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            // If that is not what it means, the other way to write will say so.
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    file.write_all_at(bytes, offset)
+}
+
+/// A new private file. A directory that somebody has cleared away is made again.
+pub(in crate::runner) fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    match (options.open(path), path.parent()) {
+        (Err(error), Some(dir)) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(dir)?;
+            options.open(path)
+        }
+        (opened, _) => opened,
+    }
+}
