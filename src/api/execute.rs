@@ -290,7 +290,10 @@ pub(super) fn idempotency(
     let Some(key) = keys.next() else {
         return Ok(None);
     };
-    let usable = |key: &&str| (1..=MAX_KEY).contains(&key.len());
+    // No blank: it tells the keys of a skill's own calls from those of everybody else.
+    let usable = |key: &&str| {
+        (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
+    };
     match (key.to_str().ok().filter(usable), keys.next()) {
         (Some(key), None) => Ok(Some(Idempotency {
             key: key.to_owned(),

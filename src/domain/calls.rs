@@ -62,10 +62,10 @@ pub(crate) struct Called {
 pub(crate) struct Process {
     /// Its exit code; the negative number of the signal that ended it.
     pub return_code: Option<i32>,
-    /// Its standard output, as far as the answer holds it.
-    pub stdout: String,
-    /// Its standard error, likewise.
-    pub stderr: String,
+    /// The first `max_output_bytes` of its standard output; `None` when it was not kept.
+    pub stdout: Option<String>,
+    /// Of its standard error, likewise.
+    pub stderr: Option<String>,
 }
 
 /// That processes of an execution may make calls, until it is dropped.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -19,7 +21,7 @@ use crate::domain::{
 };
 use crate::policy::{NamedPath, Question};
 use crate::runner::Kept;
-use crate::tools::Registry;
+use crate::tools::{Registry, cut_end};
 
 /// What a token begins with, so that one that got somewhere is known for what it is.
 const PREFIX: &str = "shelly_call_";
@@ -104,7 +106,7 @@ impl Inner {
             };
             let family = Family::of_hook(parent, tool);
             let begun = Arc::clone(self).begin_in(family, parent, call, Terms::default());
-            ended(begun.await).await
+            ended(begun.await, self.config().max_output_bytes).await
         }
         .boxed()
     }
@@ -159,7 +161,7 @@ impl Calls for CallsOf {
         async move {
             let begun = Arc::clone(&self.inner);
             let begun = begun.begin_within(&self.execution, call, Terms::default());
-            ended(begun.await).await
+            ended(begun.await, self.inner.config().max_output_bytes).await
         }
         .boxed()
     }
@@ -215,12 +217,12 @@ impl Drop for Revoked {
     }
 }
 
-/// What became of what was begun, once it has ended.
-async fn ended(begun: Begun) -> Called {
+/// What became of what was begun, once it has ended, with at most so many bytes of each stream.
+async fn ended(begun: Begun, most: usize) -> Called {
     match begun {
         Begun::New(execution) => {
             let finished = Arc::clone(execution.wait().await);
-            called(&execution, &finished)
+            called(&execution, &finished, most).await
         }
         Begun::Unrecorded(problem) => not_begun(&problem.detail),
         Begun::TooMuch(too_much) => not_begun(&too_much.to_string()),
@@ -243,21 +245,20 @@ fn not_begun(detail: &str) -> Called {
 }
 
 /// What came of it, for the tool that called.
-fn called(execution: &Execution, finished: &Finished) -> Called {
+async fn called(execution: &Execution, finished: &Finished, most: usize) -> Called {
     let ran = finished.ran.as_ref();
-    let stream = |name| match execution.kept(name) {
-        Kept::Memory(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Kept::File { .. } | Kept::Nowhere => String::new(),
+    let process = match ran.and_then(|ran| ran.report.exit) {
+        Some(exit) => Some(Process {
+            return_code: match (finished.failure.is_some(), exit) {
+                (true, _) => None,
+                (false, Exit::Code(code)) => Some(code),
+                (false, Exit::Signal(signal)) => Some(-signal.0),
+            },
+            stdout: beginning(execution.kept(StreamName::Stdout), most).await,
+            stderr: beginning(execution.kept(StreamName::Stderr), most).await,
+        }),
+        None => None,
     };
-    let process = ran.and_then(|ran| ran.report.exit).map(|exit| Process {
-        return_code: match (finished.failure.is_some(), exit) {
-            (true, _) => None,
-            (false, Exit::Code(code)) => Some(code),
-            (false, Exit::Signal(signal)) => Some(-signal.0),
-        },
-        stdout: stream(StreamName::Stdout),
-        stderr: stream(StreamName::Stderr),
-    });
     Called {
         id: Some(execution.id),
         status: finished.status,
@@ -266,4 +267,30 @@ fn called(execution: &Execution, finished: &Finished) -> Called {
         output: ran.and_then(|ran| ran.output.clone()),
         process,
     }
+}
+
+/// The first `most` bytes of a stream as text; `None` when it is not kept, or cannot be read.
+async fn beginning(kept: Kept, most: usize) -> Option<String> {
+    let bytes = match kept {
+        Kept::Memory(bytes) => bytes,
+        Kept::File {
+            file,
+            offset,
+            length,
+        } => {
+            // One byte more, to see whether a character is cut.
+            let most = most.saturating_add(1);
+            let length = usize::try_from(length).unwrap_or(most).min(most);
+            let read = tokio::task::spawn_blocking(move || {
+                let mut bytes = vec![0; length];
+                let read = file.open()?.read_exact_at(&mut bytes, offset);
+                read.map(|()| Bytes::from(bytes))
+            });
+            let read = read.await.map_err(io::Error::other).flatten();
+            read.inspect_err(|error| tracing::warn!(%error, "cannot read the output of a call"))
+                .ok()?
+        }
+        Kept::Nowhere => return None,
+    };
+    Some(String::from_utf8_lossy(cut_end(&bytes, most)).into_owned())
 }

@@ -28,6 +28,7 @@ pub(crate) use place::{Place, Resolved};
 pub(crate) use produced::{Answer, Produced};
 pub(crate) use registry::{Registry, Tool};
 pub(crate) use schema::{InputSchema, schema_of};
+pub(crate) use sections::cut_end;
 pub use sections::{Closing, Content, Streams, content};
 pub use skills::{SkillCheck, SkillProblem};
 pub(crate) use work::Stopped;

@@ -137,7 +137,7 @@ fn last_bytes(stream: &Captured, wanted: usize) -> Cow<'_, [u8]> {
 }
 
 /// The first `at` bytes, or up to three fewer where the cut would fall into a character.
-fn cut_end(bytes: &[u8], at: usize) -> &[u8] {
+pub(crate) fn cut_end(bytes: &[u8], at: usize) -> &[u8] {
     let at = at.min(bytes.len());
     for back in 1..=at.min(3) {
         let byte = bytes[at - back];

@@ -196,14 +196,14 @@ fn saved(tool: &str, called: &Called) -> Saved {
     members.insert("content".to_owned(), called.content.as_str().into());
     if let Some(process) = &called.process {
         members.insert("return_code".to_owned(), json!(process.return_code));
-        members.insert("stdout".to_owned(), process.stdout.as_str().into());
-        members.insert("stderr".to_owned(), process.stderr.as_str().into());
+        members.insert("stdout".to_owned(), json!(process.stdout));
+        members.insert("stderr".to_owned(), json!(process.stderr));
     }
     if let Some(Value::Object(output)) = &called.output {
         members.extend(output.clone());
     }
     let value = match (tool, &called.process, &called.output) {
-        ("bash" | "execute_command", Some(process), _) => process.stdout.as_str().into(),
+        ("bash" | "execute_command", Some(process), _) => json!(process.stdout),
         ("check_condition", _, Some(output)) => output["result"].clone(),
         (_, _, Some(output)) => output.clone(),
         (_, _, None) => called.content.as_str().into(),

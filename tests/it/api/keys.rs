@@ -57,7 +57,8 @@ fn a_key_runs_its_call_once() {
     );
 
     let long = "x".repeat(256);
-    for key in ["", &long] {
+    // A blank stands between the tools that led to a call and its own key.
+    for key in ["", &long, "skill key", "skill\tkey"] {
         let refused = keyed(&daemon, key, &call("true"));
         assert_eq!(
             (refused.status, &refused.json()["code"]),

@@ -162,6 +162,29 @@ fn is_good_for_its_own(room: Room) {
     );
 }
 
+/// Whether it is in memory, in the text of the answer or in a file of its own, and cut as the answer is.
+#[test]
+fn a_step_gives_its_output_to_later_ones_however_long_it_is() {
+    let room = Room::new("max_output_bytes = 100000");
+    let lengths = [
+        ("short", "printf 'ab'"),
+        ("long", "head -c 50000 /dev/zero | tr '\\0' x"),
+        ("binary", "head -c 6000 /dev/zero"),
+        ("cut", "head -c 100001 /dev/zero | tr '\\0' y"),
+        // The hundred-thousandth byte is the first of two.
+        ("letters", "printf x; yes ä | head -c 300000 | tr -d '\\n'"),
+    ];
+    let steps = lengths.map(|(name, command)| {
+        json!({"tool": "bash", "parameters": {"command": command}, "save_output_as": name})
+    });
+    let result = lengths.map(|(name, _)| format!("{{{{ len({name}) }}}}"));
+    let result = result.join(" ");
+    room.steps("lengths", json!(steps), json!({"result": result}));
+    let daemon = room.start();
+    let output = done(&daemon, "lengths", json!({}));
+    assert_eq!(output, "2 50000 6000 100000 50000");
+}
+
 /// What a skill has called ends with it.
 #[test]
 fn a_parent_takes_its_children_with_it() {
