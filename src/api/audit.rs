@@ -1,6 +1,6 @@
 //! The audit trail, for those who want proof.
 
-use std::convert::Infallible;
+use std::io;
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -85,7 +85,7 @@ pub(super) async fn export(
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(ExportQuery { after }) = query.map_err(bad_query)?;
-    let (pieces, receiver) = mpsc::channel::<Bytes>(PIECES_AHEAD);
+    let (pieces, receiver) = mpsc::channel::<io::Result<Bytes>>(PIECES_AHEAD);
     tokio::task::spawn_blocking(move || {
         let mut piece = Vec::with_capacity(PIECE);
         let read = api.executor.export_audit(after.unwrap_or(0), |link| {
@@ -96,18 +96,15 @@ pub(super) async fn export(
             }
             let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE));
             // Nobody reads on.
-            pieces.blocking_send(full.into()).is_ok()
+            pieces.blocking_send(Ok(full.into())).is_ok()
         });
-        if let Err(error) = read {
-            tracing::error!(%error, "cannot read the audit trail");
-        }
-        let _ = pieces.blocking_send(piece.into());
+        // Breaking off is how an answer that has begun says that it is not all.
+        let last = read.map(|_| piece.into()).map_err(io::Error::other);
+        let last = last.inspect_err(|error| tracing::error!(%error, "cannot read the audit trail"));
+        let _ = pieces.blocking_send(last);
     });
     let pieces = futures_util::stream::unfold(receiver, |mut receiver| async move {
-        receiver
-            .recv()
-            .await
-            .map(|piece| (Ok::<_, Infallible>(piece), receiver))
+        receiver.recv().await.map(|piece| (piece, receiver))
     });
     let mut response = Response::new(Body::from_stream(pieces));
     response.headers_mut().insert(

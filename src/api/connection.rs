@@ -22,7 +22,7 @@ use tower::ServiceExt;
 use super::busy::Busy;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::{Api, routes};
+use super::{Api, routes, unread};
 
 /// How long a connection may be idle between two requests, or take to send a request's headers.
 /// A brain that thinks between two calls keeps its connection; one that forgot it does not.
@@ -36,7 +36,7 @@ const SEND_BUFFER_BYTES: usize = 2 << 20;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the answer "too many connections" may take to be delivered.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How HTTP/2 begins when nobody negotiated it (RFC 9113, section 3.4), as far as no method of HTTP/1
 /// begins so.
@@ -232,7 +232,8 @@ async fn serve_http1(
 ) -> Served {
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        routes.clone().answer(request)
+        let routes = routes.clone();
+        unread::answered(request, |request| routes.answer(request))
     });
     let connection = http1::Builder::new()
         // A client may say that it has nothing more to send and still want its answer.
@@ -324,7 +325,10 @@ fn widen(stream: &UnixStream) {
 
 /// Answers one request with 503, whatever it is.
 async fn refuse(stream: UnixStream) -> hyper::Result<()> {
-    let service = service_fn(|_: Request<Incoming>| async {
+    let service = service_fn(|request: Request<Incoming>| async {
+        if !request.headers().contains_key(header::EXPECT) {
+            unread::discard(request.into_body()).await;
+        }
         let detail = "too many connections (max_connections): close some or try again";
         let mut response = Refusal::new(Code::TooManyConnections, detail).into_response();
         let close = axum::http::HeaderValue::from_static("close");

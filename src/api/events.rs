@@ -11,6 +11,7 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;
@@ -150,6 +151,7 @@ pub(super) async fn follow(
         let event = listener.next().await?;
         Some((Ok::<_, Infallible>(event), listener))
     });
+    let events = events.take_until(async move { peer.hung_up().await });
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response())

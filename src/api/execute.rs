@@ -214,7 +214,7 @@ impl Drop for Watch {
     }
 }
 
-/// Waits for the end of an execution; a client that hangs up meanwhile ends it.
+/// Waits for the end of an execution; a client that hangs up meanwhile ends it, or goes without an answer.
 async fn wait(watch: Watch) -> Response {
     let execution = &watch.execution;
     let answered = async {
@@ -227,7 +227,10 @@ async fn wait(watch: Watch) -> Response {
         response = &mut answered => response,
         () = watch.peer.hung_up() => {
             watch.give_up();
-            answered.await
+            match watch.outlives_client {
+                true => Response::default(),
+                false => answered.await,
+            }
         }
     }
 }
@@ -236,7 +239,7 @@ async fn wait(watch: Watch) -> Response {
 fn repeated(past: &Record, is_streamed: bool, terms: &Terms) -> Response {
     match &past.finished {
         _ if terms.asynchronous => accepted(past),
-        Some(finished) if is_streamed => sse::replay(past, finished),
+        Some(finished) if is_streamed && past.started_at.is_some() => sse::replay(past, finished),
         Some(finished) => response(past, finished),
         None => accepted(past),
     }
@@ -322,7 +325,12 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     listed(headers, "accept").any(|range| {
         let mut parts = range.split(';').map(str::trim);
         let kind = parts.next().unwrap_or_default();
-        let mut weights = parts.filter_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+        let weight = |part: &str| {
+            let (name, value) = part.split_once('=')?;
+            let weight = name.eq_ignore_ascii_case("q").then_some(value)?;
+            weight.parse::<f32>().ok()
+        };
+        let mut weights = parts.filter_map(weight);
         kind.eq_ignore_ascii_case("text/event-stream") && weights.all(|weight| weight > 0.0)
     })
 }

@@ -45,7 +45,7 @@ pub(super) async fn show(
 ) -> Result<Response, Refusal> {
     let found = find(&api, &peer, &id).await?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
-    hold(&found, wait).await?;
+    hold(&found, wait, &peer).await?;
     Ok(answer(&api, &found).await)
 }
 
@@ -84,10 +84,13 @@ async fn answer(api: &Api, found: &Found) -> Response {
     json_response(StatusCode::OK, to_json(&body))
 }
 
-/// Waits for the end of an execution, as long as the caller asked for.
-pub(super) async fn hold(found: &Found, wait: Option<f64>) -> Result<(), Refusal> {
+/// Waits for the end of an execution, as long as the caller asked for and is there.
+pub(super) async fn hold(found: &Found, wait: Option<f64>, peer: &Peer) -> Result<(), Refusal> {
     if let (Some(wait), Found::Live(execution)) = (longest_wait(wait)?, found) {
-        let _ = tokio::time::timeout(wait, execution.wait()).await;
+        tokio::select! {
+            _ = tokio::time::timeout(wait, execution.wait()) => {}
+            () = peer.hung_up() => {}
+        }
     }
     Ok(())
 }

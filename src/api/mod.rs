@@ -29,6 +29,7 @@ mod request;
 mod routes;
 mod sse;
 mod tools;
+mod unread;
 mod wire;
 mod withheld;
 

@@ -76,7 +76,7 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("replayExecution", &[
         Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::AuditUnavailable,
-        Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::UnknownExecution, Code::NotReplayable,
+        Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::UnknownExecution, Code::NotReplayable, Code::IdempotencyConflict,
         Code::OutputInvalid, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
     ("listExecutions",  &[Code::MalformedRequest, Code::Internal]),
@@ -96,9 +96,9 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("removeContext",   &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
     ("metrics",         &[Code::NotFound, Code::Internal]),
     ("showTool",        &[Code::UnknownTool, Code::MalformedRequest]),
-    ("showExecution",   &[Code::UnknownExecution, Code::MalformedRequest]),
-    ("cancelExecution", &[Code::UnknownExecution, Code::MalformedRequest]),
-    ("showOutput",      &[Code::UnknownExecution, Code::NotFound, Code::MalformedRequest, Code::RangeNotSatisfiable]),
+    ("showExecution",   &[Code::UnknownExecution, Code::MalformedRequest, Code::Internal]),
+    ("cancelExecution", &[Code::UnknownExecution, Code::MalformedRequest, Code::Internal]),
+    ("showOutput",      &[Code::UnknownExecution, Code::NotFound, Code::MalformedRequest, Code::RangeNotSatisfiable, Code::Internal]),
 ];
 
 /// The OpenAPI 3.1 description.

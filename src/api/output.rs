@@ -6,10 +6,10 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt as _};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
@@ -54,10 +54,13 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     /// Waits until it is known how it ended, which need not be on record by then. `None` when that is
-    /// later than the deadline.
-    async fn by(execution: &'a Arc<Execution>, deadline: Instant) -> Option<Self> {
-        let formed = timeout_at(deadline, execution.wait_formed()).await;
-        formed.is_ok().then_some(Self {
+    /// later than the deadline, or nobody waits any more.
+    async fn by(execution: &'a Arc<Execution>, deadline: Instant, peer: &Peer) -> Option<Self> {
+        let formed = tokio::select! {
+            formed = timeout_at(deadline, execution.wait_formed()) => formed.is_ok(),
+            () = peer.hung_up() => false,
+        };
+        formed.then_some(Self {
             execution,
             deadline,
         })
@@ -97,6 +100,7 @@ pub(super) async fn show(
     Extension(peer): Extension<Peer>,
     Name(id): Name,
     query: Result<Query<OutputQuery>, axum::extract::rejection::QueryRejection>,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let found = find(&api, &peer, &id).await?;
@@ -108,10 +112,10 @@ pub(super) async fn show(
     let deadline = longest_wait(wait)?.map(|wait| Instant::now() + wait);
     let held = match (deadline, &found) {
         (Some(deadline), Found::Live(execution)) if follow != Some(true) => {
-            Held::by(execution, deadline).await
+            Held::by(execution, deadline, &peer).await
         }
         (Some(_) | None, _) => {
-            hold(&found, wait).await?;
+            hold(&found, wait, &peer).await?;
             None
         }
     };
@@ -119,7 +123,7 @@ pub(super) async fn show(
         let tail = Tail::new(execution, name);
         // What has ended may have let go already of what only followers need, and is all there otherwise.
         if execution.finished().is_none() {
-            return Ok(octets(stream_live(tail)));
+            return Ok(octets(stream_live(tail, peer)));
         }
     }
     let kept = match &found {
@@ -169,7 +173,10 @@ pub(super) async fn show(
             return Err(not_kept(name, &id, why));
         }
     };
-    let (status, range) = match wanted(headers.get(header::RANGE), length) {
+    // Of GET only (section 14.2), and nothing here has a validator that `If-Range` could hold to (13.1.5).
+    let range = headers.get(header::RANGE);
+    let range = range.filter(|_| method == Method::GET && !headers.contains_key(header::IF_RANGE));
+    let (status, range) = match wanted(range, length) {
         Wanted::Whole => (
             StatusCode::OK,
             ByteRange {
@@ -241,12 +248,13 @@ fn octets(body: Body) -> Response {
     response
 }
 
-/// Reads a stream as it grows, until the execution has ended.
-fn stream_live(tail: Tail) -> Body {
-    Body::from_stream(stream::try_unfold(tail, |mut tail| async move {
+/// Reads a stream as it grows, until the execution has ended or the peer has gone.
+fn stream_live(tail: Tail, peer: Peer) -> Body {
+    let pieces = stream::try_unfold(tail, |mut tail| async move {
         let piece = tail.next().await?;
         Ok::<_, io::Error>(piece.map(|piece| (piece, tail)))
-    }))
+    });
+    Body::from_stream(pieces.take_until(async move { peer.hung_up().await }))
 }
 
 /// Somebody who reads a stream while it is written.
@@ -277,7 +285,10 @@ impl Tail {
         let piece = match ahead {
             Ahead::Memory(bytes) => Bytes::from(bytes),
             Ahead::File(spooled) => {
-                let length = usize::try_from(spooled.len() - self.offset).unwrap_or(PIECE);
+                // Given up meanwhile, it has none.
+                let left = spooled.len().checked_sub(self.offset);
+                let left = left.ok_or(io::ErrorKind::UnexpectedEof)?;
+                let length = usize::try_from(left).unwrap_or(PIECE);
                 let (opened, offset) = (self.file.take(), self.offset);
                 let read = tokio::task::spawn_blocking(move || {
                     let file = match opened {

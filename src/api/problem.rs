@@ -10,7 +10,7 @@ use super::body::RunBody;
 use super::body::Subject;
 use super::json::{Text, to_json_around};
 use crate::domain::{
-    Display, ExecutorError, Failure, FailureKind, Judgement, RunReport, Stage, Violation,
+    Display, ExecutorError, Failure, FailureKind, Judgement, RunReport, Stage, Violation, brief,
 };
 
 /// The stable words for what can go wrong.
@@ -295,7 +295,7 @@ impl Refusal {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             code,
-            detail: detail.into(),
+            detail: brief(detail.into()),
             stage: None,
             errors: None,
             tool_use_id: None,

@@ -36,7 +36,9 @@ pub(super) fn wanted(header: Option<&HeaderValue>, length: u64) -> Wanted {
     match (first, last) {
         ("", suffix) => match suffix.parse::<u64>() {
             Err(_) => Wanted::Whole,
-            Ok(suffix) if suffix == 0 || length == 0 => Wanted::Unsatisfiable,
+            Ok(0) => Wanted::Unsatisfiable,
+            // The last of nothing is all of it (section 14.1.2).
+            Ok(_) if length == 0 => Wanted::Whole,
             Ok(suffix) => Wanted::Part(ByteRange {
                 first: length.saturating_sub(suffix),
                 last: length - 1,
@@ -93,9 +95,13 @@ mod tests {
             );
         }
         assert_eq!(wanted(None, 10), Wanted::Whole);
-        assert_eq!(
-            wanted(Some(&HeaderValue::from_static("bytes=0-")), 0),
-            Wanted::Unsatisfiable
-        );
+        for (spec, of_nothing) in [
+            ("bytes=0-", Wanted::Unsatisfiable),
+            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=-100", Wanted::Whole),
+        ] {
+            let header = HeaderValue::from_static(spec);
+            assert_eq!(wanted(Some(&header), 0), of_nothing, "{spec}");
+        }
     }
 }

@@ -21,12 +21,13 @@ use crate::domain::{
 pub(super) struct CallBody {
     /// The tool's name.
     #[serde(alias = "tool", alias = "tool_name")]
-    #[schema(example = "bash")]
+    #[schema(example = "bash", max_length = 256)]
     name: String,
     /// The tool's input.
     #[schema(value_type = Object, example = json!({"command": "df -h"}))]
     input: Value,
     /// The id of the model's call, handed back with the answer.
+    #[schema(max_length = 256)]
     id: Option<String>,
     /// `tool_use`, when a recorded block is sent as it is.
     #[serde(rename = "type")]
@@ -41,6 +42,7 @@ pub(super) struct CallBody {
     #[schema(value_type = Value, required = false)]
     _cache_control: Option<Value>,
     /// The version of the tool; absent, its default.
+    #[schema(max_length = 256)]
     tool_version: Option<String>,
     /// The time limit in seconds, above 0 and at most `max_timeout_secs`.
     #[schema(value_type = Option<f64>, exclusive_minimum = 0.0)]
@@ -60,14 +62,14 @@ pub(super) struct CallBody {
     /// does not put the call there, and has no effect on one that runs outside.
     #[schema(value_type = Option<String>, pattern = "^/")]
     workspace: Option<String>,
-    /// The session the call belongs to: what skills keep for it, later calls of it find.
+    /// The session the call belongs to: what skills keep for it, later calls of it find. At most 256 bytes.
     #[schema(min_length = 1, max_length = 256)]
     session_id: Option<String>,
-    /// On whose behalf the caller calls.
+    /// On whose behalf the caller calls. At most 256 bytes.
     #[schema(min_length = 1, max_length = 256)]
     tenant_id: Option<String>,
     /// The trace the call belongs to: 32 hexadecimal digits are a W3C trace id, anything else is a name that is kept as it
-    /// is. What `traceparent` says has to be the same.
+    /// is, of at most 256 bytes. What `traceparent` says has to be the same.
     #[schema(min_length = 1, max_length = 256)]
     trace_id: Option<String>,
     /// Values for skills, by scope and name.
@@ -212,12 +214,14 @@ pub fn parse_call(body: &[u8], config: &ExecutorConfig) -> Result<Call, String> 
     };
     // Read only to be checked: a block of another type is no call.
     let (None | Some(BlockKind::ToolUse)) = body.kind;
-    Ok(Call {
+    let call = Call {
         tool: body.name,
         input: body.input,
         tool_use_id: body.id,
         options,
-    })
+    };
+    call.check_names().map_err(|error| error.to_string())?;
+    Ok(call)
 }
 
 /// The id of a call that could not be read otherwise, so that its refusal can name it.
@@ -278,6 +282,8 @@ fn describe(at: &str, error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -352,6 +358,13 @@ mod tests {
         assert_eq!(call.options.background, Background::Keep);
     }
 
+    /// A call in which that member is too long.
+    fn long_name(member: &str) -> String {
+        let mut call = json!({"name": "bash", "input": {}});
+        call[member] = "x".repeat(300).into();
+        call.to_string()
+    }
+
     #[test]
     fn refusals_name_the_member_and_what_was_expected() {
         for (body, part) in [
@@ -403,6 +416,12 @@ mod tests {
                 r#"{"name":"bash","input":{},"timeout_secs":"9"}"#,
                 "`timeout_secs`: invalid type: string \"9\", expected a number of seconds",
             ),
+            (
+                &long_name("name"),
+                "`name`: has 300 bytes: expected at most 256",
+            ),
+            (&long_name("tool_version"), "`tool_version`: has 300 bytes"),
+            (&long_name("id"), "`id`: has 300 bytes"),
             (
                 r#"{"name":"bash","input":{},"trace_id":"a\tb"}"#,
                 "`trace_id`: \"a\\tb\" has control characters",

@@ -34,18 +34,18 @@ impl Access {
     /// Resolves the four lists.
     ///
     /// # Errors
-    /// An entry that is neither `user:NAME` nor `group:NAME`.
-    pub(super) fn resolve(lists: [&[String]; 4]) -> Result<Self, String> {
+    /// The list that has an entry which is neither `user:NAME` nor `group:NAME`, and what it is.
+    pub(super) fn resolve(lists: [&[String]; 4]) -> Result<Self, (&'static str, String)> {
         let mut access = Self::default();
         let [callers, approvers, admins, observers] = lists;
-        for (entries, resolved) in [
-            (callers, &mut access.callers),
-            (approvers, &mut access.approvers),
-            (admins, &mut access.admins),
-            (observers, &mut access.observers),
+        for (list, entries, resolved) in [
+            ("callers", callers, &mut access.callers),
+            ("approvers", approvers, &mut access.approvers),
+            ("admins", admins, &mut access.admins),
+            ("observers", observers, &mut access.observers),
         ] {
             for entry in entries {
-                match principal(entry)? {
+                match principal(entry).map_err(|detail| (list, detail))? {
                     Some(found) => resolved.push(found),
                     None => access.unknown.push(entry.clone()),
                 }
@@ -97,7 +97,7 @@ pub(crate) fn principal(entry: &str) -> Result<Option<Principal>, String> {
 mod tests {
     use super::*;
 
-    fn access(callers: &[&str]) -> Result<Access, String> {
+    fn access(callers: &[&str]) -> Result<Access, (&'static str, String)> {
         let callers: Vec<String> = callers.iter().map(|&c| c.to_owned()).collect();
         Access::resolve([&callers, &[], &[], &[]])
     }

@@ -165,7 +165,7 @@ impl File {
     fn names(&self, key: &str) -> bool {
         match key {
             "default_timeout_secs" => self.default_timeout_secs.is_some(),
-            "callers" | "path" | "level" | "user" => true,
+            "callers" | "approvers" | "admins" | "observers" | "path" | "level" | "user" => true,
             _ => false,
         }
     }
@@ -256,8 +256,7 @@ impl File {
                 &access.approvers,
                 &access.admins,
                 &access.observers,
-            ])
-            .map_err(|detail| ("callers", detail))?,
+            ])?,
             log: log_config(self.log)?,
         })
     }

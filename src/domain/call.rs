@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::correlation::short;
+use super::correlation::{LONGEST, short};
 use super::{Correlation, ParentSpan, RiskLevel, ScopedValues, TraceId};
 
 /// How deeply an input may nest before it is refused; deeper is an attack, not a tool call.
@@ -34,6 +34,26 @@ impl Call {
             tool_use_id: None,
             options: CallOptions::default(),
         }
+    }
+
+    /// Checks what stands in every record and log line of the call: its tool, that tool's version, and its id.
+    ///
+    /// # Errors
+    /// Refuses names of more than 256 bytes.
+    pub fn check_names(&self) -> Result<(), InvalidCall> {
+        let names = [
+            ("name", Some(&self.tool)),
+            ("tool_version", self.options.tool_version.as_ref()),
+            ("id", self.tool_use_id.as_ref()),
+        ];
+        let too_long = |name: &&String| name.len() > LONGEST;
+        for (member, name) in names {
+            if let Some(name) = name.filter(too_long) {
+                let detail = format!("has {} bytes: expected at most {LONGEST}", name.len());
+                return Err(InvalidCall::new(member, detail));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -198,6 +218,13 @@ impl CallOptions {
 }
 
 fn absolute(member: &'static str, dir: PathBuf) -> Result<PathBuf, InvalidCall> {
+    /// As long as a path can be, without its final NUL (`PATH_MAX`, limits.h(0p)).
+    const LONGEST_PATH: usize = 4095;
+    let length = dir.as_os_str().len();
+    if length > LONGEST_PATH {
+        let detail = format!("has {length} bytes: expected a path of at most {LONGEST_PATH}");
+        return Err(InvalidCall::new(member, detail));
+    }
     if !dir.is_absolute() || dir.as_os_str().as_encoded_bytes().contains(&0) {
         let detail = format!("{dir:?} is no absolute path: expected one such as `/srv/app`");
         return Err(InvalidCall::new(member, detail));

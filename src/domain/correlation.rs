@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Digest, ExecutionId, InvalidCall, ParentSpan, SpanId};
 
-/// The longest name that a caller may give to something of its own, in bytes.
-const LONGEST: usize = 256;
+/// The longest name that a caller may give, in bytes.
+pub(super) const LONGEST: usize = 256;
 
 /// What a call belongs to, in its caller's names: it goes wherever something is told of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

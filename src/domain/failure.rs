@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::brief::{brief, brief_judgement, brief_violations};
 use super::{ExecutorError, Judgement, Stage, Status, StopReason, Violation};
 
 /// What kept the executor from doing a call, as it is told and kept: the plain words of an
@@ -179,10 +180,10 @@ impl Failure {
     pub fn of(error: &ExecutorError, stage: Option<Stage>) -> Self {
         Self {
             kind: FailureKind::of(error),
-            detail: error.chain(),
+            detail: brief(error.chain()),
             stage,
-            violations: error.violations().to_vec(),
-            judgement: error.judgement().cloned().map(Box::new),
+            violations: brief_violations(error.violations()),
+            judgement: error.judgement().map(brief_judgement).map(Box::new),
             retry_after_secs: error.retry_after().map(whole_secs),
         }
     }

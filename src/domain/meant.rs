@@ -2,8 +2,15 @@
 /// `bsh` and `bash` are at 0.92, `read` and `bash` at 0.5.
 const NEAR: f64 = 0.75;
 
+/// How long a name may be that is held against others, in bytes: none of ours is nearly as long, and it takes
+/// seconds for one of megabytes.
+const LONGEST: usize = 256;
+
 /// The one of `names` that somebody may have meant by `name`.
 pub(crate) fn meant<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    if name.len() > LONGEST {
+        return None;
+    }
     let name = name.to_lowercase();
     let likeness = |candidate| (strsim::jaro_winkler(&name, candidate), candidate);
     names

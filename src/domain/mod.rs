@@ -2,6 +2,7 @@
 //! Plain values without IO; every other room may name them and they name nobody.
 
 mod approval;
+mod brief;
 mod call;
 mod caller;
 mod calls;
@@ -28,6 +29,7 @@ mod tool;
 mod weight;
 
 pub use approval::Remember;
+pub(crate) use brief::brief;
 pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall};
 pub use caller::{Caller, Principal};
 pub use calls::Doorkeeper;

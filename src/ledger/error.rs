@@ -83,7 +83,7 @@ pub enum LedgerError {
     #[error("the ledger is closed")]
     Closed,
     /// SQLite refused for a reason of our own making.
-    #[error("the ledger failed: {source}")]
+    #[error("the ledger failed")]
     Internal {
         /// In SQLite's words.
         #[source]

@@ -32,7 +32,7 @@ const CROWD: usize = 128;
 
 /// How many that were told to be safe may wait for the file, and as many again be on their way into
 /// it: when it takes no more, because somebody has locked it, that many have to be kept.
-const ON_TRUST: usize = 1024;
+pub(super) const ON_TRUST: usize = 1024;
 
 /// How often a ledger that cannot be written tries again by itself.
 const PROBE: Duration = Duration::from_millis(500);

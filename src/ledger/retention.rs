@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::params;
 use serde_json::json;
 
 use super::convert::{signed, unsigned};
+use super::queue::ON_TRUST;
 use super::record::Limits;
 use super::store::{Fault, Store};
 use super::time::micros;
@@ -117,12 +118,15 @@ impl Store {
     /// forgotten. What happened before the first of all, such as a change of the configuration, is
     /// kept until then, within [`KEPT`].
     fn forget_events(&mut self, has_forgotten: bool) -> Result<(), Fault> {
+        /// The oldest need not have the first events: a short execution comes into the file before a longer
+        /// one that began earlier. So many cannot do so, for no more wait to be written.
+        const OVERTAKEN: i64 = 4 * ON_TRUST as i64;
         let next = self.next_event()?;
+        let oldest = "SELECT min(first_event) FROM (SELECT first_event FROM executions ORDER BY number LIMIT ?)";
         let kept_from: Option<i64> = self
             .connection
-            .prepare_cached("SELECT first_event FROM executions ORDER BY number LIMIT 1")?
-            .query_row([], |row| row.get(0))
-            .optional()?;
+            .prepare_cached(oldest)?
+            .query_row([OVERTAKEN], |row| row.get(0))?;
         let mut kept_from = kept_from.map_or(next, unsigned);
         if !has_forgotten {
             kept_from = kept_from.min(next.saturating_sub(KEPT));

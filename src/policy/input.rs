@@ -74,10 +74,12 @@ pub(super) fn matches(
 fn resolved_matches(question: &Question<'_>, name: &str, list: Verdict, glob: &Glob) -> bool {
     let named = question.paths.iter().filter(|path| path.parameter == name);
     let mut named = named.map(|path| paths::absolute(&path.path.to_string_lossy(), None));
-    let one = |path: Option<String>| path.is_none_or(|path| glob.matches(&path));
+    let is_known = |path: Option<String>| path.is_some_and(|path| glob.matches(&path));
     match list {
-        Verdict::Allow => named.all(one),
-        Verdict::Ask | Verdict::Deny => named.any(one),
+        Verdict::Allow => named.all(is_known),
+        Verdict::Ask | Verdict::Deny => {
+            named.any(|path| path.is_none_or(|path| glob.matches(&path)))
+        }
     }
 }
 

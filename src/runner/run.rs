@@ -16,7 +16,7 @@ use super::husks::Husk;
 use super::plan::{Live, Outcome, Plan, RunError};
 use super::reader::Reader;
 use super::spawn::{BirthStep, Leader, Reaped};
-use super::start::{Born, ScriptFile};
+use super::start::{Born, ScriptFile, cannot_change_to};
 use super::tree::{self, Tree};
 use crate::config::Truncate;
 use crate::domain::{
@@ -337,8 +337,7 @@ impl Run {
     fn describe(&self, step: BirthStep) -> String {
         match step {
             BirthStep::WorkingDir => {
-                let dir = self.plan.working_dir.as_deref().unwrap_or(Path::new("/"));
-                format!("cannot change to the working directory `{}`", dir.display())
+                cannot_change_to(self.plan.working_dir.as_deref().unwrap_or(Path::new("/")))
             }
             BirthStep::Execute => format!("cannot execute `{}`", self.plan.program.display()),
             BirthStep::Clone => "cannot start a process (clone3)".to_owned(),

@@ -80,6 +80,11 @@ fn parse(bytes: &[u8]) -> Result<Answer, String> {
     if bytes.trim_ascii().is_empty() {
         return Err("it said nothing".to_owned());
     }
+    // Serde would take an array's first member for the decision.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        let expected = "expected an object such as {\"decision\": \"allow\"}";
+        return Err(format!("its answer is none: {expected}"));
+    }
     let answer =
         serde_json::from_slice(bytes).map_err(|error| format!("its answer is none: {error}"))?;
     Ok(match answer {
@@ -168,6 +173,8 @@ mod tests {
             "\"allow\"",
             "null",
             "[]",
+            r#"["allow"]"#,
+            r#"["change",{"command":"id"}]"#,
             "{}",
             r#"{"decision":"maybe"}"#,
             r#"{"decision":"Allow"}"#,

@@ -2,6 +2,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::sync::oneshot;
+
 use super::permission::{Judged, Subject, settle_risk};
 use crate::config::ExecutorConfig;
 use crate::domain::{
@@ -161,6 +163,20 @@ struct Question<'a> {
     resolved: &'a [Resolved],
 }
 
+/// That an execution waits for an answer.
+struct Waiting<'a> {
+    inner: &'a Inner,
+    execution: &'a Execution,
+    id: ApprovalId,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.execution.set_waiting(false);
+        self.inner.waiters.leave(self.id);
+    }
+}
+
 impl Question<'_> {
     /// What is refused because nobody could say what they approve.
     fn unclear(&self, judgement: Judgement) -> ExecutorError {
@@ -175,6 +191,21 @@ impl Question<'_> {
             input_summary: self.context.summary.clone(),
             judgement: Box::new(judgement),
         }
+    }
+
+    /// Has this told of the answer, as long as the second is there.
+    fn enter(&self, id: ApprovalId) -> (oneshot::Receiver<Approval>, Waiting<'_>) {
+        let told = self.inner.waiters.enter(id);
+        self.execution.set_waiting(true);
+        let Self {
+            inner, execution, ..
+        } = *self;
+        let waiting = Waiting {
+            inner,
+            execution,
+            id,
+        };
+        (told, waiting)
     }
 
     async fn intend(&self, call: Call) -> Result<(Call, Intent), ExecutorError> {
@@ -244,14 +275,12 @@ impl Question<'_> {
     /// Waits for the answer, a stop, or the end of patience, whichever is first on record.
     async fn wait(&self, approval: Approval) -> Result<Approval, ExecutorError> {
         let id = approval.id;
-        let told = self.inner.waiters.enter(id);
-        self.execution.set_waiting(true);
+        let (told, waiting) = self.enter(id);
         // It may have been given before anybody was here to be told.
         let now = self.ledger.approvals(Approvals::One(id)).await;
         let now = now.map_err(|error| self.unrecorded(&error))?.pop();
         if let Some(decided) = now.filter(|now| now.status != ApprovalStatus::Pending) {
-            self.inner.waiters.leave(id);
-            self.execution.set_waiting(false);
+            drop(waiting);
             return self.read(decided);
         }
         let left = approval.expires_at.duration_since(SystemTime::now());
@@ -260,8 +289,7 @@ impl Question<'_> {
             () = tokio::time::sleep(left.unwrap_or_default()) => Ended::Expired,
             reason = self.context.live.stop_requested() => Ended::Stopped(reason),
         };
-        self.execution.set_waiting(false);
-        self.inner.waiters.leave(id);
+        drop(waiting);
         let settled = match ended {
             Ended::Told(Some(approval)) => return self.read(*approval),
             Ended::Told(None) | Ended::Expired => {
