@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 
 use super::json::{json_response, to_json};
 use super::peer::Peer;
@@ -77,16 +78,20 @@ pub(super) async fn set(
     let Path((scope, name)) = path.map_err(|rejection| unreadable(rejection.body_text()))?;
     let execution = holder(&headers, &api, &peer)?;
     let scope = scope_of(&scope)?;
-    if is_too_heavy(&body) {
-        let detail = "the body holds more than 65,000 objects or a million values";
-        return Err(Refusal::new(Code::PayloadTooLarge, detail));
-    }
-    let value = serde_json::from_slice(&body)
-        .map_err(|error| unreadable(format!("the body is no valid JSON: {error}")))?;
     let max_bytes = api.executor.config().skills.max_context_bytes;
+    let value = request::read_by(body, value_of).await?;
     let kept = execution.keep_value(scope, &name, value, max_bytes);
     kept.map_err(|error| Refusal::new(Code::PayloadTooLarge, error.to_string()))?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn value_of(body: &[u8]) -> Result<Value, Refusal> {
+    if is_too_heavy(body) {
+        let detail = "the body holds more than 65,000 objects or a million values";
+        return Err(Refusal::new(Code::PayloadTooLarge, detail));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| unreadable(format!("the body is no valid JSON: {error}")))
 }
 
 /// Forget a value.

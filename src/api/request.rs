@@ -88,16 +88,23 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
 /// The call in a body that is there.
 pub(crate) async fn parse(bytes: Bytes, api: &Api) -> Result<Call, Refusal> {
     let config = api.executor.config();
-    let inline = bytes.len() <= PARSE_INLINE_BYTES;
-    let parse = move || {
-        parse_call(&bytes, &config).map_err(|detail| {
-            Refusal::new(Code::MalformedRequest, detail).of_call(tool_use_id(&bytes))
+    read_by(bytes, move |bytes| {
+        parse_call(bytes, &config).map_err(|detail| {
+            Refusal::new(Code::MalformedRequest, detail).of_call(tool_use_id(bytes))
         })
-    };
-    if inline {
-        return parse();
+    })
+    .await
+}
+
+/// Has `read` read a body that is there, a long one on another thread.
+pub(super) async fn read_by<T: Send + 'static>(
+    bytes: Bytes,
+    read: impl FnOnce(&[u8]) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    if bytes.len() <= PARSE_INLINE_BYTES {
+        return read(&bytes);
     }
-    tokio::task::spawn_blocking(parse)
+    tokio::task::spawn_blocking(move || read(&bytes))
         .await
         .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?
 }

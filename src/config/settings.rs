@@ -464,6 +464,10 @@ mod tests {
                 &["e.toml:2: ", "user:NAME"],
             ),
             (
+                "[access]\ncallers = []\napprovers = [\"root\"]\n",
+                &["e.toml:3: ", "approvers", "user:NAME"],
+            ),
+            (
                 "[cgroup]\nmode = \"group\"\npath = \"/x\"\n",
                 &["e.toml:3: ", "`path`"],
             ),

@@ -126,6 +126,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     Executor::prepare_process();
 
     let state = State::open(&path).map_err(in_state)?;
+    Executor::hold_until_execve(state.lock()).map_err(in_state)?;
 
     // One thread for all that waits: a command then costs no switch between threads, and what
     // would block has threads of its own (see docs/performance.md).

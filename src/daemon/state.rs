@@ -1,5 +1,6 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use uuid::Uuid;
 pub(super) struct State {
     dir: PathBuf,
     instance: String,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 /// How long the directory may still be held after its daemon has died.
@@ -63,8 +64,13 @@ impl State {
         Ok(Self {
             dir: dir.to_owned(),
             instance,
-            _lock: lock,
+            lock,
         })
+    }
+
+    /// What is locked as long as the directory is this process's.
+    pub(super) fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
     }
 
     /// The name under which this directory's daemons mark what they run.

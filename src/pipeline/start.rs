@@ -1,6 +1,7 @@
 //! How an executor comes to be: out of a configuration alone, or with what an earlier one has left behind.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::executor::{Executor, Inner};
@@ -8,7 +9,7 @@ use super::record;
 use crate::config::ExecutorConfig;
 use crate::domain::prepare_masking;
 use crate::ledger::{CloseRecord, Ledger, LedgerError, Opened, Recovered, Waiting};
-use crate::runner::{Runner, Spool, prepare_descriptors};
+use crate::runner::{Runner, Spool, hold_until_execve, prepare_descriptors};
 use crate::sandbox;
 
 /// An executor made ready for a process of its own, and what it found to clean up.
@@ -52,6 +53,16 @@ impl Executor {
     /// started with is then least costly.
     pub fn prepare_process() {
         prepare_descriptors();
+    }
+
+    /// Has every command hold `lock`, which says that this process uses its state, until it executes its
+    /// program: a command that is just being started when this process is killed is nobody's by its
+    /// environment, so who comes next has to wait for it.
+    ///
+    /// # Errors
+    /// When `lock` is not open.
+    pub fn hold_until_execve(lock: impl AsFd) -> io::Result<()> {
+        hold_until_execve(lock)
     }
 
     /// An executor for a process that exists for it, such as the daemon: opens spool and ledger,

@@ -38,6 +38,10 @@ const HASHED_BYTES: usize = SMALL_BYTES + PIPE_BYTES;
 /// What a pipe holds at first (pipe(7)). A stream beyond it is likely to become a long one.
 const PIPE_BYTES: usize = 64 * 1024;
 
+/// The most that one packet of a pipe holds whose writer has set `O_DIRECT` (`PIPE_BUF`). Of a packet the kernel drops what
+/// there is no room for (pipe(2)).
+pub(super) const PACKET_BYTES: usize = 4096;
+
 /// The head (and with `Truncate::Middle` the tail) of one stream, and where the whole of it is.
 #[derive(Debug)]
 pub struct Capture {
@@ -167,8 +171,9 @@ impl Capture {
         &self.secrets
     }
 
-    /// Lets `read` append to the head as much as there is room for, and returns what it returned; it
-    /// makes room for the first `SMALL_BYTES` itself, where it needs it. `None` when the head is full, at `INLINE_BYTES`, or complete.
+    /// Lets `read` append to the head as much as there is room for, and returns what it returned. While there is less room than
+    /// `PACKET_BYTES` it appends at most so many ([`Capture::append`]). `None` when the head is as good as full, at
+    /// `INLINE_BYTES`, or complete.
     pub(super) fn fill<T>(&self, read: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
         let mut hashing = self.hashing.lock();
         let mut inner = self.lock();
@@ -181,11 +186,11 @@ impl Capture {
             return None;
         };
         let before = bytes.len();
-        if before == bytes.capacity() && before > 0 {
-            // In three steps, instead of copying it at each doubling.
-            let steps = [SMALL_BYTES + PIPE_BYTES, INLINE_BYTES];
-            let next = steps.into_iter().find(|step| *step > before)?;
-            bytes.reserve_exact(next - before);
+        if before + PACKET_BYTES > INLINE_BYTES {
+            return None;
+        }
+        if before >= SMALL_BYTES {
+            Self::make_room(bytes, PACKET_BYTES);
         }
         let (result, done_before) = (read(bytes), *done);
         if bytes.len() > before {
@@ -204,6 +209,22 @@ impl Capture {
             }
         }
         Some(result)
+    }
+
+    /// Appends a small piece to a head.
+    pub(super) fn append(head: &mut Vec<u8>, piece: &[u8]) {
+        Self::make_room(head, piece.len());
+        head.extend_from_slice(piece);
+    }
+
+    /// In three steps, instead of copying it at each doubling.
+    fn make_room(head: &mut Vec<u8>, wanted: usize) {
+        let length = head.len() + wanted;
+        if length > head.capacity() {
+            let steps = [SMALL_BYTES, SMALL_BYTES + PIPE_BYTES, INLINE_BYTES];
+            let next = steps.into_iter().find(|step| *step >= length);
+            head.reserve_exact(next.unwrap_or(length) - head.len());
+        }
     }
 
     /// Begins the stream's spool file with what is in memory, and hands out what is held back of

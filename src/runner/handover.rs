@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,7 +42,7 @@ pub(super) struct Handover {
     null: File,
     /// The rest of what is copied: one file costs next to nothing, however often, where what would be
     /// there else is many.
-    _low: Vec<OwnedFd>,
+    low: Mutex<Vec<OwnedFd>>,
 }
 
 #[derive(Debug)]
@@ -87,8 +87,20 @@ impl Handover {
             end: highest.unwrap_or_default().max(LOW - 1) + 1,
             places,
             null,
-            _low: low,
+            low: Mutex::new(low),
         })
+    }
+
+    /// Has every child that is born from now on keep `file` open until it executes its program.
+    ///
+    /// # Errors
+    /// As dup3(2).
+    pub(super) fn hold(&self, file: impl AsFd) -> io::Result<()> {
+        match self.low.lock().first_mut() {
+            Some(copy) => Ok(dup3(file, copy, OFlag::O_CLOEXEC)?),
+            // All that is low is taken, by what children take with them.
+            None => Ok(()),
+        }
     }
 
     /// What a child does that shares this process's table: leaves with a table of its own, in which

@@ -21,6 +21,7 @@ mod tree;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -39,7 +40,7 @@ use husks::Husks;
 use inherited::Corrections;
 use keep::Keepers;
 pub(crate) use tree::LEAF_PREFIX;
-use tree::{CgroupParent, Leaders, Tree};
+use tree::{CgroupParent, CgroupTree, Leaders, Tree};
 
 /// Runs plans.
 #[derive(Debug)]
@@ -69,6 +70,19 @@ pub struct Leftovers {
 /// else: what is lower costs each of them. The first run does it, where nobody else has.
 pub fn prepare_descriptors() {
     let _ = Handover::of_this_process();
+}
+
+/// Has every process that is started from now on hold a lock together with this one until it executes its
+/// program: only then does its environment say whose it is. Takes a duplicate of `lock`, for good.
+///
+/// # Errors
+/// When there is no such file open.
+pub fn hold_until_execve(lock: impl AsFd) -> io::Result<()> {
+    match Handover::of_this_process() {
+        Some(handover) => handover.hold(lock),
+        // It begins with a copy of all that is open.
+        None => Ok(()),
+    }
 }
 
 impl Runner {
@@ -109,10 +123,10 @@ impl Runner {
         };
         let (cgroups, swept) = found.map_or((None, 0), |(parent, swept)| (Some(parent), swept));
         self.cgroups = cgroups;
-        if self.mode() == KillMode::Group && config.subreaper {
+        if self.mode() == KillMode::Cgroup {
+            self.leaders = Arc::new(Leaders::of_cgroups());
+        } else if config.subreaper {
             nix::sys::prctl::set_child_subreaper(true)?;
-        } else {
-            self.leaders = Arc::new(Leaders::new(false));
         }
         let processes = config
             .instance
@@ -177,7 +191,10 @@ impl Runner {
 
     fn tree(&self, id: ExecutionId, plan: &Plan) -> io::Result<Tree> {
         match &self.cgroups {
-            Some(parent) => parent.leaf(plan.limits).map(Tree::Cgroup),
+            Some(parent) => {
+                let leaf = parent.leaf(plan.limits)?;
+                Ok(Tree::Cgroup(CgroupTree::new(id, leaf, &self.leaders)))
+            }
             None if plan.limits != Limits::default() => {
                 let text = "[limits] are set, which only cgroups can hold";
                 Err(io::Error::new(io::ErrorKind::Unsupported, text))

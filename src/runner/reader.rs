@@ -17,7 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use super::capture::{Capture, Held, SMALL_BYTES};
+use super::capture::{Capture, Held, PACKET_BYTES, SMALL_BYTES};
 use super::ready::watch;
 use super::spool::SpoolFile;
 use crate::domain::CONTEXT;
@@ -251,22 +251,18 @@ fn panicked() -> io::Error {
     io::Error::other("the thread that read it panicked")
 }
 
-/// Reads what is in the pipe by now.
+/// Reads what is in the pipe by now. Until it says that there is no more: whose writer has set `O_DIRECT`, that
+/// one gives a packet at a time.
 fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     loop {
-        let read = capture.fill(|head| {
-            if head.capacity() == 0 {
-                return read_first(pipe, head).map(|read| (read, SMALL_BYTES));
-            }
-            let room = head.capacity() - head.len();
-            rustix::io::read(pipe, spare_capacity(head)).map(|read| (read, room))
+        let read = capture.fill(|head| match head.capacity() - head.len() {
+            ..PACKET_BYTES => read_small(pipe, head),
+            PACKET_BYTES.. => rustix::io::read(pipe, spare_capacity(head)),
         });
         match read {
             None => return Progress::Outgrown,
-            Some(Ok((0, _))) => return Progress::Ended,
-            // A pipe gives less than there is room for only when it has no more.
-            Some(Ok((read, room))) if read < room => return Progress::Drained,
-            Some(Ok((read, _))) if read == SMALL_BYTES => widen(pipe, WIDE_BYTES),
+            Some(Ok(0)) => return Progress::Ended,
+            Some(Ok(read)) if read == SMALL_BYTES => widen(pipe, WIDE_BYTES),
             Some(Ok(_) | Err(Errno::INTR)) => {}
             Some(Err(Errno::AGAIN)) => return Progress::Drained,
             Some(Err(error)) => {
@@ -277,13 +273,12 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
     }
 }
 
-/// Reads the first piece of a stream, for which it takes memory only if there is one: most have none.
-fn read_first(pipe: &File, head: &mut Vec<u8>) -> Result<usize, Errno> {
-    let mut room = [MaybeUninit::uninit(); SMALL_BYTES];
+/// Reads a small piece of a stream, for which it takes memory only if there is one: most have none.
+fn read_small(pipe: &File, head: &mut Vec<u8>) -> Result<usize, Errno> {
+    let mut room = [MaybeUninit::uninit(); PACKET_BYTES];
     let (read, _) = rustix::io::read(pipe, &mut room[..])?;
     if !read.is_empty() {
-        head.reserve_exact(SMALL_BYTES);
-        head.extend_from_slice(read);
+        Capture::append(head, read);
     }
     Ok(read.len())
 }

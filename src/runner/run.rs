@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::Runner;
@@ -54,6 +55,23 @@ struct Waited {
     stopping: Option<Stopping>,
 }
 
+/// What outlived a leader.
+struct Left {
+    listed: Vec<LeftBehind>,
+    /// Whether that is all, as far as anybody can know.
+    is_all: bool,
+}
+
+impl Default for Left {
+    /// Nothing.
+    fn default() -> Self {
+        Self {
+            listed: Vec::new(),
+            is_all: true,
+        }
+    }
+}
+
 /// What is run to ask for the end, until it has ended itself.
 type Asking<'a> = Option<(Arc<Live>, BoxFuture<'a, ()>)>;
 
@@ -96,6 +114,7 @@ impl Runner {
         if let Some(failure) = run.leader.birth_failure().filter(|_| waited.leader_ended) {
             let step = run.describe(failure.step);
             let _ = run.leader.reap();
+            end(asking).await;
             return Err(RunError::new(step, failure.error));
         }
         self.conclude(run, waited, asking, live).await
@@ -134,13 +153,9 @@ impl Runner {
         let kill = if keep {
             None
         } else {
-            run.kill(&waited, left.len()).await
+            run.kill(&waited, &left).await
         };
-        if let Some((helper, asking)) = asking {
-            // There is nobody left to be asked.
-            helper.stop(StopReason::Cancelled);
-            asking.await;
-        }
+        end(asking).await;
         let leader_ended = waited.leader_ended || run.leader_ended_within(run.plan.kill_wait).await;
 
         let Run {
@@ -152,7 +167,7 @@ impl Runner {
             mut stderr,
             ..
         } = run;
-        let keep = keep && !left.is_empty();
+        let keep = keep && !left.listed.is_empty();
         let (pipes, kept) = if keep {
             stdout.begun().await;
             stderr.begun().await;
@@ -172,9 +187,13 @@ impl Runner {
         let (ended, pidfd, unreaped) = match (leader_ended, keep) {
             (true, false) => match reap(leader, plan.kill_wait).await? {
                 Ok((ended, pidfd)) => (Some(ended), Some(pidfd), None),
-                Err(held) => (None, None, Some(held)),
+                Err(held) => (held.observe_held(), None, Some(held)),
             },
-            (true, true) => (leader.observe().map_err(cannot_wait)?, None, Some(leader)),
+            (true, true) => {
+                let ended = leader.observe().map_err(cannot_wait)?;
+                let ended = ended.or_else(|| leader.observe_held());
+                (ended, None, Some(leader))
+            }
             (false, _) => (None, None, Some(leader)),
         };
         self.husks.put(Husk {
@@ -186,7 +205,7 @@ impl Runner {
         if let Some(leader) = unreaped {
             self.keepers.keep(tree, leader, plan.kill_wait, plan.parent);
         }
-        if leader_ended && ended.is_none() {
+        if leader_ended && ended.is_none() && waited.stopping.is_none() {
             let held = "a tracer holds it";
             return Err(cannot_wait(io::Error::new(
                 io::ErrorKind::ResourceBusy,
@@ -200,7 +219,7 @@ impl Runner {
             duration: started.elapsed(),
             usage,
             oom_killed,
-            background: left,
+            background: left.listed,
             kill,
             capture_error: stdout_error.or(stderr_error),
             sandbox: None,
@@ -282,11 +301,11 @@ impl Run {
     }
 
     /// Sends SIGKILL to what must not live on, and says what came of it.
-    async fn kill(&self, waited: &Waited, left: usize) -> Option<KillReport> {
+    async fn kill(&self, waited: &Waited, left: &Left) -> Option<KillReport> {
         let (reason, signalled) = match waited.stopping {
             Some(stopping) => (KillReason::from(stopping.reason), stopping.signalled),
-            None if left > 0 => (KillReason::Background, count(left)),
-            None => return None,
+            None if left.listed.is_empty() && left.is_all => return None,
+            None => (KillReason::Background, count(left.listed.len())),
         };
         let remains = self.tree.kill(&self.leader, self.plan.kill_wait).await;
         Some(KillReport {
@@ -298,9 +317,9 @@ impl Run {
     }
 
     /// What outlived a leader that ended by itself.
-    async fn left_behind(&self, waited: &Waited) -> Vec<LeftBehind> {
+    async fn left_behind(&self, waited: &Waited) -> Left {
         if waited.stopping.is_some() || !self.tree.may_have_left_others().await {
-            return Vec::new();
+            return Left::default();
         }
         let killed = self.plan.background == Background::Kill;
         let readers = [
@@ -315,15 +334,18 @@ impl Run {
             .tree
             .settled_members(self.plan.kill_wait, PARTING)
             .await;
-        let others = members.into_iter().filter(|pid| *pid != self.leader.pid);
-        others
-            .map(|pid| LeftBehind {
-                pid: pid.as_raw().unsigned_abs(),
-                command: summarize(&tree::command_line(pid)),
-                held: tree::held_streams(pid, &pipes),
-                killed,
-            })
-            .collect()
+        let is_all = members.is_settled && members.is_all;
+        let others = members.pids.into_iter();
+        let others: Vec<Pid> = others.filter(|pid| *pid != self.leader.pid).collect();
+        if others.is_empty() {
+            let listed = Vec::new();
+            return Left { listed, is_all };
+        }
+        // There may be thousands of them, with thousands of descriptors each.
+        let listing = tokio::task::spawn_blocking(move || describe_all(&others, &pipes, killed));
+        // Only a panic makes this fail.
+        let listed = listing.await.unwrap_or_default();
+        Left { listed, is_all }
     }
 
     /// Whether the leader ends within `wait`, which after SIGKILL it does unless it is in an
@@ -345,6 +367,20 @@ impl Run {
             BirthStep::Stdio => "cannot set up descriptors 0 to 2 (dup3)".to_owned(),
         }
     }
+}
+
+/// What is told of processes that were left behind.
+fn describe_all(pids: &[Pid], pipes: &[(StreamName, u64)], killed: bool) -> Vec<LeftBehind> {
+    /// How many descriptors are looked at in all: the answer waits for it, and each takes some 6 µs.
+    const DESCRIPTORS: usize = 8192;
+    let mut budget = DESCRIPTORS;
+    let describe = |pid: &Pid| LeftBehind {
+        pid: pid.as_raw().unsigned_abs(),
+        command: summarize(&tree::command_line(*pid)),
+        held: tree::held_streams(*pid, pipes, &mut budget),
+        killed,
+    };
+    pids.iter().map(describe).collect()
 }
 
 fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {
@@ -381,6 +417,14 @@ async fn reap(mut leader: Leader, wait: Duration) -> Result<Result<Reaped, Leade
 /// Waits for what was run to ask for the end.
 async fn asked(asking: &mut Asking<'_>) {
     if let Some((_, asking)) = asking {
+        asking.await;
+    }
+}
+
+/// Ends what was run to ask for the end: there is nobody left to be asked.
+async fn end(asking: Asking<'_>) {
+    if let Some((helper, asking)) = asking {
+        helper.stop(StopReason::Cancelled);
         asking.await;
     }
 }

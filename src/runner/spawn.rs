@@ -27,6 +27,7 @@ use super::inherited::{self, Corrections};
 use super::pipes::Ends;
 use super::raw::{self, CloneArgs, syscall};
 use super::ready::watch;
+use super::tree;
 use crate::domain::{self, Exit};
 
 /// The stack on which a child prepares itself. It calls nothing deep; a debug build uses less
@@ -291,6 +292,13 @@ impl Leader {
         self.wait(libc::WEXITED | libc::WNOWAIT)
     }
 
+    /// The same of one that a tracer holds, as far as the kernel tells: not what it has used.
+    pub(super) fn observe_held(&self) -> Option<Ended> {
+        let exit = tree::exit(self.pid)?;
+        let cpu = Duration::ZERO;
+        Some(Ended { exit, cpu })
+    }
+
     /// Whether it has not ended; as far as can be told, for which it must not have been reaped.
     pub(super) fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(self.pidfd.get_ref().as_fd(), PollFlags::POLLIN)];
@@ -422,8 +430,13 @@ unsafe fn prepare_and_execute(birth: &Birth) -> (BirthStep, isize) {
                 return (BirthStep::Stdio, taken);
             }
         }
-        // Whatever library opened a descriptor without close-on-exec, it ends here (Linux 5.9).
-        syscall(libc::SYS_close_range, [3, u32::MAX as usize, 0, 0, 0]);
+        // Whatever library opened a descriptor without close-on-exec, it ends with this program. Not before:
+        // a lock among them says until then that the child is not marked yet (see `Handover::hold`).
+        let (last, at_execve) = (u32::MAX as usize, libc::CLOSE_RANGE_CLOEXEC as usize);
+        if syscall(libc::SYS_close_range, [3, last, at_execve, 0, 0]) < 0 {
+            // Before Linux 5.11.
+            syscall(libc::SYS_close_range, [3, last, 0, 0, 0]);
+        }
         let path = birth.path.as_ptr() as usize;
         let (argv, envp) = (birth.argv.as_ptr() as usize, birth.envp.as_ptr() as usize);
         (

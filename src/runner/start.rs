@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -166,7 +167,7 @@ fn enter(dir: &Path) -> Result<(), RunError> {
     let is_dir = std::fs::metadata(dir).map(|found| found.is_dir());
     let error = match is_dir {
         Ok(true) => return Ok(()),
-        Ok(false) => io::ErrorKind::NotADirectory.into(),
+        Ok(false) => Errno::ENOTDIR.into(),
         Err(error) => error,
     };
     Err(RunError::new(cannot_change_to(dir), error))

@@ -413,6 +413,39 @@ fn events_from_before_the_first_execution_go_when_executions_go() {
 }
 
 #[test]
+fn who_overtakes_an_older_execution_keeps_its_events() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let enter_at = |micros| {
+        let record = opening("bash", 0, at(micros));
+        let events = Events {
+            execution_id: Some(record.id),
+            tool: None,
+            caller_uid: None,
+            happened: [(at(micros), json!({"type": "executionStarted"}))]
+                .into_iter()
+                .collect(),
+        };
+        let id = record.id;
+        drop(ledger.open_execution(record, Some(events)));
+        let closed = ledger.close_execution(closing(id, Status::Success), None);
+        closed.wait().expect("closed");
+    };
+    // The one that began last is in the file before the one in the middle.
+    for seconds in [0, 2, 1] {
+        enter_at(seconds);
+    }
+    let limits = Limits {
+        max_count: Some(2),
+        ..Limits::default()
+    };
+    assert_eq!(block_on(ledger.prune(limits)).expect("pruned").len(), 1);
+    let page = block_on(ledger.events(0, EventFilter::default(), 9)).expect("read");
+    let numbers: Vec<u64> = page.events.iter().map(|event| event.number).collect();
+    assert_eq!((page.kept_from, numbers), (2, vec![2, 3]));
+}
+
+#[test]
 fn listeners_hear_of_what_is_on_file_in_its_order() {
     let scratch = Scratch::new();
     let ledger = scratch.open();

@@ -19,6 +19,9 @@ use crate::runner::spawn::Leader;
 #[derive(Debug)]
 pub(in crate::runner) struct Leaders {
     subreaper: bool,
+    /// Whether all children of this process are its executions'. Others come to it without a subreaper, too: by
+    /// `CLONE_PARENT` (clone(2)), or because it is the first process of a container.
+    reaps: bool,
     /// The list of this process's children; `None` where the kernel makes none.
     children: OnceLock<Option<KernelFile>>,
     /// When it was last found out whether there are orphans, and the answer.
@@ -51,8 +54,23 @@ struct Known {
 pub(in crate::runner) struct GroupTree {
     id: ExecutionId,
     is_recognisable: bool,
-    leader: Option<Pid>,
+    leader: Option<Enlisted>,
     leaders: Arc<Leaders>,
+}
+
+/// That a process is the leader of an execution, and no orphan, as long as this is there.
+#[derive(Debug)]
+pub(in crate::runner) struct Enlisted {
+    pid: Pid,
+    leaders: Arc<Leaders>,
+}
+
+impl Drop for Enlisted {
+    fn drop(&mut self) {
+        let mut known = self.leaders.lock();
+        known.leaders.remove(&self.pid);
+        known.recognisable.remove(&self.pid);
+    }
 }
 
 /// Whose an orphan is.
@@ -68,14 +86,51 @@ enum Owner {
     Unknown,
 }
 
+/// How far something may be an execution's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspicion {
+    /// Not at all: it was here before.
+    None,
+    /// It or another's.
+    Shared,
+    /// It or nobody's.
+    Only,
+}
+
 impl Leaders {
     pub(in crate::runner) fn new(subreaper: bool) -> Self {
         Self {
             subreaper,
+            reaps: subreaper,
             children: OnceLock::new(),
             looked: Mutex::default(),
             known: Mutex::default(),
         }
+    }
+
+    /// Those of trees that are held together otherwise, in a process that exists for them.
+    pub(in crate::runner) fn of_cgroups() -> Self {
+        Self {
+            reaps: true,
+            ..Self::new(false)
+        }
+    }
+
+    /// Starts the leader of an execution and enters it into the list in one step, so that nobody who looks for
+    /// orphans meanwhile takes it for one.
+    pub(super) fn bear<E>(
+        self: &Arc<Self>,
+        id: ExecutionId,
+        start: impl FnOnce() -> Result<Leader, E>,
+    ) -> Result<(Leader, Enlisted), E> {
+        let mut known = self.lock();
+        let leader = start()?;
+        known.leaders.insert(leader.pid, id);
+        let enlisted = Enlisted {
+            pid: leader.pid,
+            leaders: Arc::clone(self),
+        };
+        Ok((leader, enlisted))
     }
 
     /// A tree of that id; `is_recognisable` if none of its processes can give up session and
@@ -153,11 +208,15 @@ impl Leaders {
     /// left that was there when it came, nor one that it says it belongs to, it was left behind
     /// unrecognisably.
     pub(in crate::runner) fn tidy(&self) {
-        if !self.subreaper {
+        if !self.reaps {
             return;
         }
         let orphans = self.orphans().unwrap_or_default();
-        let abandoned = self.lock().abandoned(&orphans);
+        let abandoned = match self.subreaper {
+            true => self.lock().abandoned(&orphans),
+            // A cgroup tells whose they are.
+            false => Vec::new(),
+        };
         for pid in orphans {
             let seen = procfs::stat(pid);
             if abandoned.contains(&pid)
@@ -174,9 +233,14 @@ impl Leaders {
     /// Reaps an orphan, if it has ended.
     fn reap(&self, pid: Pid) {
         let mut known = self.lock();
+        if known.leaders.contains_key(&pid) {
+            // It has become one since it was listed.
+            return;
+        }
         let ended = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
         if ended.is_ok_and(|status| status != WaitStatus::StillAlive) {
             known.orphans.remove(&pid);
+            known.strays.remove(&pid);
         }
     }
 }
@@ -188,50 +252,69 @@ impl Known {
         all.filter(|leader| !self.recognisable.contains(leader))
     }
 
+    /// How far an orphan that does not say whose it is may be the one's of that leader: one of those that
+    /// were here when it was first seen.
+    fn suspicion(&mut self, pid: Pid, leader: Option<Pid>, says: &Variable) -> Suspicion {
+        let suspects: HashSet<Pid> = self.suspects().collect();
+        let is_only = suspects.iter().eq(leader.iter());
+        let first_suspects = match says {
+            Variable::Unreadable => self.strays.get(&pid),
+            Variable::Value(_) | Variable::Unset => Some(&*self.stray(pid, &suspects)),
+        };
+        let is_suspect =
+            |first: &HashSet<Pid>| leader.is_some_and(|leader| first.contains(&leader));
+        match first_suspects {
+            Some(first) if !is_suspect(first) => Suspicion::None,
+            Some(_) | None if is_only => Suspicion::Only,
+            Some(_) | None => Suspicion::Shared,
+        }
+    }
+
+    /// Whose an orphan may be that does not say so: those who are suspects now, if it is seen for the first time.
+    fn stray(&mut self, pid: Pid, suspects: &HashSet<Pid>) -> &mut HashSet<Pid> {
+        self.strays.entry(pid).or_insert_with(|| {
+            tracing::debug!(%pid, "it cannot be told whose it is");
+            suspects.clone()
+        })
+    }
+
     /// Which of `orphans` can belong to none of the executions that are here.
     fn abandoned(&mut self, orphans: &[Pid]) -> Vec<Pid> {
         let suspects: HashSet<Pid> = self.suspects().collect();
-        let Self {
-            leaders,
-            orphans: told,
-            strays,
-            ..
-        } = self;
-        let told_apart = |pid: &Pid| {
-            told.get(pid)
-                .is_some_and(|id| leaders.values().any(|l| l == id))
-        };
-        strays.retain(|pid, _| orphans.contains(pid));
-        for pid in orphans.iter().filter(|pid| !told_apart(pid)) {
-            let candidates = strays.entry(*pid);
-            let candidates = candidates.or_insert_with(|| {
-                tracing::debug!(%pid, "it cannot be told whose it is");
-                suspects.clone()
-            });
-            candidates.retain(|leader| leaders.contains_key(leader));
+        self.strays.retain(|pid, _| orphans.contains(pid));
+        let mut abandoned = Vec::new();
+        for pid in orphans {
+            let told = self.orphans.get(pid);
+            if told.is_some_and(|id| self.leaders.values().any(|known| known == id)) {
+                continue;
+            }
+            let mut candidates = std::mem::take(self.stray(*pid, &suspects));
+            candidates.retain(|leader| self.leaders.contains_key(leader));
+            if candidates.is_empty() {
+                abandoned.push(*pid);
+            }
+            self.strays.insert(*pid, candidates);
         }
-        let abandoned = orphans
-            .iter()
-            .filter(|pid| strays.get(pid).is_some_and(HashSet::is_empty));
-        abandoned.copied().collect()
+        abandoned
     }
 }
 
 impl GroupTree {
-    /// Starts the leader and enters it into the list in one step, so that nobody who looks for
-    /// orphans meanwhile takes it for one.
+    /// Starts the leader.
     pub(super) fn bear<E>(
         &mut self,
         start: impl FnOnce() -> Result<Leader, E>,
     ) -> Result<Leader, E> {
-        let mut known = self.leaders.lock();
-        let leader = start()?;
-        known.leaders.insert(leader.pid, self.id);
+        let (leader, enlisted) = self.leaders.bear(self.id, start)?;
         if self.is_recognisable {
-            known.recognisable.insert(leader.pid);
+            self.leaders.lock().recognisable.insert(leader.pid);
         }
-        self.leader = Some(leader.pid);
+        self.leader = Some(enlisted);
         Ok(leader)
+    }
+
+    fn leader(&self) -> Option<Pid> {
+        self.leader.as_ref().map(|leader| leader.pid)
     }
 
     /// Whether there is no other tree.
@@ -248,6 +331,7 @@ impl GroupTree {
         Members {
             pids: look.members.into_iter().map(|(pid, _)| pid).collect(),
             is_settled: look.undecided == 0,
+            is_all: !look.has_unknown,
         }
     }
 
@@ -275,7 +359,7 @@ impl GroupTree {
         let mut look = Look::default();
         for _ in 0..LOOKS {
             let mut walk = Walk::default();
-            walk.descend(self.leader.into_iter().chain(candidates).collect());
+            walk.descend(self.leader().into_iter().chain(candidates).collect());
             look = Look::default();
             candidates = self.candidates(&mut look);
             let nobody_new = candidates.iter().all(|pid| walk.seen.contains(pid));
@@ -306,7 +390,10 @@ impl GroupTree {
                 Owner::Another => {}
                 Owner::Nobody => look.is_stale = true,
                 Owner::Undecided => look.undecided += 1,
-                Owner::Unknown => look.is_complete = false,
+                Owner::Unknown => {
+                    look.is_complete = false;
+                    look.has_unknown = true;
+                }
             }
         }
         mine
@@ -317,8 +404,10 @@ impl GroupTree {
         if told.is_some_and(|id| id != self.id) {
             return Owner::Another;
         }
-        let Some(stat) = procfs::stat(pid) else {
-            return Owner::Nobody;
+        let stat = match procfs::look(pid) {
+            Ok(Some(stat)) => stat,
+            Ok(None) => return Owner::Nobody,
+            Err(_) => return Owner::Undecided,
         };
         if stat.is_dead {
             if self.leaders.subreaper {
@@ -349,28 +438,17 @@ impl GroupTree {
             Ok(id) => return Ok(id),
             Err(variable) => variable,
         };
-        let only_one = {
-            let known = self.leaders.lock();
-            let mut suspects = known.suspects();
-            suspects.next() == self.leader && suspects.next().is_none()
-        };
-        match variable {
+        let suspicion = self.leaders.lock().suspicion(pid, self.leader(), &variable);
+        match (suspicion, variable) {
             // It gave up session and environment, or changed it. With no other execution about it
             // can be but ours.
-            _ if only_one && self.leaders.subreaper => Ok(self.id),
-            Variable::Value(_) | Variable::Unset if self.is_recognisable => Err(Owner::Another),
-            Variable::Unreadable => Err(Owner::Undecided),
-            Variable::Value(_) | Variable::Unset => Err(Owner::Unknown),
-        }
-    }
-}
-
-impl Drop for GroupTree {
-    fn drop(&mut self) {
-        if let Some(leader) = self.leader {
-            let mut known = self.leaders.lock();
-            known.leaders.remove(&leader);
-            known.recognisable.remove(&leader);
+            (Suspicion::Only, _) if self.leaders.subreaper => Ok(self.id),
+            (Suspicion::None, _) => Err(Owner::Another),
+            (_, Variable::Value(_) | Variable::Unset) if self.is_recognisable => {
+                Err(Owner::Another)
+            }
+            (_, Variable::Unreadable) => Err(Owner::Undecided),
+            (_, Variable::Value(_) | Variable::Unset) => Err(Owner::Unknown),
         }
     }
 }
@@ -385,6 +463,8 @@ struct Look {
     undecided: usize,
     /// Whether nothing can have escaped it.
     is_complete: bool,
+    /// Whether there is somebody of whom it cannot be told whose they are, and who may be of this tree.
+    has_unknown: bool,
 }
 
 /// A walk down a tree.

@@ -18,6 +18,11 @@ impl KernelFile {
         File::options().read(true).write(true).open(path).map(Self)
     }
 
+    /// The same for one that is only written to.
+    pub(super) fn open_to_write(path: impl AsRef<Path>) -> io::Result<Self> {
+        File::options().write(true).open(path).map(Self)
+    }
+
     /// What it says now. From the beginning, which has the kernel write it anew. What is no UTF-8 is
     /// replaced: processes are called what they like.
     pub(super) fn read(&self) -> io::Result<String> {

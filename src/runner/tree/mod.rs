@@ -8,6 +8,7 @@ mod procfs;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -16,8 +17,9 @@ use nix::unistd::Pid;
 
 pub(crate) use cgroup::LEAF_PREFIX;
 pub(super) use cgroup::{CgroupParent, Leaf, LeafMembers};
+use group::Enlisted;
 pub(super) use group::{GroupTree, Leaders};
-pub(super) use procfs::{command_line, held_streams, kill_marked};
+pub(super) use procfs::{command_line, exit, held_streams, kill_marked};
 
 use super::spawn::Leader;
 use crate::domain::{EXECUTION_VARIABLE, ExecutionId, KillMode, Usage};
@@ -30,8 +32,38 @@ const LONGEST_LOOK: Duration = Duration::from_millis(20);
 /// The processes of one execution.
 #[derive(Debug)]
 pub(super) enum Tree {
-    Cgroup(Leaf),
+    Cgroup(CgroupTree),
     Group(GroupTree),
+}
+
+/// One that has a leaf to itself.
+#[derive(Debug)]
+pub(super) struct CgroupTree {
+    id: ExecutionId,
+    leaf: Leaf,
+    leaders: Arc<Leaders>,
+    leader: Option<Enlisted>,
+}
+
+impl CgroupTree {
+    pub(super) fn new(id: ExecutionId, leaf: Leaf, leaders: &Arc<Leaders>) -> Self {
+        Self {
+            id,
+            leaf,
+            leaders: Arc::clone(leaders),
+            leader: None,
+        }
+    }
+
+    fn bear<E>(
+        &mut self,
+        start: impl FnOnce(Option<BorrowedFd<'_>>) -> Result<Leader, E>,
+    ) -> Result<Leader, E> {
+        let fd = self.leaf.fd();
+        let (leader, enlisted) = self.leaders.bear(self.id, || start(Some(fd)))?;
+        self.leader = Some(enlisted);
+        Ok(leader)
+    }
 }
 
 /// By what it is told whether a process belongs to a tree, for whoever does not hold the tree.
@@ -71,9 +103,11 @@ pub(super) struct Remains {
 #[derive(Debug)]
 pub(super) struct Members {
     pub pids: Vec<Pid>,
-    /// Whether that is all: of one that is just executing a program it may not be known yet whose
-    /// it is.
+    /// Whether it is known of everybody whose they are, and not only later: of one that is just executing a program, or
+    /// while there is no descriptor to look with, it may not be.
     pub is_settled: bool,
+    /// Whether there is nobody else who may be one of them, and of whom that will not be known.
+    pub is_all: bool,
 }
 
 impl Tree {
@@ -90,7 +124,7 @@ impl Tree {
         start: impl FnOnce(Option<BorrowedFd<'_>>) -> Result<Leader, E>,
     ) -> Result<Leader, E> {
         match self {
-            Self::Cgroup(leaf) => start(Some(leaf.fd())),
+            Self::Cgroup(tree) => tree.bear(start),
             Self::Group(group) => group.bear(|| start(None)),
         }
     }
@@ -99,7 +133,7 @@ impl Tree {
     /// execution.
     fn may_have_others(&self) -> bool {
         match self {
-            Self::Cgroup(leaf) => leaf.is_populated(),
+            Self::Cgroup(tree) => tree.leaf.is_populated(),
             Self::Group(group) => group.may_have_others(Instant::now()),
         }
     }
@@ -108,7 +142,7 @@ impl Tree {
     /// through all children for each list of them.
     pub(super) async fn may_have_left_others(&self) -> bool {
         match self {
-            Self::Cgroup(leaf) => leaf.is_populated(),
+            Self::Cgroup(tree) => tree.leaf.is_populated(),
             Self::Group(group) => {
                 let asked = Instant::now();
                 if !group.is_alone() {
@@ -122,7 +156,7 @@ impl Tree {
     /// By what its processes are told.
     pub(super) fn membership(&self, leader: &Leader, id: ExecutionId) -> Membership {
         match self {
-            Self::Cgroup(leaf) => Membership::Cgroup(leaf.membership()),
+            Self::Cgroup(tree) => Membership::Cgroup(tree.leaf.membership()),
             Self::Group(_) => Membership::Leader {
                 pid: leader.pid,
                 id,
@@ -133,17 +167,14 @@ impl Tree {
     /// The living processes of the tree, the leader included as long as it lives.
     pub(super) fn members(&self) -> Members {
         match self {
-            Self::Cgroup(leaf) => Members {
-                pids: leaf.members(),
-                is_settled: true,
-            },
+            Self::Cgroup(tree) => tree.leaf.members(),
             Self::Group(group) => group.members(),
         }
     }
 
     /// The same once it is known who belongs to it, or as far as it is known after `wait`; and
     /// without those that end by themselves within `parting`.
-    pub(super) async fn settled_members(&self, wait: Duration, parting: Duration) -> Vec<Pid> {
+    pub(super) async fn settled_members(&self, wait: Duration, parting: Duration) -> Members {
         let began = Instant::now();
         let mut pause = FIRST_LOOK;
         loop {
@@ -151,7 +182,7 @@ impl Tree {
             let settled = members.is_settled || began.elapsed() >= wait;
             let is_parting = |pid: &Pid| procfs::is_parting(*pid);
             if settled && (began.elapsed() >= parting || !members.pids.iter().any(is_parting)) {
-                return members.pids;
+                return members;
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_LOOK);
@@ -172,10 +203,10 @@ impl Tree {
         let mut pause = FIRST_LOOK;
         loop {
             let remains = match self {
-                Self::Cgroup(leaf) => {
+                Self::Cgroup(tree) => {
                     // Who has moved to another cgroup is still in its group, mostly.
                     let _ = signal_group(leader, Signal::SIGKILL);
-                    leaf.kill(leader)
+                    tree.leaf.kill(leader)
                 }
                 Self::Group(group) => group.kill(leader),
             };
@@ -199,9 +230,9 @@ impl Tree {
     /// What the tree used up, where the leader's own account (`by_leader`) is not the whole.
     pub(super) fn usage(&self, by_leader: Duration) -> Usage {
         match self {
-            Self::Cgroup(leaf) => Usage {
-                cpu: leaf.cpu().unwrap_or(by_leader),
-                memory_peak: leaf.memory_peak(),
+            Self::Cgroup(tree) => Usage {
+                cpu: tree.leaf.cpu().unwrap_or(by_leader),
+                memory_peak: tree.leaf.memory_peak(),
             },
             Self::Group(_) => Usage {
                 cpu: by_leader,
@@ -213,7 +244,7 @@ impl Tree {
     /// Whether the kernel killed something in it for want of memory.
     pub(super) fn oom_killed(&self) -> bool {
         match self {
-            Self::Cgroup(leaf) => leaf.oom_killed(),
+            Self::Cgroup(tree) => tree.leaf.oom_killed(),
             Self::Group(_) => false,
         }
     }

@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 
 use super::kernel_file::KernelFile;
-use crate::domain::StreamName;
+use crate::domain::{self, Exit, StreamName};
 
 /// What proc_pid_stat(5) says of a process, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,25 @@ pub(super) struct Stat {
 }
 
 pub(super) fn stat(pid: Pid) -> Option<Stat> {
-    let file = KernelFile::open(format!("/proc/{pid}/stat")).ok()?;
-    parse_stat(&file.read().ok()?)
+    look(pid).ok().flatten()
+}
+
+/// The same; `None` of one that is not there.
+///
+/// # Errors
+/// When that cannot be told: there may be no descriptor left to look with.
+pub(super) fn look(pid: Pid) -> io::Result<Option<Stat>> {
+    let file = KernelFile::open(format!("/proc/{pid}/stat"));
+    match file.and_then(|file| file.read()) {
+        Ok(text) => Ok(parse_stat(&text)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a file of `/proc` cannot be read because there is no such process any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 /// The name, in parentheses, may itself hold blanks and parentheses: fields count from the last.
@@ -42,6 +59,31 @@ fn parse_stat(text: &str) -> Option<Stat> {
         session: Pid::from_raw(fields.get(3)?.parse().ok()?),
         started: fields.get(19)?.parse().ok()?,
     })
+}
+
+/// How a process ended that has not been waited for. `None` where it has not ended, or where that is not for
+/// this process to know.
+pub(in crate::runner) fn exit(pid: Pid) -> Option<Exit> {
+    // Whose status is not told it is 0 (proc_pid_stat(5)), which is a success.
+    let owner = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let own = geteuid();
+    if !own.is_root() && own.as_raw() != owner {
+        return None;
+    }
+    let file = KernelFile::open(format!("/proc/{pid}/stat")).ok()?;
+    parse_exit(&file.read().ok()?)
+}
+
+/// Its last field, in the form of waitpid(2).
+fn parse_exit(text: &str) -> Option<Exit> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let status: i32 = fields.get(49)?.parse().ok()?;
+    match (*fields.first()?, status & 0x7F) {
+        ("Z", 0) => Some(Exit::Code((status >> 8) & 0xFF)),
+        ("Z", signal) => Some(Exit::Signal(domain::Signal(signal))),
+        _ => None,
+    }
 }
 
 /// The children of one thread, `/proc/PID/task/TID/children`. `None` where the kernel was built
@@ -169,16 +211,23 @@ pub(in crate::runner) fn command_line(pid: Pid) -> String {
     format!("[{}]", String::from_utf8_lossy(&name).trim())
 }
 
-/// Which of the given pipes (by inode) a process has open.
-pub(in crate::runner) fn held_streams(pid: Pid, pipes: &[(StreamName, u64)]) -> Vec<StreamName> {
+/// Which of the given pipes (by inode) a process has open, as far as a look at its first descriptors tells,
+/// at `budget` of them at the most; those it takes are subtracted.
+pub(in crate::runner) fn held_streams(
+    pid: Pid,
+    pipes: &[(StreamName, u64)],
+    budget: &mut usize,
+) -> Vec<StreamName> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return Vec::new();
     };
     let inodes: Vec<u64> = entries
         .flatten()
+        .take(*budget)
         .filter_map(|entry| fs::metadata(entry.path()).ok())
         .map(|meta| meta.ino())
         .collect();
+    *budget -= inodes.len();
     pipes
         .iter()
         .filter(|(_, inode)| inodes.contains(inode))
@@ -305,6 +354,31 @@ mod tests {
     }
 
     #[test]
+    fn a_zombie_says_how_it_ended() {
+        let text = |state, status| {
+            let rest = "0 ".repeat(48);
+            format!("42 (a) b) {state} {rest}{status}")
+        };
+        for (state, status, exit) in [
+            ("Z", 0, Some(Exit::Code(0))),
+            ("Z", 137 << 8, Some(Exit::Code(137))),
+            ("Z", 9, Some(Exit::Signal(domain::Signal(9)))),
+            // Dumped core.
+            ("Z", 0x80 | 11, Some(Exit::Signal(domain::Signal(11)))),
+            ("S", 0, None),
+        ] {
+            assert_eq!(parse_exit(&text(state, status)), exit, "{state} {status}");
+        }
+        assert_eq!(exit(Pid::this()), None);
+        let mut child = std::process::Command::new("sh");
+        let mut child = child.args(["-c", "exit 7"]).spawn().expect("started");
+        let pid = Pid::from_raw(child.id() as i32);
+        let ended = std::iter::repeat_with(|| exit(pid)).find(Option::is_some);
+        assert_eq!(ended, Some(Some(Exit::Code(7))));
+        child.wait().expect("reaped");
+    }
+
+    #[test]
     fn company_is_sessions_and_descendants() {
         let process = |pid, parent, session| {
             let stat = Stat {
@@ -327,6 +401,21 @@ mod tests {
         let found = company(&living, |pid| pid == Pid::from_raw(10));
         let pids: Vec<i32> = found.iter().map(|(pid, _)| pid.as_raw()).collect();
         assert_eq!(pids, [19, 10, 11, 18]);
+    }
+
+    #[test]
+    fn the_look_for_held_streams_is_bounded() {
+        let (reading, writing) = nix::unistd::pipe().expect("a pipe");
+        let inode = nix::sys::stat::fstat(&writing).expect("open").st_ino;
+        let pipes = [(StreamName::Stderr, inode)];
+        let held = |budget: &mut usize| held_streams(Pid::this(), &pipes, budget);
+        let mut budget = 10_000;
+        assert_eq!(held(&mut budget), [StreamName::Stderr]);
+        assert!((1..10_000).contains(&budget), "{budget}");
+        budget = 1;
+        assert_eq!(held(&mut budget), []);
+        assert_eq!(budget, 0);
+        drop(reading);
     }
 
     #[test]

@@ -223,3 +223,57 @@ fn a_call_of_very_many_members_holds_nobody_up() {
     }
     still_there(&daemon);
 }
+
+/// A mistake is told in a few words, however long what it is about; and nothing else waits meanwhile.
+#[test]
+fn no_mistake_is_told_in_megabytes() {
+    let daemon = Daemon::start();
+    let long = "x".repeat(4_000_000);
+    let input = json!({"command": "true"});
+    for (call, status) in [
+        (json!({"name": &long, "input": {}}), 400),
+        (json!({"name": "bash", "input": &input, "id": &long}), 400),
+        (
+            json!({"name": "bash", "input": &input, "tool_version": &long}),
+            400,
+        ),
+        (json!({"name": "bash", "input": &input, &*long: 1}), 400),
+        (
+            json!({"name": "bash", "input": &input, "background": &long}),
+            400,
+        ),
+        (
+            json!({"name": "bash", "input": &input, "timeout_secs": &long}),
+            400,
+        ),
+        (
+            json!({"name": "bash", "input": &input, "env": {&*long: 1}}),
+            400,
+        ),
+        (
+            json!({"name": "bash", "input": &input, "working_dir": format!("/{long}")}),
+            400,
+        ),
+        (
+            json!({"name": "bash", "input": {"command": "true", &*long: 1}}),
+            422,
+        ),
+        (
+            json!({"name": "read_file", "input": {"file_path": format!("/{long}")}}),
+            403,
+        ),
+        (
+            json!({"name": "execute_command", "input": {"command": "true", "cwd": format!("/{long}")}}),
+            422,
+        ),
+    ] {
+        let reply = daemon.post(&call);
+        let body = reply.content();
+        assert_eq!(reply.status, status, "{}", &body[..body.len().min(200)]);
+        assert!(body.len() < 40_000, "{} bytes of {status}", body.len());
+    }
+    let log = daemon.log();
+    let longest = log.lines().map(str::len).max();
+    assert!(longest < Some(20_000), "{longest:?}");
+    still_there(&daemon);
+}

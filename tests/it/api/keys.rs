@@ -122,3 +122,34 @@ fn many_callers_with_one_key_run_one_command() {
     assert_eq!(keyed(&daemon, "one", &body).status, 200);
     assert_eq!(fs::read_to_string(&count).expect("written"), "x\n");
 }
+
+/// As a stream, too, what was refused before it started is a plain problem.
+#[test]
+fn a_refusal_is_repeated_as_it_was() {
+    let daemon = Daemon::start();
+    let headers = [(KEY, "k"), ("Accept", "text/event-stream")];
+    for (call, status) in [
+        (json!({"name": "bsh", "input": {}}), 404),
+        (json!({"name": "bash", "input": {}}), 422),
+        (
+            json!({"name": "bash", "input": {"command": "true"}, "working_dir": "/no/such"}),
+            500,
+        ),
+    ] {
+        let key = format!("k{status}");
+        let headers = headers.map(|(name, value)| (name, if name == KEY { &*key } else { value }));
+        let call = call.to_string();
+        let ask = || {
+            daemon
+                .connect()
+                .request("POST", "/execute", &headers, call.as_bytes())
+        };
+        let (first, again) = (ask(), ask());
+        assert_eq!(first.status, status);
+        assert_eq!(
+            first.header("content-type"),
+            Some("application/problem+json")
+        );
+        assert_eq!((again.status, again.json()), (first.status, first.json()));
+    }
+}

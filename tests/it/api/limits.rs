@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::call;
+use super::{blocked, call};
 use crate::support::{Daemon, Mode, wait_for};
 
 const LIMIT: &str = "max_request_bytes = 4096";
@@ -147,4 +147,101 @@ fn however_many_are_too_many_each_is_told_so() {
     for mut connection in refused {
         assert_eq!(connection.reply().status, 503);
     }
+}
+
+/// Whoever has hung up has no place any more, whatever they were waiting for.
+#[test]
+fn who_hangs_up_while_waiting_gives_up_its_place() {
+    let daemon = Daemon::start_with(Mode::Group, "max_connections = 4");
+    let (script, _fifo) = blocked(&daemon, "gate");
+    let id = daemon.begin(&script, &json!({}));
+    let path = format!("/executions/{id}");
+    let keyed = call(&script).to_string();
+    let requests = [
+        ("GET", format!("{path}?wait=60"), ""),
+        ("GET", format!("{path}/output?stream=stderr&wait=60"), ""),
+        (
+            "GET",
+            format!("{path}/output?stream=stderr&follow=true"),
+            "",
+        ),
+        ("GET", "/events".to_owned(), ""),
+        ("POST", "/execute".to_owned(), keyed.as_str()),
+    ];
+    let take = || {
+        let mut connection = daemon.connect();
+        let reply = connection.request("GET", "/health", &[], b"");
+        (reply.status == 200).then_some(connection)
+    };
+    for (method, path, body) in requests {
+        // All places but the one that asks.
+        for number in 0..3 {
+            let mut connection = wait_for("a place", take);
+            let key = format!("{path}-{number}").replace(['/', '?'], "-");
+            let headers = [("Idempotency-Key", key.as_str())];
+            let headers = if body.is_empty() {
+                &[][..]
+            } else {
+                &headers[..]
+            };
+            connection.send(method, &path, headers, body.as_bytes());
+        }
+        let all: Vec<_> = (0..3).map(|_| wait_for("a place again", take)).collect();
+        drop(all);
+    }
+}
+
+/// A client that sends its headers first would get an error instead of the answer, if the connection were
+/// closed before its body comes.
+#[test]
+fn who_is_refused_early_gets_its_answer_whatever_it_still_sends() {
+    let daemon = Daemon::start_with(Mode::Group, "max_connections = 2");
+    let body = vec![b'x'; 300_000];
+    let mut held = Vec::new();
+    for (path, status) in [("/nope", 404), ("/tools", 405), ("/execute", 503)] {
+        if status == 503 {
+            let place = || {
+                let mut connection = daemon.connect();
+                let reply = connection.request("GET", "/health", &[], b"");
+                (reply.status == 200).then_some(connection)
+            };
+            held = (0..2).map(|_| wait_for("a place", place)).collect();
+        }
+        for _ in 0..20 {
+            let mut connection = daemon.connect();
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            );
+            connection.expect_answer("POST", path);
+            connection.write(head.as_bytes());
+            for piece in body.chunks(100_000) {
+                connection.write(piece);
+            }
+            let reply = connection.reply();
+            assert_eq!(reply.status, status, "{path}");
+            if status != 503 {
+                // All of it was read, so the connection goes on.
+                assert_eq!(connection.request("GET", "/health", &[], b"").status, 200);
+            }
+        }
+    }
+    drop(held);
+}
+
+/// Who waits for `100 Continue` is told no instead, and that there is no more to come.
+#[test]
+fn who_is_refused_before_it_sends_is_told_that_the_connection_ends() {
+    let daemon = Daemon::start();
+    let mut connection = daemon.connect();
+    connection.expect_answer("POST", "/nope");
+    connection.write(
+        b"POST /nope HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+    );
+    let reply = connection.reply();
+    assert_eq!(
+        (reply.status, reply.header("connection")),
+        (404, Some("close"))
+    );
+    assert!(connection.is_closed());
 }

@@ -151,6 +151,23 @@ fn a_range_is_served_as_the_standard_says() {
         assert_eq!(reply.header("content-range"), Some("bytes */10"), "{spec}");
         assert_eq!(reply.json()["code"], "range_not_satisfiable");
     }
+    // The last bytes of nothing are all there are.
+    let nothing = daemon.connect().request(
+        "GET",
+        &format!("/executions/{id}/output?stream=stderr"),
+        &[("Range", "bytes=-100")],
+        b"",
+    );
+    assert_eq!((nothing.status, nothing.body.len()), (200, 0));
+    // A range is for GET, and holds only if what the client knows is still so: nothing here says that.
+    let path = format!("/executions/{id}/output?stream=stdout");
+    let head = daemon
+        .connect()
+        .request("HEAD", &path, &[("Range", "bytes=10-")], b"");
+    assert_eq!(head.status, 200);
+    let known = [("Range", "bytes=0-0"), ("If-Range", "\"zz\"")];
+    let whole = daemon.connect().request("GET", &path, &known, b"");
+    assert_eq!((whole.status, whole.body.len()), (200, 10));
     // What is not one range of bytes is ignored.
     for spec in [
         "bytes=0-1,4-5",

@@ -1,5 +1,6 @@
 //! What a command leaves behind when it ends: killed at once and listed.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -251,6 +252,38 @@ fn what_is_kept_goes_on_writing_into_the_spool_and_ends_with_the_daemon() {
     }
 }
 
+/// While there is no descriptor to look with, nobody can be seen, which is not to say that nobody is there.
+#[test]
+fn what_is_kept_outlives_a_want_of_descriptors() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let command =
+            "setsid sleep 600 >/dev/null 2>&1 & echo $!; sleep 600 >/dev/null 2>&1 & echo $!";
+        let reply = daemon.bash_with(command, &json!({"background": "keep"}));
+        let pids: Vec<i32> = (reply.stdout().lines())
+            .map(|line| line.parse().expect("a pid"))
+            .collect();
+        let limit = |soft: &str| {
+            let pid = daemon.pid().to_string();
+            let limit = format!("--nofile={soft}:");
+            let done = Command::new("prlimit")
+                .args(["--pid", &pid, &limit])
+                .status();
+            assert!(done.expect("util-linux").success());
+        };
+        limit("3");
+        // What is kept is looked at once a second, as all that is done now and then.
+        let woken = || daemon.status("voluntary_ctxt_switches");
+        let before = woken();
+        wait_until("it has looked", || woken() > before + 12);
+        limit("1024");
+        assert_eq!(daemon.bash("echo hi").stdout(), "hi", "{mode:?}");
+        for pid in pids {
+            assert!(Process::lives(pid), "{mode:?}: {pid}");
+        }
+    }
+}
+
 /// Whatever the stream's length was when the command ended: in memory, beyond what a record
 /// holds there, or being read by a thread already.
 #[test]
@@ -279,6 +312,30 @@ fn of_what_is_kept_the_spool_has_all_from_the_first_byte() {
         wait_until("all have ended", || daemon.processes().is_empty());
         let health = daemon.get("/health").json();
         assert_eq!(health["status"], "ok", "{mode:?}: {health}");
+    }
+}
+
+/// A leader may make its children the daemon's (`CLONE_PARENT`, clone(2)): nobody else reaps those.
+#[test]
+fn what_becomes_a_child_of_the_daemon_is_reaped() {
+    let python = "import ctypes, os
+clone = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+CLONE_PARENT = 0x8000
+child = ctypes.CDLL(None).syscall(clone, CLONE_PARENT, 0, 0, 0, 0)
+os.write(1, b'' if child == 0 else str(child).encode())
+os._exit(0)";
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        if daemon.bash("python3 -c 'import ctypes'").json()["exit_code"] != 0 {
+            skip("children that are made the daemon's, for want of python3");
+            return;
+        }
+        let script = daemon.dir().join("parent.py");
+        std::fs::write(&script, python).expect("written");
+        let reply = daemon.bash(&format!("exec python3 {}", script.display()));
+        let child: i32 = reply.stdout().parse().expect("a pid");
+        assert!(child > 0, "{mode:?}: {child}");
+        wait_until("it is reaped", || daemon.children().is_empty());
     }
 }
 

@@ -1,9 +1,11 @@
 //! `kill -9` of the daemon: the next one on the same state directory cleans up, and only there.
 
+use std::process::{Command, Stdio};
+
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{Daemon, Mode, Process, wait_for, wait_until};
+use crate::support::{Daemon, Mode, Process, can_trace, wait_for, wait_until};
 
 /// Leaves somebody in every place there is to hide in, with its id in the environment.
 const SPREAD: &str = "trap '' TERM HUP; setsid sleep 600 & ( ( setsid sleep 600 & ) & ); nohup sleep 600 & sleep 600";
@@ -76,6 +78,50 @@ fn a_start_with_nothing_left_says_nothing() {
             next.log()
         );
     }
+}
+
+/// Until it executes its program it has the environment of the daemon, which does not say whose it is.
+#[test]
+fn who_was_just_being_started_is_waited_for() {
+    if !can_trace("a command that is just being started when the daemon is killed") {
+        return;
+    }
+    let mut daemon = Daemon::start();
+    assert_eq!(daemon.bash("echo hi").stdout(), "hi");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null", "-e", "trace=chdir"]);
+    // A directory that is slow to be entered.
+    strace.args(["-e", "inject=chdir:delay_enter=4000000", "-p"]);
+    strace.arg(daemon.pid().to_string()).stderr(Stdio::null());
+    let mut strace = strace.spawn().expect("strace");
+    wait_until("it is traced", || daemon.status("TracerPid") != 0);
+    let members = json!({"working_dir": "/tmp"});
+    daemon.begin("exec sleep 600", &members);
+    let is_daemon = |pid: i32| {
+        let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+        program.is_ok_and(|program| program.ends_with("shelly-executord"))
+    };
+    let born =
+        || (daemon.children().iter()).find_map(|child| is_daemon(child.pid).then_some(child.pid));
+    let child = wait_for("a child that has not executed its program", born);
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+
+    let mut next = Command::new("timeout");
+    next.args([
+        "3",
+        env!("CARGO_BIN_EXE_shelly-executord"),
+        "--config",
+        "executor.toml",
+    ]);
+    next.args(["--socket", "executor.sock", "--state", "state"]);
+    let refused = next.current_dir(daemon.dir()).output().expect("started");
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.contains("another daemon is using it"), "{refused}");
+    wait_until("it executes its program", || !is_daemon(child));
+    let _next = daemon.restart();
+    assert!(!Process::lives(child));
+    strace.wait().expect("all that it traced has ended");
 }
 
 /// What a command has hidden the mark from: its session and its children tell.

@@ -208,6 +208,25 @@ fn the_cut_is_right_to_the_byte() {
     }
 }
 
+/// A pipe whose writer sets `O_DIRECT` hands out one packet at a time, and drops what of it there is no room for.
+#[test]
+fn a_stream_of_packets_is_read_whole() {
+    let daemon = Daemon::start();
+    for (size, count) in [
+        (100, 50),
+        (1000, 1000),
+        (4096, 300),
+        (1000, 3000),
+        (5000, 100),
+    ] {
+        let command = format!("dd if=/dev/zero bs={size} count={count} oflag=direct status=none");
+        let body = daemon.bash(&command).json();
+        assert_eq!(body["stdout_bytes"], size * count, "{size} {count}: {body}");
+        let id = body["execution_id"].as_str().expect("an id");
+        assert_eq!(daemon.output(id, "stdout").len(), size * count);
+    }
+}
+
 #[test]
 fn any_part_of_the_spool_can_be_read() {
     for mode in Mode::all() {

@@ -68,10 +68,11 @@ fn go_through_all_endings(daemon: &Daemon) {
     daemon
         .connect()
         .request("DELETE", &format!("/executions/{id}"), &[], b"");
+    // More than a program can be given.
+    let much = (0..60).map(|n| (format!("LONG{n}"), json!("x".repeat(100_000))));
+    let much: serde_json::Map<String, serde_json::Value> = much.collect();
     assert_eq!(
-        daemon
-            .bash_with("echo hi", &json!({"working_dir": "/no/such"}))
-            .status,
+        daemon.bash_with("echo hi", &json!({"env": much})).status,
         500
     );
     wait_until("what was kept has ended", || daemon.children().is_empty());

@@ -153,6 +153,45 @@ fn what_hides_between_two_executions_is_told_or_not_vouched_for() {
     }
 }
 
+/// Group mode cannot prove that nobody hides, and says so where somebody may; of those who were there before
+/// it knows that they are not its own.
+#[test]
+fn what_hides_is_not_vouched_for_and_not_taken_for_a_later_command_s() {
+    let daemon = Daemon::start();
+    let gate = |name: &str| Fifo::new(daemon.dir().join(name));
+    let begin =
+        |gate: &Fifo| daemon.begin(&format!("read _ <{}", gate.path().display()), &json!({}));
+    let (first_gate, later_gate) = (gate("first"), gate("later"));
+    let first = begin(&first_gate);
+    let first_held = first_gate.reached();
+    let file = daemon.dir().join("pid");
+    let command = format!(
+        "(env -i setsid bash -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' >/dev/null 2>&1 &); \
+         until [ -s {0} ]; do sleep 0.01; done",
+        file.display()
+    );
+    let kill = json!({"by": "group", "reason": "background", "signalled": 0, "survivors": null});
+    assert_eq!(daemon.bash(&command).json()["kill"], kill);
+    let pid = std::fs::read_to_string(&file).expect("written");
+    let pid: i32 = pid.trim().parse().expect("a pid");
+
+    let later = begin(&later_gate);
+    let later_held = later_gate.reached();
+    drop(first_held);
+    assert_eq!(
+        daemon.ended(&first)["result"]["kill"],
+        kill,
+        "it may be its own"
+    );
+    drop(later_held);
+    let later = &daemon.ended(&later)["result"];
+    assert_eq!(
+        (later.get("kill"), &later["background"]),
+        (None, &json!([]))
+    );
+    wait_until("it is found", || !crate::support::Process::lives(pid));
+}
+
 #[test]
 fn what_hides_alone_is_found() {
     for mode in Mode::all() {
@@ -255,10 +294,62 @@ fn a_tracer_holds_up_nobody_else() {
         let path = format!("/executions/{id}");
         let reply = daemon.connect().request("DELETE", &path, &[], b"");
         assert_eq!(reply.status, 200, "{mode:?}");
+        let record = reply.json();
+        assert_eq!(record["status"], "cancelled", "{mode:?}: {record}");
         assert_eq!(daemon.bash("echo well").stdout(), "well", "{mode:?}");
         nix::sys::signal::kill(tracer, nix::sys::signal::Signal::SIGKILL).expect("killed");
         strace.wait().expect("reaped");
         wait_until("it is gone", || !crate::support::Process::lives(pid));
+    }
+}
+
+/// It cannot be reaped then, but it tells how it ended all the same; nothing of what it wrote is lost.
+#[test]
+fn what_a_tracer_holds_has_ended_as_it_did() {
+    if !can_trace("how what a tracer holds has ended") {
+        return;
+    }
+    let tracer = "import ctypes, sys, time
+seize = 0x4206
+held = ctypes.CDLL(None, use_errno=True).ptrace(seize, int(sys.argv[1]), None, None)
+print('held' if held == 0 else ctypes.get_errno(), flush=True)
+time.sleep(600)";
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_wait_ms = 200");
+        if daemon.bash("python3 -c 'import ctypes'").json()["exit_code"] != 0 {
+            skip("how what a tracer holds has ended, for want of python3");
+            return;
+        }
+        let gate = Fifo::new(daemon.dir().join("gate"));
+        let command = format!("echo $$; read _ <{}; exit 3", gate.path().display());
+        for (timeout, status, exit) in [(60.0, "error", json!(3)), (1.5, "timeout", json!(null))] {
+            let id = daemon.begin(&command, &json!({"timeout_secs": timeout}));
+            let held = gate.reached();
+            let pid = String::from_utf8(daemon.output(&id, "stdout")).expect("text");
+            let mut tracer = std::process::Command::new("python3")
+                .args(["-c", tracer, pid.trim()])
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("python3");
+            let mut told = [0; 5];
+            let stdout = tracer.stdout.as_mut().expect("a pipe");
+            std::io::Read::read_exact(stdout, &mut told).expect("told");
+            assert_eq!(&told, b"held\n", "{mode:?}");
+            if status == "error" {
+                drop(held);
+            } else {
+                // Until its time is over.
+                std::mem::forget(held);
+            }
+            let record = daemon.ended(&id);
+            tracer.kill().expect("killed");
+            tracer.wait().expect("reaped");
+            assert_eq!(record["status"], status, "{mode:?}: {record}");
+            let result = &record["result"];
+            assert_eq!(result["exit_code"], exit, "{mode:?}: {record}");
+            let content = result["content"].as_str().expect("text");
+            assert!(content.contains(pid.trim()), "{mode:?}: {content}");
+        }
     }
 }
 

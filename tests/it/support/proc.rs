@@ -68,13 +68,18 @@ impl Daemon {
 
     /// A line of the daemon's `/proc/PID/status` in bytes, such as `VmRSS`.
     pub fn memory(&self, field: &str) -> u64 {
+        self.status(field) * 1024
+    }
+
+    /// The number in a line of the daemon's `/proc/PID/status`.
+    pub fn status(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("the daemon lives");
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        kib.unwrap_or_else(|| panic!("no {field} in {status}")) * 1024
+        let number = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        number.unwrap_or_else(|| panic!("no {field} in {status}"))
     }
 
     /// Has `VmHWM` begin anew from what is resident now, which is returned.

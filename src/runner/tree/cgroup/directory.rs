@@ -76,6 +76,8 @@ pub(super) struct Directory {
     fd: File,
     /// `cgroup.events`.
     events: KernelFile,
+    /// `cgroup.kill` (Linux 5.14): there may be no descriptor left to open it with when it is needed.
+    kill: Option<KernelFile>,
     /// `cpu.stat`.
     cpu: KernelFile,
     /// Where the memory controller is there.
@@ -140,6 +142,7 @@ impl Directory {
             inside: PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd())),
             fd,
             events: file("cgroup.events")?,
+            kill: KernelFile::open_to_write(path.join("cgroup.kill")).ok(),
             cpu: file("cpu.stat")?,
             memory: memory.transpose()?,
             pids: limits.pids_max.map(|_| file("pids.current")).transpose()?,
@@ -161,20 +164,25 @@ impl Directory {
     }
 
     /// Every living process in it and below it (a command may make cgroups of its own).
-    pub(super) fn members(&self) -> Vec<Pid> {
+    ///
+    /// # Errors
+    /// When they cannot be listed: there may be no descriptor left to look with.
+    pub(super) fn members(&self) -> io::Result<Vec<Pid>> {
         members(&self.inside)
     }
 
     /// Whether it can be killed as one (Linux 5.14).
     pub(super) fn can_be_killed(&self) -> bool {
-        self.inside.join("cgroup.kill").exists()
+        self.kill.is_some()
     }
 
     /// Sends SIGKILL to everything in it and below it.
     pub(super) fn kill(&self) {
-        if let Err(error) = kill(&self.inside) {
+        let killed = self.kill.as_ref().map(|kill| kill.write("1"));
+        if let Some(Err(error)) = killed {
             tracing::error!(%error, cgroup = %self.path.display(), "cannot kill a cgroup");
         }
+        kill_headless(&self.inside);
     }
 
     /// `usage_usec` of `cpu.stat`, of this execution.
@@ -281,56 +289,72 @@ pub(super) fn is_populated(dir: &Path) -> bool {
     events.and_then(|events| events.value(POPULATED)) == Some(1)
 }
 
-fn child_dirs(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
+fn child_dirs(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir)?.flatten();
+    Ok(entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
-        .collect()
+        .collect())
 }
 
 /// Every living process in `dir` and below it.
-fn members(dir: &Path) -> Vec<Pid> {
+fn members(dir: &Path) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
-        let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        let listed = fs::read_to_string(dir.join("cgroup.procs"))
+            .and_then(|procs| Ok((procs, child_dirs(&dir)?)));
+        let (procs, children) = match listed {
+            Ok(listed) => listed,
+            // Nobody is in one that has been removed, or holds threads only (ENOTSUP), whose processes stand above.
+            Err(error) if !is_for_want_of_descriptors(&error) => continue,
+            Err(error) => return Err(error),
+        };
         pids.extend(
             procs
                 .lines()
                 .filter_map(|pid| pid.parse().ok())
                 .map(Pid::from_raw),
         );
-        dirs.extend(child_dirs(&dir));
+        dirs.extend(children);
     }
-    pids
+    Ok(pids)
+}
+
+fn is_for_want_of_descriptors(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+    )
 }
 
 /// Sends SIGKILL to everything in `dir` and below it.
 fn kill(dir: &Path) -> io::Result<()> {
     let killed = fs::write(dir.join("cgroup.kill"), "1");
-    // The kernel signals main threads. Where that has ended before the others, nobody minds
-    // (complete_signal in kernel/signal.c), so such a process gets a signal as a whole.
+    kill_headless(dir);
+    killed
+}
+
+/// The kernel signals main threads. Where that has ended before the others, nobody minds
+/// (complete_signal in kernel/signal.c), so such a process gets a signal as a whole.
+fn kill_headless(dir: &Path) {
     let is_headless = |pid: &Pid| procfs::stat(*pid).is_some_and(|stat| stat.is_headless);
     let headless: Vec<(Pid, OwnedFd)> = members(dir)
+        .unwrap_or_default()
         .into_iter()
         .filter(is_headless)
         .filter_map(|pid| Some((pid, procfs::pidfd_open(pid).ok()?)))
         .collect();
     if headless.is_empty() {
-        return killed;
+        return;
     }
     // Whoever is in here now, and was when its pidfd was opened, is whom the pidfd names.
-    let still = members(dir);
+    let still = members(dir).unwrap_or_default();
     for (pid, pidfd) in headless {
         if still.contains(&pid) {
             let _ = procfs::pidfd_send_signal(&pidfd, Signal::SIGKILL);
         }
     }
-    killed
 }
 
 /// Removes `dir` and what is below it, killing what is in the way. Returns whether it is gone.
@@ -352,7 +376,7 @@ fn empty(dir: &Path) {
         // Where that fails it cannot be removed, either, which is told.
         let _ = kill(dir);
     }
-    for child in child_dirs(dir) {
+    for child in child_dirs(dir).unwrap_or_default() {
         remove(&child);
     }
 }

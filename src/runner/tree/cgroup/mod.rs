@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use self::delegated::delegated_dir;
 use self::directory::{Directory, Services, is_populated, remove};
-use super::Remains;
+use super::{Members, Remains};
 use crate::config::Limits;
 use crate::runner::spawn::Leader;
 
@@ -264,7 +264,8 @@ pub(in crate::runner) struct LeafMembers(Weak<Directory>);
 impl LeafMembers {
     pub(super) fn has(&self, pid: Pid) -> bool {
         let dir = self.0.upgrade();
-        dir.is_some_and(|dir| dir.members().contains(&pid))
+        let members = dir.and_then(|dir| dir.members().ok());
+        members.is_some_and(|members| members.contains(&pid))
     }
 }
 
@@ -278,8 +279,13 @@ impl Leaf {
     }
 
     /// Every living process in it and below it.
-    pub(super) fn members(&self) -> Vec<Pid> {
-        self.dir.members()
+    pub(super) fn members(&self) -> Members {
+        let members = self.dir.members();
+        Members {
+            is_settled: members.is_ok(),
+            is_all: members.is_ok(),
+            pids: members.unwrap_or_default(),
+        }
     }
 
     /// The same for whoever does not hold it.
@@ -292,7 +298,7 @@ impl Leaf {
     pub(super) fn kill(&self, leader: &Leader) -> Remains {
         self.dir.kill();
         let members = if self.is_populated() {
-            self.members()
+            self.members().pids
         } else {
             Vec::new()
         };
