@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::LedgerError;
 use super::event::Events;
 use super::handle::{Inner, Ledger};
-use super::log::{Begun, Log, Logged};
+use super::log::{Begun, Log, Logged, Opening, Queued};
 use super::queue::{Failing, Receipt};
 use super::record::{Change, Claim, CloseRecord, LateDigests, OpenRecord};
 use super::store::{Fault, Store};
@@ -27,6 +27,9 @@ impl Ledger {
     /// Enters an execution and its first events. There is no need to wait: what is asked later is
     /// written later.
     pub fn open_execution(&self, record: OpenRecord, events: Option<Events>) -> Receipt<()> {
+        if let Some(log) = &self.inner.log {
+            log.doubt(record.id);
+        }
         let failing = Failing::kept(record.held_bytes());
         self.inner.shared.queue(failing, events, |event| {
             move |store: &mut Store| store.open(&record, event)
@@ -69,9 +72,7 @@ impl Ledger {
 
     /// Has an execution that has only begun entered now.
     pub fn nudge(&self, id: ExecutionId) {
-        if let Some(begun) = self.inner.begun(id) {
-            self.inner.open(begun);
-        }
+        self.inner.open(id);
     }
 
     /// Enters an execution if its caller has not used its key before. To be waited for before
@@ -103,28 +104,26 @@ impl Ledger {
 
     fn close(
         &self,
-        mut record: CloseRecord,
-        mut late: Option<LateDigests>,
+        record: CloseRecord,
+        late: Option<LateDigests>,
         events: Option<Events>,
     ) -> Receipt<()> {
-        match self.inner.begun(record.id) {
-            Some(begun) => self.inner.enter(begun, record, late, events),
-            None => {
+        let log = self.inner.log.as_ref();
+        match log.and_then(|log| log.take(record.id)) {
+            Some(Opening::Here(begun)) => self.inner.enter(begun, record, late, events),
+            Some(Opening::Unsafe) | None => {
                 let failing = Failing::kept(record.held_bytes());
-                self.write(failing, events, move |store| {
-                    record.complete(late.take());
-                    store.close(&record)
-                })
+                self.write(failing, events, finish(record, late, []))
             }
         }
     }
 
     /// The same for whoever only waits until the end cannot be lost any more: the answer may then
     /// be sent. Digests that are `late` are waited for on the writer's thread; after a crash they are computed
-    /// anew, of what is kept. What has only [begun](Self::begin_execution) ends in the log, too, and comes into
-    /// the file within 10 ms, where a question finds it; `then` is called when it is there, or cannot
-    /// be, on the writer's thread. Not so while the file cannot be written or cannot keep up, for
-    /// there is no telling for how long.
+    /// anew, of what is kept. What has [begun](Self::begin_execution) in the log, or is in the file, ends in the
+    /// log, and comes into the file within 10 ms, where a question finds it; `then` is called when it is there, or
+    /// cannot be yet, on the writer's thread. While the file cannot be written or cannot keep up, this goes as far
+    /// as the log has room, and as far as what waits for the file may be kept in memory.
     pub fn end_execution<F>(
         &self,
         record: CloseRecord,
@@ -135,39 +134,58 @@ impl Ledger {
     where
         F: FnOnce(Result<(), LedgerError>) + Send + 'static,
     {
-        let log = self.inner.log.as_ref();
-        let log = log.filter(|_| self.inner.shared.is_trusted());
-        // What has begun is taken only where it ends in the log, too.
-        let taken = log.and_then(|log| Some((log, self.inner.begun(record.id)?)));
-        let Some((log, mut begun)) = taken else {
+        let shared = &self.inner.shared;
+        let log = self.inner.log.as_ref().filter(|_| shared.is_trusted());
+        let Some(log) = log else {
             return Ended::Queued(self.close(record, late, events), then);
         };
-        let events = Events::joined(begun.events.take(), events);
-        let Some(end) = log.end(&record, late.is_some(), events.as_ref()) else {
-            return Ended::Queued(self.inner.enter(begun, record, late, events), then);
-        };
-        let lines = [begun.logged, end];
-        let make = |event| enter(begun.record, record, late, lines, event);
-        let shared = &self.inner.shared;
-        shared.queue_then(Failing::Never, events, make, then);
+        match log.take(record.id) {
+            Some(Opening::Here(mut begun)) => {
+                let events = Events::joined(begun.events.take(), events);
+                let Some(end) = log.end(&record, late.is_some(), events.as_ref()) else {
+                    return Ended::Queued(self.inner.enter(begun, record, late, events), then);
+                };
+                let failing = Failing::never(begun.record.held_bytes() + record.held_bytes());
+                let lines = [begun.logged, end];
+                let make = |event| enter(begun.record, record, late, lines, event);
+                shared.queue_then(failing, events, make, then);
+            }
+            None => {
+                let Some(end) = log.end(&record, late.is_some(), events.as_ref()) else {
+                    return Ended::Queued(self.close(record, late, events), then);
+                };
+                let failing = Failing::never(record.held_bytes());
+                shared.queue_then(failing, events, |_| finish(record, late, [end]), then);
+            }
+            // A start that found the end alone could make nothing of it.
+            Some(Opening::Unsafe) => {
+                return Ended::Queued(self.close(record, late, events), then);
+            }
+        }
         Ended::Logged
     }
 }
 
 impl Inner {
-    /// Takes an execution that is in the log and nowhere else.
-    fn begun(&self, id: ExecutionId) -> Option<Begun> {
-        self.log.as_ref().and_then(|log| log.take(id))
+    /// Has an execution entered that is in the log and nowhere else, if it is one.
+    fn open(&self, id: ExecutionId) {
+        if let Some(log) = &self.log {
+            log.hand_over(id, |begun| self.enter_opening(begun));
+        }
     }
 
-    fn open(&self, begun: Begun) {
+    fn enter_opening(&self, begun: Begun) -> Queued {
         let Begun {
             record,
             events,
             logged,
             ..
         } = begun;
-        let failing = Failing::kept(record.held_bytes());
+        let bytes = record.held_bytes();
+        let (failing, queued) = match self.shared.is_trusted() {
+            true => (Failing::never(bytes), Queued::Safe),
+            false => (Failing::kept(bytes), Queued::Unsafe),
+        };
         drop(self.shared.queue(failing, events, |event| {
             move |store: &mut Store| {
                 // In the log until this has been done for good.
@@ -175,11 +193,12 @@ impl Inner {
                 store.open(&record, event)
             }
         }));
+        queued
     }
 
     pub(super) fn open_all(&self) {
-        let all = self.log.as_ref().map(Log::take_all);
-        all.into_iter().flatten().for_each(|begun| self.open(begun));
+        let all = self.log.as_ref().map(Log::begun);
+        all.into_iter().flatten().for_each(|id| self.open(id));
     }
 
     fn enter(
@@ -195,6 +214,20 @@ impl Inner {
         self.shared.queue(failing, events, |event| {
             enter(begun.record, record, late, lines, event)
         })
+    }
+}
+
+/// Enters the end of an execution that has been entered; the lines stay in the log until that has been done for
+/// good.
+fn finish<const N: usize>(
+    mut close: CloseRecord,
+    mut late: Option<LateDigests>,
+    lines: [Logged; N],
+) -> impl FnMut(&mut Store) -> Result<(), Fault> + Send {
+    move |store| {
+        let _lines = &lines;
+        close.complete(late.take());
+        store.close(&close)
     }
 }
 

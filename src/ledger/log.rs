@@ -40,7 +40,27 @@ const BEHIND: u8 = b'\t';
 #[derive(Debug)]
 pub(super) struct Log {
     turns: Mutex<Turns>,
-    begun: Mutex<HashMap<ExecutionId, Begun>>,
+    /// The openings of those under way that the file may not have.
+    openings: Mutex<HashMap<ExecutionId, Opening>>,
+}
+
+/// Where the opening of an execution is that is under way. Of one of which nothing is known, it is in the
+/// log or in the file, as far as anybody can tell.
+#[derive(Debug)]
+pub(super) enum Opening {
+    /// In the log and nowhere else.
+    Here(Begun),
+    /// In the queue only: when the daemon dies it may be nowhere.
+    Unsafe,
+}
+
+/// How safe an opening is that is on its way into the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queued {
+    /// The next start finds it in the log until it is there.
+    Safe,
+    /// It may be given up.
+    Unsafe,
 }
 
 /// An execution that is in the log and nowhere else.
@@ -96,6 +116,8 @@ struct Ended<'a> {
 struct Turns {
     current: Part,
     other: Part,
+    /// Whether the next start reads what is here: what is not in the file by now will not come there.
+    is_left: bool,
     /// Where a line is put together: empty between two, with room for most.
     text: Vec<u8>,
 }
@@ -125,6 +147,7 @@ impl Log {
         let turns = Turns {
             current: part(LOGS[0])?,
             other: part(LOGS[1])?,
+            is_left: false,
             text: Vec::new(),
         };
         let ids: HashSet<_> = changed.iter().map(|record| record.id).collect();
@@ -132,7 +155,7 @@ impl Log {
         found.opened.append(&mut changed);
         let log = Self {
             turns: Mutex::new(turns),
-            begun: Mutex::default(),
+            openings: Mutex::default(),
         };
         Ok((log, found))
     }
@@ -159,6 +182,7 @@ impl Log {
         let turns = &mut *self.turns.lock();
         turns.current.unmap();
         turns.other.unmap();
+        turns.is_left = true;
     }
 
     /// Enters an opening, or gives it back when that cannot be.
@@ -177,7 +201,8 @@ impl Log {
             events,
             logged,
         };
-        self.begun.lock().insert(begun.record.id, begun);
+        let id = begun.record.id;
+        self.openings.lock().insert(id, Opening::Here(begun));
         None
     }
 
@@ -189,9 +214,10 @@ impl Log {
         change: Change,
         events: Option<Events>,
     ) -> Option<(Change, Option<Events>)> {
-        let mut all = self.begun.lock();
-        let Some(begun) = all.get_mut(&id).filter(|begun| !begun.is_changed) else {
-            return Some((change, events));
+        let mut all = self.openings.lock();
+        let begun = match all.get_mut(&id) {
+            Some(Opening::Here(begun)) if !begun.is_changed => begun,
+            Some(Opening::Here(_) | Opening::Unsafe) | None => return Some((change, events)),
         };
         let record = begun.record.clone().with(&change);
         let line = Line::Changed(Cow::Borrowed(&record));
@@ -207,19 +233,45 @@ impl Log {
         None
     }
 
-    /// Hands over one that is nowhere else, if it is one.
-    pub(super) fn take(&self, id: ExecutionId) -> Option<Begun> {
-        self.begun.lock().remove(&id)
+    /// Says that an opening is in the queue only.
+    pub(super) fn doubt(&self, id: ExecutionId) {
+        self.openings.lock().insert(id, Opening::Unsafe);
     }
 
-    /// Hands over all of them, in the order in which they came.
-    pub(super) fn take_all(&self) -> Vec<Begun> {
-        let mut all: Vec<Begun> = self.begun.lock().drain().map(|(_, begun)| begun).collect();
-        all.sort_by_key(|begun| begun.record.id);
-        all
+    /// Hands over the opening of an execution that ends.
+    pub(super) fn take(&self, id: ExecutionId) -> Option<Opening> {
+        self.openings.lock().remove(&id)
     }
 
-    /// Enters the end of an execution that has [begun](Self::begin) here, whose digests may be late;
+    /// Hands over one that is nowhere else, if it is one, to be queued. Nobody queues its end before it.
+    pub(super) fn hand_over(&self, id: ExecutionId, queue: impl FnOnce(Begun) -> Queued) {
+        let mut all = self.openings.lock();
+        match all.remove(&id) {
+            Some(Opening::Here(begun)) => {
+                if queue(begun) == Queued::Unsafe {
+                    all.insert(id, Opening::Unsafe);
+                }
+            }
+            Some(Opening::Unsafe) => {
+                all.insert(id, Opening::Unsafe);
+            }
+            None => {}
+        }
+    }
+
+    /// Those that are nowhere else, in the order in which they came.
+    pub(super) fn begun(&self) -> Vec<ExecutionId> {
+        let all = self.openings.lock();
+        let here = all.iter().filter_map(|(id, opening)| match opening {
+            Opening::Here(_) => Some(*id),
+            Opening::Unsafe => None,
+        });
+        let mut ids: Vec<_> = here.collect();
+        ids.sort();
+        ids
+    }
+
+    /// Enters the end of an execution whose opening is here or in the file, and whose digests may be late;
     /// `None` when it has to be in the ledger's file instead.
     pub(super) fn end(
         &self,
@@ -260,7 +312,7 @@ impl Log {
 
 impl Turns {
     fn append(&mut self, text: &[u8]) -> io::Result<Logged> {
-        if !self.current.has_room(text.len()) && self.other.is_done() {
+        if !self.current.has_room(text.len()) && self.other.is_done() && !self.is_left {
             self.other.clear()?;
             std::mem::swap(&mut self.current, &mut self.other);
         }

@@ -30,9 +30,12 @@ const COMPANY: Duration = Duration::from_millis(10);
 /// How many writes are company enough: some milliseconds' work.
 const CROWD: usize = 128;
 
-/// How many that were told to be safe may wait for the file, and as many again be on their way into
-/// it: when it takes no more, because somebody has locked it, that many have to be kept.
+/// How many writes that were told to be safe may not be in the file yet: when it takes no more, because the
+/// disk is full or somebody has locked it, that many have to be kept.
 pub(super) const ON_TRUST: usize = 1024;
+
+/// How much those may hold, in bytes: a call may be 16 MiB.
+const BYTES_ON_TRUST: usize = 64 << 20;
 
 /// How often a ledger that cannot be written tries again by itself.
 const PROBE: Duration = Duration::from_millis(500);
@@ -72,7 +75,10 @@ impl<T> Receipt<T> {
 pub(super) enum Failing {
     /// It has been told to be safe, for it is in the log: it waits for company, and is tried until
     /// it succeeds.
-    Never,
+    Never {
+        /// What it holds that may be long.
+        bytes: usize,
+    },
     /// It is tried again when the disk is back: history should not lack it.
     Kept {
         /// What it holds that may be long.
@@ -87,6 +93,35 @@ impl Failing {
     pub(super) fn kept(bytes: usize) -> Self {
         Self::Kept { bytes }
     }
+
+    /// What is never given up, with so much that may be long.
+    pub(super) fn never(bytes: usize) -> Self {
+        Self::Never { bytes }
+    }
+
+    fn with_events(self, events: Option<&Events>) -> Self {
+        let more = events.map_or(0, Events::held_bytes);
+        match self {
+            Self::Never { bytes } => Self::never(bytes + more),
+            Self::Kept { bytes } => Self::kept(bytes + more),
+            Self::Dropped => Self::Dropped,
+        }
+    }
+
+    /// What of it counts as taken on trust.
+    fn on_trust(self) -> OnTrust {
+        match self {
+            Self::Never { bytes } => OnTrust { count: 1, bytes },
+            Self::Kept { .. } | Self::Dropped => OnTrust::default(),
+        }
+    }
+}
+
+/// What was told to be safe and is not in the file yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OnTrust {
+    count: usize,
+    bytes: usize,
 }
 
 /// One write, its type forgotten.
@@ -167,6 +202,8 @@ struct Queue {
     /// What was written, for those who ask to let go of: the memory is that of their thread. From the
     /// writer's they would have to wait for each other at every piece of it.
     spent: Vec<Box<dyn Work>>,
+    /// What of them, and of what is being written or waits for the disk, was told to be safe.
+    on_trust: OnTrust,
     /// Whether one of them is not to wait for company.
     is_urgent: bool,
     next_event: u64,
@@ -225,6 +262,7 @@ impl Shared {
             queue: Mutex::new(Queue {
                 tasks: Vec::new(),
                 spent: Vec::new(),
+                on_trust: OnTrust::default(),
                 is_urgent: false,
                 next_event,
                 is_closing: false,
@@ -286,10 +324,8 @@ impl Shared {
     ) where
         F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
     {
-        let failing = match (failing, &events) {
-            (Failing::Kept { bytes }, Some(events)) => Failing::kept(bytes + events.held_bytes()),
-            (failing, _) => failing,
-        };
+        let failing = failing.with_events(events.as_ref());
+        let OnTrust { count, bytes } = failing.on_trust();
         let mut queue = self.queue.lock();
         if queue.is_closing {
             return;
@@ -300,6 +336,8 @@ impl Shared {
             events,
         });
         queue.next_event = events.as_ref().map_or(number, |events| events.last() + 1);
+        queue.on_trust.count += count;
+        queue.on_trust.bytes += bytes;
         queue.tasks.push(Box::new(Task {
             write: make(number),
             events,
@@ -308,9 +346,7 @@ impl Shared {
             failing,
             told: self.told.clone(),
         }));
-        let is_urgent = failing != Failing::Never
-            || queue.tasks.len() >= CROWD
-            || self.told.receiver_count() > 0;
+        let is_urgent = count == 0 || queue.tasks.len() >= CROWD || self.told.receiver_count() > 0;
         let is_news = is_urgent && !queue.is_urgent;
         queue.is_urgent |= is_urgent;
         let was_dozing = std::mem::take(&mut queue.is_dozing);
@@ -323,9 +359,15 @@ impl Shared {
         }
     }
 
-    /// Takes what was written, to be let go of.
-    pub(super) fn spend(&self, written: Vec<Box<dyn Work>>) {
-        self.queue.lock().spent.extend(written);
+    /// Takes what is done with, to be let go of.
+    pub(super) fn spend(&self, done: Vec<Box<dyn Work>>) {
+        let mut queue = self.queue.lock();
+        for work in &done {
+            let OnTrust { count, bytes } = work.failing().on_trust();
+            queue.on_trust.count -= count;
+            queue.on_trust.bytes -= bytes;
+        }
+        queue.spent.extend(done);
     }
 
     /// Lets go of what was written. On a thread of those who ask.
@@ -334,9 +376,10 @@ impl Shared {
         drop(spent);
     }
 
-    /// Whether more may be taken on trust, which the file is to have soon.
+    /// Whether more may be taken on trust, which the file is to have as soon as it can be written.
     pub(super) fn is_trusted(&self) -> bool {
-        self.queue.lock().tasks.len() < ON_TRUST && self.state.lock().problem.is_none()
+        let OnTrust { count, bytes } = self.queue.lock().on_trust;
+        count < ON_TRUST && bytes < BYTES_ON_TRUST
     }
 
     /// Whether somebody waits for what is queued.
@@ -367,8 +410,9 @@ impl Shared {
             }
             let waits_for_company = !queue.tasks.is_empty();
             let patience = match rest {
-                _ if waits_for_company => Some(COMPANY),
+                // What was told waits for it, too: it would fail with all that has failed before.
                 Rest::Failing => Some(PROBE),
+                _ if waits_for_company => Some(COMPANY),
                 Rest::Chores | Rest::Overdue => Some(IDLE),
                 Rest::Nothing => None,
             };

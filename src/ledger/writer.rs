@@ -127,10 +127,14 @@ impl Writer {
             Err(error) if error.is_of_the_disk() => self.fail(tasks, &error),
             // One of them cannot be done: each by itself, to find out which.
             Err(_) => {
+                let mut done = Vec::new();
                 for mut task in tasks {
                     match self.transact(std::slice::from_mut(&mut task)) {
                         Ok(()) => task.acknowledge(Ok(())),
-                        Err(error) if error.is_of_the_disk() => self.fail(vec![task], &error),
+                        Err(error) if error.is_of_the_disk() => {
+                            self.fail(vec![task], &error);
+                            continue;
+                        }
                         Err(error) => {
                             if task.failing() != Failing::Dropped {
                                 tracing::error!(%error, "the ledger lacks what could not be entered");
@@ -138,7 +142,9 @@ impl Writer {
                             task.acknowledge(Err(error));
                         }
                     }
+                    done.push(task);
                 }
+                self.shared.spend(done);
             }
         }
     }
@@ -204,7 +210,7 @@ impl Writer {
             // What was told already takes nobody's place: an opening that is dropped makes its end
             // one of an execution that was never opened.
             let is_kept = match task.failing() {
-                Failing::Never => true,
+                Failing::Never { .. } => true,
                 Failing::Kept { bytes } => {
                     let (count, held) = self.kept_retries();
                     let fits = held.saturating_add(bytes) <= RETRIED_BYTES;
@@ -223,7 +229,7 @@ impl Writer {
         let retries = self.retries.iter();
         let kept = retries.filter_map(|task| match task.failing() {
             Failing::Kept { bytes } => Some(bytes),
-            Failing::Never | Failing::Dropped => None,
+            Failing::Never { .. } | Failing::Dropped => None,
         });
         kept.fold((0, 0), |(count, held), bytes| (count + 1, held + bytes))
     }
@@ -283,8 +289,8 @@ enum Pace {
 
 impl Pace {
     fn of(tasks: &[Box<dyn Work>]) -> Self {
-        let mut failing = tasks.iter().map(|task| task.failing());
-        if tasks.len() <= SMALL && failing.all(|failing| failing == Failing::Never) {
+        let is_told = |task: &Box<dyn Work>| matches!(task.failing(), Failing::Never { .. });
+        if tasks.len() <= SMALL && tasks.iter().all(is_told) {
             Self::Easy
         } else {
             Self::Quick

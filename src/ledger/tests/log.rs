@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::*;
@@ -414,19 +415,90 @@ fn what_a_line_cannot_hold_is_in_the_file_before_it_is_told() {
         let record = block_on(ledger.get(end.id)).expect("read").expect("there");
         assert_eq!(record.close.expect("an end").stdout, end.stdout);
     }
-    // Neither can what is not in the log from the first, or not only.
+    // Nor is there anything to be told of one whose opening may be nowhere.
     let asked = opening("bash", 7, at(2));
     drop(ledger.open_execution(asked.clone(), None));
-    let nudged = opening("bash", 7, at(3));
-    assert!(ledger.begin_execution(nudged.clone(), None).is_none());
-    ledger.nudge(nudged.id);
-    for record in [asked, nudged] {
-        let told = ledger.end_execution(closing(record.id, Status::Success), None, None, drop);
-        let Ended::Queued(receipt, _) = told else {
-            panic!("in the log");
-        };
-        receipt.wait().expect("written");
+    let told = ledger.end_execution(closing(asked.id, Status::Success), None, None, drop);
+    let Ended::Queued(receipt, _) = told else {
+        panic!("in the log");
+    };
+    receipt.wait().expect("written");
+}
+
+/// However its opening came into the file, or is on its way there.
+#[test]
+fn what_ends_while_the_file_cannot_be_written_survives_in_the_log() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let record = |n| opening("bash", 7, at(n));
+    let [claimed, entered, nudged, begun] = [1, 2, 3, 4].map(record);
+    let claim = OpenRecord {
+        idempotency: Some(Idempotency {
+            key: "once".to_owned(),
+            body_digest: Digest::of(b"body"),
+        }),
+        ..claimed.clone()
+    };
+    let claimed_first = ledger.claim(claim).wait().expect("written");
+    assert!(matches!(claimed_first, Claim::New));
+    for record in [&entered, &nudged] {
+        assert!(ledger.begin_execution(record.clone(), None).is_none());
     }
+    ledger.nudge(entered.id);
+    assert!(block_on(ledger.get(entered.id)).expect("read").is_some());
+
+    let somebody = Connection::open(scratch.file()).expect("a file");
+    somebody.execute_batch("BEGIN IMMEDIATE").expect("free");
+    ledger.nudge(nudged.id);
+    until("a problem", || ledger.problem().is_some());
+    assert!(ledger.begin_execution(begun.clone(), None).is_none());
+    let change = Change {
+        working_dir: Some("/tmp".into()),
+        ..Change::default()
+    };
+    assert!(ledger.go_on(begun.id, change, None).is_none());
+    let all = [&claimed, &entered, &nudged, &begun];
+    for record in all {
+        let told = ledger.end_execution(closing_with_texts(record.id), None, None, drop);
+        assert!(matches!(told, Ended::Logged), "{:?}", record.created_at);
+    }
+    assert!(ledger.problem().is_some());
+    let crashed = Scratch::new();
+    copy(&scratch.0, &crashed.0, |_| true);
+
+    let opened = open(&crashed.file());
+    assert_eq!(opened.recovered.lost, []);
+    somebody.execute_batch("ROLLBACK").expect("begun");
+    until("the ledger is well", || ledger.problem().is_none());
+    for ledger in [&opened.ledger, &ledger] {
+        for record in all {
+            let record = block_on(ledger.get(record.id)).expect("read");
+            assert_eq!(record.expect("there").status(), Status::Timeout);
+        }
+        let chain = block_on(ledger.verify_audit(None)).expect("read");
+        assert!(matches!(chain, Chain::Holds(head) if head.number == 4));
+    }
+}
+
+/// What is done with it then the next start does.
+#[test]
+fn a_log_that_is_left_behind_is_not_begun_anew() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let somebody = Connection::open(scratch.file()).expect("a file");
+    somebody.execute_batch("BEGIN IMMEDIATE").expect("free");
+    let id = opened_and_ended(&ledger);
+    ledger.close_file();
+    // As much as both have room for where there is most to gain.
+    for n in 0..30 {
+        let mut late = opening("bash", 7, at(n));
+        late.call = json!({"input": {"command": "x".repeat(30_000)}}).into();
+        drop(ledger.begin_execution(late.clone(), None));
+        drop(ledger.end_execution(closing(late.id, Status::Success), None, None, drop));
+    }
+    drop((ledger, somebody));
+    let record = block_on(scratch.open().get(id)).expect("read");
+    assert_eq!(record.expect("there").status(), Status::Timeout);
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod records;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
@@ -109,6 +109,15 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .build()
         .expect("a runtime")
         .block_on(future)
+}
+
+/// Waits for what must come about.
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn ids(page: &Page) -> Vec<ExecutionId> {
