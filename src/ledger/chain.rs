@@ -1,12 +1,15 @@
 //! The audit trail's chain: each record's hash covers it and the hash before it.
 
+use std::cmp::Ordering;
+
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::convert::{blob_digest, blob_id};
-use super::{Digest, Head};
+use super::convert::{blob_digest, blob_id, signed, unsigned};
+use super::store::Fault;
+use super::{Digest, Head, LedgerError};
 use crate::domain::ExecutionId;
 
 /// Said first, so that a hash of this chain is none of anything else.
@@ -119,20 +122,37 @@ impl Link {
         serde_json::to_string(&line).unwrap_or_default()
     }
 
-    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+    /// Reads one. What cannot be one is refused, not read as something that can: the hash covers what is read.
+    pub(super) fn from_row(row: &Row<'_>) -> Result<Self, Fault> {
+        const NO_ID: &str = "its id is none of 16 bytes";
         let number: i64 = row.get(0)?;
+        let altered = |detail: &str| {
+            Fault::Refused(LedgerError::Altered {
+                number,
+                detail: detail.to_owned(),
+            })
+        };
+        let text = |column, what| -> Result<String, Fault> {
+            let text = row.get_ref(column)?.as_str();
+            text.map(str::to_owned).map_err(|_| altered(what))
+        };
+        let digest = |column, what| -> Result<Digest, Fault> {
+            blob_digest(row, column)?.ok_or_else(|| altered(what))
+        };
+        let id = row.get_ref(3)?.as_blob_or_null();
+        let id = id.map_err(|_| altered(NO_ID))?;
+        let id = id.map(|id| blob_id(id).ok_or_else(|| altered(NO_ID)));
         Ok(Self {
-            number: u64::try_from(number).unwrap_or_default(),
+            number: u64::try_from(number)
+                .ok()
+                .filter(|number| *number > 0)
+                .ok_or_else(|| altered("the first has number 1"))?,
             time: row.get(1)?,
-            kind: row.get(2)?,
-            execution_id: row
-                .get_ref(3)?
-                .as_blob_or_null()?
-                .and_then(blob_id)
-                .map(ExecutionId::from_bytes),
-            body: row.get(4)?,
-            previous: blob_digest(row, 5)?.unwrap_or(Digest::ZERO),
-            hash: blob_digest(row, 6)?.unwrap_or(Digest::ZERO),
+            kind: text(2, "its kind is no UTF-8")?,
+            execution_id: id.transpose()?.map(ExecutionId::from_bytes),
+            body: text(4, "its body is no UTF-8")?,
+            previous: digest(5, "the hash before it is none of 32 bytes")?,
+            hash: digest(6, "its hash is none of 32 bytes")?,
         })
     }
 
@@ -206,6 +226,20 @@ impl Verifier {
         true
     }
 
+    /// Takes the next record where it is none that was ever written, whatever its hash.
+    pub(super) fn take_altered(&mut self, number: i64, detail: String) {
+        let expected = self.head.number + 1;
+        let detail = match number.cmp(&signed(expected)) {
+            Ordering::Equal => detail,
+            Ordering::Greater => format!("record {expected} is not there, {number} follows"),
+            Ordering::Less => format!("record {number} is before it: {detail}"),
+        };
+        self.broken = Some(Chain::Broken {
+            at: expected,
+            detail,
+        });
+    }
+
     /// What was found.
     pub fn finish(self) -> Chain {
         if let Some(broken) = self.broken {
@@ -231,7 +265,7 @@ pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
     let mut rows = last.query([])?;
     Ok(match rows.next()? {
         Some(row) => Head {
-            number: u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default(),
+            number: unsigned(row.get(0)?),
             hash: blob_digest(row, 1)?.unwrap_or(Digest::ZERO),
         },
         None => Head {

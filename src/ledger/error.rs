@@ -73,6 +73,14 @@ pub enum LedgerError {
         /// Its id.
         id: ExecutionId,
     },
+    /// A record of the audit trail is none that was ever written.
+    #[error("record {number} of the audit trail is not what was written: {detail}")]
+    Altered {
+        /// Its number in the file; none that is below 1 was written.
+        number: i64,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// A search that cannot be one.
     #[error("cannot search for {text:?}: it has no word")]
     NoWords {
@@ -132,6 +140,7 @@ impl LedgerError {
             | Self::TooNew { .. }
             | Self::Duplicate { .. }
             | Self::NotOpen { .. }
+            | Self::Altered { .. }
             | Self::NoWords { .. }
             | Self::Closed
             | Self::Internal { .. } => false,

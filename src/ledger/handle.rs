@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 use super::chain::{Chain, Link, Verifier};
+use super::convert::signed;
 use super::event::{EventFilter, EventPage, Events, NumberedEvents};
 use super::log::{Found, Log};
 use super::queue::{Failing, Receipt, Shared};
@@ -345,7 +346,13 @@ impl Ledger {
         let ledger = self.clone();
         let verify = move || {
             let mut verifier = Verifier::new(known);
-            ledger.export_audit(0, |link| verifier.take(&link))?;
+            // From the first that there can be: what was put before the first that was written is found, too.
+            match ledger.links(i64::MIN, |link| verifier.take(&link)) {
+                Err(LedgerError::Altered { number, detail }) => {
+                    verifier.take_altered(number, detail);
+                }
+                read => read?,
+            }
             Ok(verifier.finish())
         };
         let chain = tokio::task::spawn_blocking(verify).await;
@@ -357,28 +364,34 @@ impl Ledger {
     /// Blocks: for a thread that may.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the file cannot be read, and at a record that is none that was ever written.
     pub fn export_audit(
         &self,
-        mut after: u64,
-        mut take: impl FnMut(Link) -> bool,
+        after: u64,
+        take: impl FnMut(Link) -> bool,
     ) -> Result<(), LedgerError> {
+        self.links(signed(after).saturating_add(1), take)
+    }
+
+    /// The same from a number on.
+    fn links(&self, mut from: i64, mut take: impl FnMut(Link) -> bool) -> Result<(), LedgerError> {
         let inner = &self.inner;
         if let Some(receipt) = inner.settling() {
             // Where this fails, problem() tells.
             let _ = receipt.wait();
         }
         loop {
-            let ask = |connection: &Connection| read::links(connection, after);
+            let ask = |connection: &Connection| read::links(connection, from);
             let links = inner.readers.ask(ask)?;
             if links.is_empty() {
                 return Ok(());
             }
             for link in links {
-                after = link.number;
-                if !take(link) {
+                let next = signed(link.number).checked_add(1);
+                let (true, Some(next)) = (take(link), next) else {
                     return Ok(());
-                }
+                };
+                from = next;
             }
         }
     }

@@ -488,6 +488,7 @@ impl Shared {
                 | LedgerError::TooNew { .. }
                 | LedgerError::Duplicate { .. }
                 | LedgerError::NotOpen { .. }
+                | LedgerError::Altered { .. }
                 | LedgerError::NoWords { .. }
                 | LedgerError::Closed
                 | LedgerError::Internal { .. } => "ledger_failed",

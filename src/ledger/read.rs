@@ -361,23 +361,29 @@ fn close(row: &Row<'_>, mut record: CloseRecord) -> rusqlite::Result<CloseRecord
     Ok(record)
 }
 
-/// Records of the audit trail after a number, in order: some, or none where there is no further one. What
+/// Records of the audit trail from a number on, in order: some, or none where there is no further one. What
 /// they hold is bounded, but for the last.
-pub(super) fn links(connection: &Connection, after: u64) -> Result<Vec<Link>, Fault> {
+pub(super) fn links(connection: &Connection, from: i64) -> Result<Vec<Link>, Fault> {
     const MOST: usize = 256;
     const BYTES: usize = 256 << 10;
     let mut find = connection.prepare_cached(
-        "SELECT number, time, kind, execution_id, body, previous, hash FROM audit WHERE number > ? ORDER BY number",
+        "SELECT number, time, kind, execution_id, body, previous, hash FROM audit WHERE number >= ? ORDER BY number",
     )?;
-    let mut rows = find.query([signed(after)])?;
+    let mut rows = find.query([from])?;
     let (mut links, mut bytes) = (Vec::new(), 0);
     while links.len() < MOST
         && bytes < BYTES
         && let Some(row) = rows.next()?
     {
-        let link = Link::from_row(row)?;
-        bytes += link.body.len();
-        links.push(link);
+        match Link::from_row(row) {
+            Ok(link) => {
+                bytes += link.body.len();
+                links.push(link);
+            }
+            // Those before it come first.
+            Err(Fault::Refused(_)) if !links.is_empty() => break,
+            Err(fault) => return Err(fault),
+        }
     }
     Ok(links)
 }

@@ -372,3 +372,100 @@ fn a_trail_that_was_tampered_with_is_found() {
         );
     }
 }
+
+/// Whatever would be read as what it was before, or not be read at all.
+#[test]
+fn a_record_that_cannot_be_one_is_named() {
+    let insert = "INSERT INTO audit SELECT {}, time, kind, execution_id, body, previous, hash FROM audit WHERE number = 2";
+    for (sql, at, told) in [
+        (
+            "UPDATE audit SET execution_id = x'0011' WHERE number = 2",
+            2,
+            "its id",
+        ),
+        (
+            "UPDATE audit SET execution_id = x'' WHERE number = 4",
+            4,
+            "its id",
+        ),
+        (
+            "UPDATE audit SET previous = x'ffff' WHERE number = 1",
+            1,
+            "the hash before",
+        ),
+        (
+            "UPDATE audit SET hash = x'' WHERE number = 3",
+            3,
+            "its hash",
+        ),
+        (
+            "UPDATE audit SET body = CAST(x'ff' AS TEXT) WHERE number = 3",
+            3,
+            "its body is no UTF-8",
+        ),
+        (
+            "UPDATE audit SET kind = CAST(x'ff' AS TEXT) WHERE number = 1",
+            1,
+            "its kind is no UTF-8",
+        ),
+        (&insert.replace("{}", "0"), 1, "record 0 is before it"),
+        (&insert.replace("{}", "-7"), 1, "record -7 is before it"),
+        (
+            &insert.replace("{}", "-9223372036854775808"),
+            1,
+            "record -9223372036854775808 is before it",
+        ),
+        (
+            &insert.replace("{}", "9223372036854775807"),
+            5,
+            "9223372036854775807 follows",
+        ),
+        (
+            "DELETE FROM audit WHERE number = 2; UPDATE audit SET body = CAST(x'ff' AS TEXT) WHERE number = 3",
+            2,
+            "record 2 is not there, 3 follows",
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let ledger = scratch.open();
+        for n in 0..3 {
+            enter(&ledger, opening("bash", 0, super::at(n)), Status::Success);
+        }
+        let entry = AuditEntry {
+            kind: "mark".to_owned(),
+            execution_id: None,
+            time: super::at(4),
+            body: json!({}),
+        };
+        ledger.audit(entry).wait().expect("written");
+        // While it is in use: a number that is the last there can be leaves no room for another.
+        Connection::open(scratch.file())
+            .expect("a file")
+            .execute_batch(sql)
+            .expect("SQL");
+        let found = block_on(ledger.verify_audit(None)).expect("read");
+        let Chain::Broken { at: found, detail } = found else {
+            panic!("{sql}: intact");
+        };
+        assert!(
+            found == at && detail.contains(told),
+            "{sql}: {found}: {detail}"
+        );
+        let mut exported = Vec::new();
+        let export = ledger.export_audit(0, |link| {
+            exported.push(link.number);
+            true
+        });
+        match export {
+            Ok(()) => assert!(exported.starts_with(&[1]), "{sql}: {exported:?}"),
+            Err(error) => {
+                let named = format!("record {}", exported.last().unwrap_or(&0) + 1);
+                let is_gap = sql.starts_with("DELETE");
+                assert!(
+                    is_gap || error.to_string().contains(&named),
+                    "{sql}: {error}"
+                );
+            }
+        }
+    }
+}
