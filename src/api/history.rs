@@ -19,7 +19,7 @@ use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
-use crate::domain::{Digest, ExecutionId, Status, TraceId};
+use crate::domain::{Digest, ExecutionId, Status, TraceId, parse_timestamp};
 use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
 
 /// How many executions a page has where nobody says.
@@ -292,9 +292,10 @@ fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {
 }
 
 fn time(member: &str, text: &str) -> Result<SystemTime, Refusal> {
-    humantime::parse_rfc3339(text).map_err(|error| {
-        let detail =
-            format!("{text:?} is no time: {error}; expected one such as 2026-01-31T12:00:00Z");
+    parse_timestamp(text).ok_or_else(|| {
+        let detail = format!(
+            "{text:?} is no time: expected one such as 2026-01-31T12:00:00Z or 2026-01-31T14:00:00+02:00 (`+` as %2B)"
+        );
         malformed(member, &detail)
     })
 }

@@ -25,6 +25,7 @@ mod secrets;
 mod span;
 mod stage;
 mod summary;
+mod timestamp;
 mod tool;
 mod weight;
 
@@ -61,5 +62,6 @@ pub use secrets::{CONTEXT, SHORTEST_MASKED, Secrets};
 pub use span::{InvalidSpanId, ParentSpan, SpanContext, SpanId};
 pub use stage::{Point, Stage, StageTimes, When};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
+pub use timestamp::parse_timestamp;
 pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
 pub(crate) use weight::is_too_heavy;

@@ -274,7 +274,13 @@ fn history_is_filtered_and_paged() {
     assert_eq!(count("caller=0&limit=1000"), 29);
     assert_eq!(count("caller=1"), 0);
     assert_eq!(count("until=2020-01-01T00:00:00Z"), 0);
-    assert_eq!(count("since=2020-01-01T00:00:00Z&limit=1000"), 29);
+    for early in [
+        "2020-01-01T00:00:00Z",
+        "2020-01-01t00:00:00z",
+        "2020-01-01T00:00:00%2B02:00",
+    ] {
+        assert_eq!(count(&format!("since={early}&limit=1000")), 29, "{early}");
+    }
     release(&fifo, "on");
     daemon.ended(&running);
 
@@ -288,6 +294,7 @@ fn history_is_filtered_and_paged() {
         ),
         ("status=fine", "success"),
         ("since=yesterday", "`since`"),
+        ("until=2020-01-01T00:00:00+02:00", "(`+` as %2B)"),
         ("cursor=x", "`cursor`"),
         ("text=%26%26", "text"),
         ("trace_id=", "`trace_id`"),

@@ -2,12 +2,17 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use shelly_executor::client::parse_timestamp;
+
 /// What can be said, for who said something else.
 const EXPECTED: &str = "expected a time such as 2026-11-22T09:00:00Z, a local date such as 2026-11-22 or \
     \"2026-11-22 09:00\", `now`, `today`, `yesterday`, `tomorrow`, or a span back from now such as `1h` or \"30min ago\"";
 
+/// Where RFC 3339 ends: the year 10000, in seconds.
+const END: u64 = 253_402_300_800;
+
 /// A time: RFC 3339, a local date with or without a time of day, a word as in systemd.time(7), or a span back
-/// from now.
+/// from now. What would be before 1970 is 1970: nothing was executed before.
 pub fn when(text: &str) -> Result<SystemTime, String> {
     let text = text.trim();
     let found = match text {
@@ -15,10 +20,15 @@ pub fn when(text: &str) -> Result<SystemTime, String> {
         "today" => midnight(0),
         "yesterday" => midnight(-1),
         "tomorrow" => midnight(1),
-        _ if text.is_ascii() => ago(text).or_else(|| rfc3339(text)).or_else(|| local(text)),
+        _ if text.is_ascii() => ago(text)
+            .or_else(|| parse_timestamp(text))
+            .or_else(|| local(text)),
         _ => None,
     };
-    found.ok_or_else(|| EXPECTED.to_owned())
+    let found = found.map(|time| time.max(UNIX_EPOCH));
+    found
+        .filter(|time| *time < UNIX_EPOCH + Duration::from_secs(END))
+        .ok_or_else(|| EXPECTED.to_owned())
 }
 
 /// The beginning of today or of a day so many days after it, by this machine's clock.
@@ -41,24 +51,7 @@ fn midnight(days: libc::c_int) -> Option<SystemTime> {
 fn ago(text: &str) -> Option<SystemTime> {
     let span = text.strip_suffix("ago").unwrap_or(text).trim_end();
     let span = humantime::parse_duration(span).ok()?;
-    SystemTime::now().checked_sub(span)
-}
-
-/// With `Z` or an offset; humantime knows no other offset than none.
-fn rfc3339(text: &str) -> Option<SystemTime> {
-    let (time, zone) = match text.strip_suffix(['Z', 'z']) {
-        Some(time) => (time, "+00:00"),
-        None => text.split_at_checked(text.len().checked_sub("+00:00".len())?)?,
-    };
-    let time = humantime::parse_rfc3339_weak(time).ok()?;
-    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
-    let (hours, minutes): (u64, u64) = (hours.parse().ok()?, minutes.parse().ok()?);
-    let offset = Duration::from_secs((hours * 60 + minutes) * 60);
-    match zone.as_bytes()[0] {
-        b'+' => time.checked_sub(offset),
-        b'-' => time.checked_add(offset),
-        _ => None,
-    }
+    Some(SystemTime::now().checked_sub(span).unwrap_or(UNIX_EPOCH))
 }
 
 /// `2026-11-22`, `2026-11-22 09:00`, `2026-11-22 09:00:30`, by this machine's clock.
@@ -95,11 +88,27 @@ mod tests {
     fn rfc3339_with_any_offset() {
         for (text, expected) in [
             ("2026-11-22T09:00:00Z", "2026-11-22T09:00:00.000Z"),
-            ("2026-11-22T09:00:00.25Z", "2026-11-22T09:00:00.250Z"),
-            ("2026-11-22T09:00:00+01:30", "2026-11-22T07:30:00.000Z"),
-            ("2026-11-22 09:00:00.5-02:00", "2026-11-22T11:00:00.500Z"),
+            ("2026-11-22t09:00:00+01:30", "2026-11-22T07:30:00.000Z"),
         ] {
             assert_eq!(utc(text), expected, "{text}");
+        }
+    }
+
+    /// They are sent as RFC 3339.
+    #[test]
+    fn what_is_out_of_reach_is_the_first_time_there_is_or_none() {
+        for text in [
+            "60y",
+            "57 years",
+            "99999999999h",
+            "500000000000years ago",
+            "1970-01-01T00:00:00+01:00",
+        ] {
+            assert_eq!(when(text), Ok(UNIX_EPOCH), "{text}");
+        }
+        assert_eq!(utc("9999-12-31T23:59:59Z"), "9999-12-31T23:59:59.000Z");
+        for text in ["9999-12-31T23:59:59-00:01", "99999999999999999999y"] {
+            when(text).expect_err(text);
         }
     }
 
