@@ -11,14 +11,15 @@ const TICK: Duration = Duration::from_secs(1);
 /// After how many records of the audit trail its head is written down.
 const AUDIT_RECORDS: u64 = 1000;
 
-/// Puts on disk now and then what executions have said, for as long as the daemon runs. Beside everything
-/// else, for the disk may take its time.
-pub(super) async fn save_drafts(api: Api) {
+/// Puts on disk now and then what executions have said, and looks whether a spool that failed works again, for
+/// as long as the daemon runs. Beside everything else, for the disk may take its time.
+pub(super) async fn keep_spool(api: Api) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         api.executor.save_drafts(TICK).await;
+        api.executor.probe_spool().await;
     }
 }
 

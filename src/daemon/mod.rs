@@ -257,7 +257,7 @@ impl Daemon {
         let background = [
             tokio::spawn(watchdog::keep(probe)),
             tokio::spawn(housekeeping::keep(api.clone())),
-            tokio::spawn(housekeeping::save_drafts(api.clone())),
+            tokio::spawn(housekeeping::keep_spool(api.clone())),
         ];
         configuration.follow(&api, &mut signals).await;
 

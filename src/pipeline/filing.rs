@@ -82,6 +82,15 @@ impl Executor {
         }
     }
 
+    /// Tries whether the spool takes output again, if it did not. Call it now and then.
+    pub async fn probe_spool(&self) {
+        let spool = self.inner.spool.clone();
+        if let Some(spool) = spool.filter(|spool| spool.wants_probe()) {
+            // Only a panic makes this fail.
+            let _ = tokio::task::spawn_blocking(move || spool.probe()).await;
+        }
+    }
+
     /// Removes what an earlier daemon has left in the spool of executions that are forgotten by now. Once,
     /// after the start.
     pub async fn sweep(&self) {

@@ -5,11 +5,12 @@
 mod file;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -36,6 +37,17 @@ const SUFFIXES: [&str; 6] = [
     SCRIPT,
 ];
 
+/// The file with which it is tried whether the directory takes output again: nobody's, so that one that a crash
+/// has left goes at the next start.
+const PROBE: &str = "probe";
+
+/// How long that file is: as much as a long output has at first.
+const PROBE_BYTES: usize = 64 * 1024;
+
+/// How long the spool has had a problem before that is tried, and how long there is between two times: whoever
+/// looks now and then is to see it.
+const PROBE_AFTER: Duration = Duration::from_secs(2);
+
 /// The directory of full outputs.
 #[derive(Debug)]
 pub struct Spool {
@@ -50,7 +62,15 @@ pub struct Spool {
     /// Whether files stay when nobody refers to them any more.
     lasting: bool,
     files: Mutex<BTreeMap<Key, Entry>>,
-    problem: Mutex<Option<String>>,
+    problem: Mutex<Option<Problem>>,
+}
+
+/// What is wrong with a spool.
+#[derive(Clone, Debug)]
+struct Problem {
+    detail: String,
+    /// When it was last so.
+    at: Instant,
 }
 
 /// A file in the order in which they are to go: those that give way to newer ones first, the oldest
@@ -110,6 +130,9 @@ impl Spool {
         let (mut files, mut used, mut used_by_history) = (BTreeMap::new(), 0, 0);
         for entry in std::fs::read_dir(&config.dir)? {
             let entry = entry?;
+            if entry.file_name() == PROBE {
+                std::fs::remove_file(entry.path())?;
+            }
             let Some((id, suffix)) = entry.file_name().to_str().and_then(spooled) else {
                 continue;
             };
@@ -150,11 +173,45 @@ impl Spool {
 
     /// What is wrong with the spool, if something is.
     pub fn problem(&self) -> Option<Degradation> {
-        self.problem.lock().clone().map(|detail| Degradation {
+        let problem = self.problem.lock().clone();
+        problem.map(|Problem { detail, .. }| Degradation {
             code: "spool_failed",
             detail,
             source: self.dir.display().to_string(),
         })
+    }
+
+    /// Whether something has been wrong for long enough to be [tried](Self::probe) again.
+    pub fn wants_probe(&self) -> bool {
+        self.due().is_some()
+    }
+
+    /// Tries whether what is wrong is over: the next long output may be long in coming. Blocks.
+    pub fn probe(&self) {
+        let Some(at) = self.due() else {
+            return;
+        };
+        let is_over = self.try_write().is_ok();
+        let mut problem = self.problem.lock();
+        if is_over {
+            // Another one may have come meanwhile.
+            problem.take_if(|problem| problem.at == at);
+        } else if let Some(problem) = &mut *problem {
+            problem.at = Instant::now();
+        }
+    }
+
+    /// When what is wrong was last so, if it is time to try again.
+    fn due(&self) -> Option<Instant> {
+        let at = self.problem.lock().as_ref()?.at;
+        (at.elapsed() >= PROBE_AFTER).then_some(at)
+    }
+
+    fn try_write(&self) -> io::Result<()> {
+        let path = self.dir.join(PROBE);
+        let mut file = create(&path)?;
+        let written = file.write_all(&vec![0; PROBE_BYTES]);
+        written.and(std::fs::remove_file(&path))
     }
 
     /// Whether its files are there for the next process, too.
@@ -318,7 +375,8 @@ impl Spool {
     }
 
     fn report(&self, detail: String) {
-        *self.problem.lock() = Some(detail);
+        let at = Instant::now();
+        *self.problem.lock() = Some(Problem { detail, at });
     }
 }
 

@@ -176,6 +176,40 @@ fn a_full_disk_is_reported_and_costs_only_the_output() {
     std::fs::remove_dir_all(dir).expect("removable");
 }
 
+/// Although nothing long is written any more.
+#[test]
+fn what_is_wrong_is_over_when_the_directory_takes_files_again() {
+    let (dir, spool) = spool(100, 100);
+    std::fs::remove_dir(&dir).expect("empty");
+    std::fs::write(&dir, "no directory").expect("written");
+    assert!(spool.create(ExecutionId::new(), "stdout").is_none());
+    let problem = spool.problem().expect("reported");
+    assert!(!spool.wants_probe(), "who looks is to see it");
+    let probe = || {
+        while !spool.wants_probe() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        spool.probe();
+    };
+    probe();
+    assert_eq!(spool.problem(), Some(problem));
+    std::fs::remove_file(&dir).expect("ours");
+    probe();
+    assert_eq!(spool.problem(), None);
+    assert_eq!((names(&dir), spool.used()), (vec![], 0));
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
+#[test]
+fn what_it_was_tried_with_goes_with_the_next_start() {
+    let config = config(100, 100, true);
+    drop(open(&config));
+    std::fs::write(config.dir.join(PROBE), "left").expect("written");
+    let spool = open(&config);
+    assert_eq!((names(&config.dir), spool.used()), (vec![], 0));
+    std::fs::remove_dir_all(&config.dir).expect("removable");
+}
+
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("there");
     let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("read").file_name();

@@ -239,6 +239,13 @@ fn what_was_lost_on_disk_is_not_made_up() {
     let long = "#".repeat(200_000) + "\necho read";
     std::fs::remove_dir_all(&spool).expect("removable");
     assert_eq!(daemon.bash(&long).stdout(), "read");
+
+    // Nor does it take an output to find out that there is a place.
+    let reply = daemon.get(&format!("/executions/{id}/output?stream=stdout"));
+    assert_eq!(reply.status, 404);
+    let health = || daemon.get("/health").json();
+    assert_eq!(health()["problems"][0]["code"], "spool_failed");
+    daemon.wait_until("all is well by itself", || health()["status"] == "ok");
 }
 
 #[test]
