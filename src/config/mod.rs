@@ -15,6 +15,7 @@ mod places;
 mod remembered;
 mod sandbox;
 mod settings;
+mod text;
 mod tools_file;
 mod tracing;
 mod values;
@@ -37,6 +38,7 @@ pub use places::{Places, SKILLS_DIR, default_socket, skills_dir, socket_from_env
 pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};
 pub use sandbox::{SandboxConfig, SandboxUser};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
+pub use text::read_text;
 pub use tools_file::{CheckedTools, DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use tracing::{OtlpEndpoint, TracingConfig};
 pub use watch::{watch_files, watch_tree};

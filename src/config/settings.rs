@@ -6,6 +6,7 @@ use toml::{Table, Value};
 use super::executor::can_run;
 use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
+use super::text::read_text;
 use super::values::Bounded;
 use super::{
     Access, Asked, CgroupChoice, ConfigError, ConfirmationConfig, Durability, ExecutorConfig,
@@ -44,18 +45,7 @@ impl Settings {
     /// # Errors
     /// See [`ConfigError`]; nothing of an invalid file is used.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        };
-        // Reading a FIFO would wait for a writer, and the daemon with it.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(std::io::Error::other(
-                "it is not a regular file",
-            )));
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Self::parse(path, &text)
+        Self::parse(path, &read_text(path)?)
     }
 
     /// Reads and validates `path`; where there is none, the shipped settings.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::ConfigError;
+use super::text::read_text;
 
 /// The shipped `tools.toml`.
 pub const DEFAULT_TOOLS_TOML: &str = include_str!("../../config/tools.toml");
@@ -40,22 +41,17 @@ impl ToolDescriptions {
     /// # Errors
     /// A file that cannot be read, is larger than 1 MiB, or is not what it should be.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        };
         match std::fs::metadata(path) {
-            Ok(meta) if !meta.is_file() => {
-                return Err(unreadable(io::Error::other("it is not a regular file")));
-            }
-            Ok(meta) if meta.len() > MAX_BYTES => {
-                return Err(unreadable(io::Error::other("it is larger than 1 MiB")));
+            Ok(meta) if meta.is_file() && meta.len() > MAX_BYTES => {
+                return Err(ConfigError::Unreadable {
+                    path: path.to_owned(),
+                    source: io::Error::other("it is larger than 1 MiB"),
+                });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Ok(_) | Err(_) => {}
         }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Self::parse(path, &text)
+        Self::parse(path, &read_text(path)?)
     }
 
     /// Parses `text`, which came from `path`.

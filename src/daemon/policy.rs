@@ -2,7 +2,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::{ExecutorConfig, FilesConfig, remembered_files};
+use crate::config::{ConfigError, ExecutorConfig, FilesConfig, read_text, remembered_files};
 use crate::pipeline::Executor;
 use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
@@ -21,6 +21,25 @@ pub enum UnusablePolicy {
     /// It says something that is not understood.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
+}
+
+impl From<ConfigError> for UnusablePolicy {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Unreadable { path, source } => Self::Unreadable { path, source },
+            ConfigError::Invalid {
+                path,
+                line,
+                key,
+                detail,
+            } => Self::Invalid(PolicyError {
+                path,
+                line,
+                key,
+                detail,
+            }),
+        }
+    }
 }
 
 impl UnusablePolicy {
@@ -154,16 +173,5 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> UnusablePolicy {
     move |source| UnusablePolicy::Unreadable {
         path: path.to_owned(),
         source,
-    }
-}
-
-fn read_text(path: &Path) -> Result<String, UnusablePolicy> {
-    // Reading a FIFO would wait for a writer, and the daemon with it.
-    let is_file = fs::metadata(path).map_err(unreadable(path))?.is_file();
-    match is_file {
-        true => fs::read_to_string(path).map_err(unreadable(path)),
-        false => Err(unreadable(path)(io::Error::other(
-            "it is not a regular file",
-        ))),
     }
 }

@@ -1,0 +1,57 @@
+use std::io;
+use std::path::Path;
+
+use super::ConfigError;
+
+/// Reads a file of configuration.
+///
+/// # Errors
+/// When it cannot be read, and the line of the first byte that is no text.
+pub fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    // Reading a FIFO would wait for a writer, and the daemon with it.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::other("it is not a regular file")));
+    }
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        ConfigError::Invalid {
+            path: path.to_owned(),
+            line: memchr::memchr_iter(b'\n', text).count() + 1,
+            key: None,
+            detail: "expected text in UTF-8".to_owned(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_is_named_with_its_line() {
+        let path = std::env::temp_dir().join(format!("text-{}.toml", std::process::id()));
+        for (bytes, line) in [
+            (&b"\xff"[..], 1),
+            (b"# gr\xfc\xdfe\n", 1),
+            ("# größe\nshell = \"".as_bytes(), 0),
+            (b"a = 1\n\n# \xe2\x82", 3),
+        ] {
+            std::fs::write(&path, bytes).expect("written");
+            match read_text(&path) {
+                Ok(text) => assert_eq!((text.as_bytes(), line), (bytes, 0)),
+                Err(error) => {
+                    let told = format!("{}:{line}: expected text in UTF-8", path.display());
+                    assert_eq!(error.chain(), told);
+                }
+            }
+        }
+        std::fs::remove_file(&path).expect("ours");
+        let error = read_text(&std::env::temp_dir()).expect_err("a directory");
+        assert!(error.chain().contains("not a regular file"), "{error}");
+    }
+}
