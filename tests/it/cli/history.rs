@@ -104,6 +104,11 @@ fn a_piece_of_an_id_will_do_and_what_ids_are_is_told() {
             "{unknown:?}"
         );
     }
+    for command in ["show", "cancel", "output", "replay", "approve", "deny"] {
+        let empty = run(&daemon, &[command, ""]);
+        assert_eq!(code(&empty), 2, "{empty:?}");
+        assert!(text(&empty.stderr).contains("it is empty"), "{empty:?}");
+    }
 }
 
 #[test]

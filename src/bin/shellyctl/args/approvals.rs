@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use super::id::id;
+
 /// Which approvals to show.
 #[derive(Debug, clap::Args)]
 pub struct ApprovalsArgs {
@@ -18,6 +20,7 @@ pub struct ApprovalsArgs {
 #[derive(Debug, clap::Args)]
 pub struct ApproveArgs {
     /// The approval's id, or the beginning or end of one, if only one pending approval has it
+    #[arg(value_parser = id)]
     pub id: String,
 
     /// How long the approval holds; the daemon's default if absent
@@ -33,6 +36,7 @@ pub struct ApproveArgs {
 #[derive(Debug, clap::Args)]
 pub struct DenyArgs {
     /// The approval's id, or the beginning or end of one, if only one pending approval has it
+    #[arg(value_parser = id)]
     pub id: String,
 
     /// Why; the caller is told

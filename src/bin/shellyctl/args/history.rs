@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::id::id;
 use super::number::{number, uid};
 use super::when::when;
 
@@ -70,6 +71,7 @@ pub struct HistoryArgs {
 #[derive(Debug, clap::Args)]
 pub struct OutputArgs {
     /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
+    #[arg(value_parser = id)]
     pub id: String,
 
     /// Print its standard error in place of its standard output

@@ -4,6 +4,7 @@
 pub mod approvals;
 mod events;
 mod history;
+mod id;
 mod number;
 pub mod tools;
 mod when;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 pub use events::{AuditCommand, EventsArgs};
 pub use history::{HistoryArgs, OutputArgs};
+use id::id;
 use tools::ToolsArgs;
 
 /// Operate the Shelly Executor daemon
@@ -119,6 +121,7 @@ pub enum Command {
     /// as it is.
     Cancel {
         /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
+        #[arg(value_parser = id)]
         id: String,
     },
 
@@ -131,6 +134,7 @@ pub enum Command {
     /// Show everything about an execution
     Show {
         /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
+        #[arg(value_parser = id)]
         id: String,
     },
 
@@ -145,6 +149,7 @@ pub enum Command {
     /// printed and the exit status are those of exec for the tool `bash`, and of call otherwise.
     Replay {
         /// The id of the execution to repeat, or the beginning or end of it, if only one of the newest 1000 has it
+        #[arg(value_parser = id)]
         id: String,
     },
 
