@@ -120,9 +120,13 @@ impl Executor {
                 next: None,
             });
         };
+        let status = filter.status;
         let page = ledger.list(filter).await?;
         let records = page.records.into_iter();
-        let records = records.map(|record| self.newest(record));
+        // What the file has been asked for may be another's by now.
+        let records = records
+            .map(|record| self.newest(record))
+            .filter(|record| status.is_none_or(|status| record.status == status));
         Ok(HistoryPage {
             records: records.collect(),
             next: page.next,

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -63,6 +63,61 @@ async fn an_executor_may_go_while_an_end_is_on_its_way_to_the_file() {
         let record = opened.ledger.get(id).await.expect("read");
         assert_eq!(record.expect("kept").status(), Status::Success);
     }
+}
+
+/// Somebody has locked the file: it has what was so before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_ended_is_told_at_once_and_not_listed_as_running() {
+    let dir = scratch();
+    let (file, go) = (dir.join("ledger.db"), dir.join("go"));
+    let config = ExecutorConfig {
+        ledger: Some(LedgerConfig {
+            file: file.clone(),
+            durability: Durability::Process,
+        }),
+        ..ExecutorConfig::default()
+    };
+    let executor = Executor::start(config).expect("started").executor;
+    nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+    let command = format!("read x < {}", go.display());
+    let call = Call::new("bash", json!({"command": command}));
+    let begun = executor.begin(call, Caller::this_process(), Terms::default());
+    let Begun::New(execution) = begun.await else {
+        panic!("not begun");
+    };
+    let listed = async |status| {
+        let filter = Filter {
+            status: Some(status),
+            limit: 10,
+            ..Filter::default()
+        };
+        let page = executor.history(filter).await.expect("read");
+        let ids = page.records.iter().map(|record| record.id);
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(listed(Status::Running).await, [execution.id]);
+
+    let somebody = Connection::open(&file).expect("a file");
+    somebody.execute_batch("BEGIN IMMEDIATE").expect("free");
+    let locked = Instant::now();
+    std::fs::write(&go, "on\n").expect("somebody reads");
+    assert_eq!(execution.wait().await.status, Status::Success);
+    // SQLite would wait for the lock that long.
+    assert!(
+        locked.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        locked.elapsed()
+    );
+    assert_eq!(listed(Status::Running).await, []);
+    drop(somebody);
+    wait_for("the file is written", || {
+        let problems = executor.degradations();
+        let of_ledger = problems
+            .iter()
+            .any(|problem| problem.code == "ledger_failed");
+        (!of_ledger).then_some(())
+    });
+    assert_eq!(listed(Status::Success).await, [execution.id]);
 }
 
 #[test]
