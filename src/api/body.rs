@@ -193,7 +193,7 @@ pub(super) struct RecordBody {
     /// When the call came in (RFC 3339, UTC, milliseconds).
     #[schema(format = "date-time")]
     created_at: String,
-    /// When its process was started; null when none was, or not yet.
+    /// When its process was started; null when none was, or not yet, and where nobody knows (`lost`).
     #[schema(required, format = "date-time")]
     started_at: Option<String>,
     /// When it ended; null until then.

@@ -94,7 +94,7 @@ struct EntryBody {
     /// When the call came in.
     #[schema(format = "date-time")]
     created_at: String,
-    /// When its process was started; null when none was.
+    /// When its process was started; null when none was, or not yet, and where nobody knows (`lost`).
     #[schema(required, format = "date-time")]
     started_at: Option<String>,
     /// When it ended; null until then.
