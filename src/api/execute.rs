@@ -3,7 +3,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::body::{record, response};
 use super::json::{json_response, to_json};
@@ -340,10 +340,4 @@ fn listed<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a st
     values
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-}
-
-impl From<Refusal> for Response {
-    fn from(refusal: Refusal) -> Self {
-        refusal.into_response()
-    }
 }

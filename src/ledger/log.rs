@@ -32,8 +32,8 @@ const ROOM: usize = 4 << 10;
 /// How long a line's checksum is, with the blank behind it.
 const CHECKSUM: usize = 9;
 
-/// What stands before each text that is JSON already: those stand behind what serde writes of a line. None of
-/// them has it or the end of a line in it, which [`one_line`] sees to.
+/// Separates the JSON texts that follow what serde writes of a line (call, ending, and so on), copied verbatim. None
+/// contains it or the end of a line, which [`one_line`] sees to.
 const BEHIND: u8 = b'\t';
 
 /// The logs, and what of them is not even queued for the file.
@@ -47,6 +47,10 @@ pub(super) struct Log {
 /// Where the opening of an execution is that is under way. Of one of which nothing is known, it is in the
 /// log or in the file, as far as anybody can tell.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are here, and a box for each takes time"
+)]
 pub(super) enum Opening {
     /// In the log and nowhere else.
     Here(Begun),
@@ -246,16 +250,13 @@ impl Log {
     /// Hands over one that is nowhere else, if it is one, to be queued. Nobody queues its end before it.
     pub(super) fn hand_over(&self, id: ExecutionId, queue: impl FnOnce(Begun) -> Queued) {
         let mut all = self.openings.lock();
-        match all.remove(&id) {
-            Some(Opening::Here(begun)) => {
-                if queue(begun) == Queued::Unsafe {
-                    all.insert(id, Opening::Unsafe);
-                }
-            }
-            Some(Opening::Unsafe) => {
-                all.insert(id, Opening::Unsafe);
-            }
-            None => {}
+        let queued = match all.remove(&id) {
+            Some(Opening::Here(begun)) => queue(begun),
+            Some(Opening::Unsafe) => Queued::Unsafe,
+            None => return,
+        };
+        if queued == Queued::Unsafe {
+            all.insert(id, Opening::Unsafe);
         }
     }
 

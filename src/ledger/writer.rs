@@ -289,8 +289,8 @@ enum Pace {
 
 impl Pace {
     fn of(tasks: &[Box<dyn Work>]) -> Self {
-        let is_told = |task: &Box<dyn Work>| matches!(task.failing(), Failing::Never { .. });
-        if tasks.len() <= SMALL && tasks.iter().all(is_told) {
+        let mut failing = tasks.iter().map(|task| task.failing());
+        if tasks.len() <= SMALL && failing.all(|failing| matches!(failing, Failing::Never { .. })) {
             Self::Easy
         } else {
             Self::Quick

@@ -123,7 +123,7 @@ impl Family {
         self.by_hook != ByHook::No
     }
 
-    /// How far what led to it is trusted, which it is at the most.
+    /// How far whatever led to it is trusted. The call itself is trusted no further.
     pub(super) fn risk(&self) -> RiskLevel {
         self.risk
     }

@@ -26,8 +26,8 @@ pub(super) struct Held {
 pub(super) struct Watch {
     passage: Option<Passage>,
     exit_codes: bool,
-    /// Whether it may be the call's own doing that nothing starts: it has said where or with what
-    /// environment, or what is confined and may say so has run.
+    /// Whether failing to start may be the call's own doing: it named a directory or an environment, or it ran
+    /// in a sandbox, whose inside can fake such a failure.
     misleads: bool,
     /// Whether it has said that it is to take less time than others may.
     is_hurried: bool,

@@ -424,7 +424,7 @@ impl Inner {
             .unwrap_or_else(|_| Family::founded(SharedValues::default(), self.registry()))
     }
 
-    /// The same.
+    /// As [`Self::found`], but refuses a call that brings too many values.
     ///
     /// # Errors
     /// When the call brings too much along.

@@ -2,8 +2,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// How many executions run. Nobody is told of each: whoever waits, waits for none to run any more. Nothing else hangs on
-/// the order in which the counters are seen to change.
+/// Counts the executions under way. `none` wakes when the last one ends; nobody is told of single ones, and
+/// nothing else depends on the order in which the counters are seen to change.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     now: AtomicUsize,

@@ -49,8 +49,9 @@ pub struct Capture {
     name: StreamName,
     spool: Option<Arc<Spool>>,
     secrets: Arc<Secrets>,
-    /// Of all so far but what of a growing head is not hashed; `None` once something went by unseen,
-    /// or the stream is sealed. Locked before `inner`, which nobody waits for while it is hashed.
+    /// The hash of everything captured so far, except what a growing head has not hashed yet
+    /// ([`Growing::hashed`]). `None` once bytes were only counted, or once sealed. Locked before `inner`, so that
+    /// nobody waits for `inner` while bytes are hashed.
     hashing: Mutex<Option<Hashing>>,
     inner: Mutex<Inner>,
     changed: Notify,
@@ -67,10 +68,11 @@ struct Inner {
     file: Option<Arc<SpoolFile>>,
     /// Until there is a file, or the record has what the stream said.
     draft: Option<Draft>,
-    /// Where in a sealed head something began that was still held back, and as it was: for who reads on,
-    /// for what follows may make a secret of it.
+    /// What was held back when the head was sealed: its offset, and its bytes before masking. Whoever reads on
+    /// needs them unmasked, for what follows may complete a secret.
     unmasked: Option<(usize, Vec<u8>)>,
-    /// Whether there was something: then the file goes on otherwise than the answer ended.
+    /// Whether anything was held back at the seal: the spool file then continues differently from how the
+    /// answer ends.
     is_apart: bool,
     error: Option<io::Error>,
     followers: usize,

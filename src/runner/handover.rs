@@ -40,8 +40,8 @@ pub(super) struct Handover {
     end: RawFd,
     /// What is in a place that nobody needs.
     null: File,
-    /// The rest of what is copied: one file costs next to nothing, however often, where what would be
-    /// there else is many.
+    /// Fills the remaining descriptors below `LOW` with copies of one file. Each is copied for every child, and
+    /// many copies of one file cost far less than as many different files.
     low: Mutex<Vec<OwnedFd>>,
 }
 

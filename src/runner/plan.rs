@@ -45,8 +45,8 @@ pub struct Plan {
     pub background: Background,
     /// The execution that called for this one, which nothing of it outlives.
     pub parent: Option<ExecutionId>,
-    /// None of its processes can give up session and environment, by which they are known: commands in a
-    /// sandbox are none of this system's.
+    /// Whether every process of it keeps its session and environment, by which it is recognised. False for
+    /// ordinary commands; true for the runtime of a sandbox, whose commands are no processes of this system's.
     pub is_recognisable: bool,
     /// Limits of the execution's cgroup.
     pub limits: Limits,

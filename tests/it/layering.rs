@@ -29,17 +29,18 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// What a room must not even have heard of, as crates: reasons stand in docs/ARCHITECTURE.md.
 #[rustfmt::skip]
 const UNHEARD_OF: &[(&str, &[&str])] = &[
-    ("runner",   &["axum", "http", "hyper", "serde", "serde_json", "utoipa", "toml"]),
-    ("domain",   &["tokio", "axum", "http", "hyper", "tracing", "toml"]),
-    ("policy",   &["tokio", "axum", "http", "hyper", "nix", "libc", "rustix"]),
-    ("config",   &["axum", "http", "hyper", "serde_json", "utoipa"]),
-    ("api",      &["tonic", "tonic_types", "prost"]),
-    ("pipeline", &["axum", "http", "hyper", "tonic", "utoipa", "prometheus", "opentelemetry_proto"]),
-    ("tools",    &["axum", "http", "hyper", "utoipa"]),
-    ("flow",     &["axum", "http", "hyper", "nix", "libc", "rustix", "serde_json", "utoipa", "toml"]),
+    ("runner",   &["axum", "http", "hyper", "rusqlite", "serde", "serde_json", "utoipa", "toml"]),
+    ("sandbox",  &["axum", "rusqlite", "utoipa", "toml"]),
+    ("domain",   &["tokio", "axum", "http", "hyper", "tracing", "toml", "rusqlite"]),
+    ("policy",   &["tokio", "axum", "http", "hyper", "nix", "libc", "rustix", "rusqlite"]),
+    ("config",   &["axum", "http", "hyper", "serde_json", "utoipa", "rusqlite"]),
+    ("api",      &["tonic", "tonic_types", "prost", "rusqlite"]),
+    ("pipeline", &["axum", "http", "hyper", "tonic", "utoipa", "prometheus", "opentelemetry_proto", "rusqlite"]),
+    ("tools",    &["axum", "http", "hyper", "utoipa", "rusqlite"]),
+    ("flow",     &["axum", "http", "hyper", "nix", "libc", "rustix", "serde_json", "utoipa", "toml", "rusqlite"]),
     ("ledger",   &["axum", "http", "hyper", "utoipa", "toml", "prometheus"]),
-    ("otlp",     &["axum", "tonic", "prometheus", "utoipa", "toml"]),
-    ("metrics",  &["tokio", "axum", "http", "hyper", "utoipa", "toml", "nix", "libc", "rustix"]),
+    ("otlp",     &["axum", "tonic", "prometheus", "utoipa", "toml", "rusqlite"]),
+    ("metrics",  &["tokio", "axum", "http", "hyper", "utoipa", "toml", "nix", "libc", "rustix", "rusqlite"]),
 ];
 
 fn src() -> PathBuf {

@@ -34,8 +34,8 @@ pub(super) fn can_ask(inner: &Inner, config: &ExecutorConfig) -> bool {
 }
 
 /// Lets through what the policy allows, and has somebody asked about what it asks about. Where
-/// there is nobody to be asked it is refused (seed 004 goes on with a warning; here no answer is
-/// never a yes).
+/// there is nobody to be asked it is refused (seed 004 goes on with a warning; here silence is
+/// never consent).
 pub(super) async fn confirm(
     judged: Judged,
     inner: &Inner,

@@ -373,8 +373,8 @@ impl GroupTree {
         look
     }
 
-    /// Those of this tree that nobody else's children are, and of what else is about how much
-    /// cannot be told.
+    /// The orphans that belong to this tree, as roots to walk from besides the leader. Notes in `look` of whom
+    /// it cannot be told, now or at all, whose they are.
     fn candidates(&self, look: &mut Look) -> Vec<Pid> {
         let orphans = self.leaders.subreaper.then(|| self.leaders.orphans());
         let Some(orphans) = orphans.flatten() else {

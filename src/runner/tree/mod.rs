@@ -138,8 +138,8 @@ impl Tree {
         }
     }
 
-    /// The same, of all executions that end in one turn of the event loop at once: the kernel goes
-    /// through all children for each list of them.
+    /// As [`Self::may_have_others`], but executions that end in the same turn of the event loop share one
+    /// look: the kernel goes through all children for each reading of their list.
     pub(super) async fn may_have_left_others(&self) -> bool {
         match self {
             Self::Cgroup(tree) => tree.leaf.is_populated(),

@@ -13,8 +13,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-/// What counts as having to do with a directory. Whoever writes to a file in it opens that first. That
-/// one was written to (`MODIFY`) is not asked for: of those that report events the kernel itself says so.
+/// What counts as having to do with a directory. Whoever writes to a file in it opens that first. `MODIFY`
+/// is left out: the kernel reports it itself for files that announce changes, such as `cgroup.events`.
 const EVENTS: WatchFlags = WatchFlags::OPEN
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::CREATE)
