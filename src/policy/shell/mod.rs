@@ -3,9 +3,11 @@
 //! [`fence`] keeps within bounds.
 
 mod fence;
+mod git;
 pub mod hazards;
 mod inner;
 mod loose;
+mod programs;
 pub mod strict;
 #[cfg(test)]
 mod tests;
