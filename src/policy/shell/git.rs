@@ -1,4 +1,4 @@
-//! git: which of its commands and options run other programs.
+//! git: which of its commands and options run other programs, and the scripts in its words.
 
 use super::hazards::gives;
 
@@ -52,4 +52,78 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     let found =
         options.any(|option| is_given(&option)) || rest.iter().any(|word| word.contains("::"));
     found.then_some("has a git option that names a program or a file to write")
+}
+
+/// The scripts in the words of git: what it runs for each submodule, commit or alias.
+pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
+    let mut scripts = Vec::new();
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let configures = has("config");
+    let runs_each = has("rebase") || has("difftool");
+    for (at, word) in arguments.iter().enumerate() {
+        let rest = &arguments[at + 1..];
+        let next = || rest.first().map(String::as_str).unwrap_or_default();
+        match word.as_str() {
+            "foreach" => {
+                let flags = ["--recursive", "--quiet", "-q"];
+                let rest = rest.iter().map(String::as_str);
+                let words: Vec<&str> = rest.filter(|word| !flags.contains(word)).collect();
+                scripts.push(words.join(" "));
+            }
+            "merge-index" => {
+                let mut rest = rest.iter().skip_while(|word| word.starts_with('-'));
+                scripts.extend(rest.next().cloned());
+            }
+            "-c" => scripts.extend(value_of(next())),
+            word if word.starts_with("--") => {
+                let (name, value) = word.split_once('=').unwrap_or((word, next()));
+                if names_program(name) {
+                    scripts.push(value.to_owned());
+                    // For `--config` it is a setting.
+                    scripts.extend(value_of(value));
+                }
+            }
+            word if word.starts_with('-') => {
+                scripts.extend(word.strip_prefix("-c").and_then(value_of));
+                scripts.extend(word.strip_prefix("-O").map(str::to_owned));
+                if word == "-u" && has("clone") {
+                    scripts.push(next().to_owned());
+                }
+                // In a group as well: `rebase -ix`.
+                let found = word
+                    .split_once('x')
+                    .filter(|_| runs_each || word.starts_with("-x"));
+                scripts.extend(found.map(|(_, attached)| match attached {
+                    "" => next().to_owned(),
+                    attached => attached.to_owned(),
+                }));
+            }
+            word if word.starts_with("ext::") => scripts.push(word[5..].to_owned()),
+            word if configures => scripts.push(word.trim_start_matches('!').to_owned()),
+            _ => {}
+        }
+    }
+    scripts.retain(|script| !script.is_empty());
+    scripts
+}
+
+/// The command in a setting (`alias.x=!command`).
+fn value_of(setting: &str) -> Option<String> {
+    let (_, value) = setting.split_once('=')?;
+    Some(value.trim_start_matches('!').to_owned())
+}
+
+/// Whether the option has a command for its value.
+fn names_program(option: &str) -> bool {
+    let options = [
+        "--config",
+        "--exec",
+        "--extcmd",
+        "--open-files-in-pager",
+        "--receive-pack",
+        "--setup",
+        "--upload-pack",
+    ];
+    let is_filter = option.ends_with("-filter") || option.ends_with("-cmd");
+    is_filter || (option.len() > 3 && options.iter().any(|one| gives(option, one, "")))
 }

@@ -84,6 +84,11 @@ pub fn runs_its_arguments(name: &str) -> bool {
     by_name(name).is_some_and(|what| what == WRAPPER || what == REMOTE)
 }
 
+/// Whether a program runs commands on another machine, or in another root.
+pub(super) fn runs_elsewhere(name: &str) -> bool {
+    by_name(name).is_some_and(|what| what == REMOTE)
+}
+
 /// Whether what `name` does is decided by what is in the files it is given, as a script decides
 /// what a shell does.
 pub fn obeys_files(name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Programs whose options say what else they run, and those that start a shell of their own.
 
+use super::hazards::{is_ip_exec, is_short, runs_elsewhere};
 use super::loose::{Nested, Reader};
 use super::strict;
 use super::text::{is_known, plain};
@@ -19,17 +20,28 @@ impl Reader {
             nested.extend(split_by_env(arguments, certain));
         } else if starts_shell(name, arguments) {
             self.shell_input(input, certain, nested);
+        } else if enters(name, arguments) {
+            // What is there need not be a shell, nor be here.
+            self.shell_input(input, false, nested);
         } else if may_run_input(name) {
-            match input {
-                Some(Input::Text(text)) => nested.push(Nested {
-                    text: plain(text),
-                    certain: false,
-                }),
-                Some(Input::Unknown) => {}
-                None => nested.extend(self.own_input(false)),
-            }
-            let lists = |word: &String| matches!(word.as_str(), "-l" | "-r" | "-d" | "-c" | "-V");
-            let reads = matches!(name, "at" | "batch") && !arguments.iter().any(lists);
+            let read = match input {
+                Some(Input::Text(text)) => Some(Nested::new(plain(text), false)),
+                Some(Input::Unknown) => None,
+                None => self.own_input(false),
+            };
+            nested.extend(read.map(|read| match name {
+                "crontab" => Nested::new(without_times(&read.text), false),
+                _ => read,
+            }));
+            let lists = |word: &String| {
+                let words: &[&str] = match name {
+                    "crontab" => &["-e", "-l", "-r", "-ri", "-ir", "-V"],
+                    _ => &["-l", "-r", "-d", "-c", "-V"],
+                };
+                words.contains(&word.as_str())
+            };
+            let reads = matches!(name, "at" | "batch" | "crontab");
+            let reads = reads && !arguments.iter().any(lists);
             if reads && !matches!(input, Some(Input::Text(_))) {
                 // What stands before it in a pipe, or in a file, is its script.
                 self.unknown();
@@ -44,7 +56,7 @@ impl Reader {
             return None;
         }
         self.input_read = Some(certain);
-        Some(Nested { text, certain })
+        Some(Nested::new(text, certain))
     }
 }
 
@@ -97,8 +109,25 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
         let short = word.starts_with('-') && !word.starts_with("--") && word.contains('c');
         short || word.starts_with("--c") || word.starts_with("--session-c")
     };
+    let operands = |valued: &str| Options::read(arguments, valued, &[]).operands.len();
     match name {
-        "sudo" => {
+        "aa-exec" | "linux32" | "linux64" | "pkexec" | "run0" => operands("dginpu") == 0,
+        "capsh" => arguments.iter().any(|word| word == "--") && !arguments.iter().any(gives_script),
+        "fakeroot" | "firejail" | "proot" => operands("blsqRrw") == 0,
+        "nix-shell" => {
+            let runs = |word: &String| word.starts_with("--r") || word.starts_with("--command");
+            !arguments.iter().any(runs)
+        }
+        "script" => !arguments
+            .iter()
+            .any(|word| gives_script(word) || word == "--"),
+        "setarch" => {
+            let is_machine = |word: &String| word.contains(|c: char| c.is_ascii_digit());
+            let options = Options::read(arguments, "", &[]);
+            options.operands.len() < 2 && options.operands.iter().all(is_machine)
+        }
+        "systemd-nspawn" => operands("DEiMpuS") == 0,
+        "sudo" | "sudo-rs" => {
             let long = [
                 "user",
                 "group",
@@ -125,7 +154,7 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
             let options = Options::read(arguments, "ugGw", &["user", "group", "supp-group"]);
             options.operands.len() < 2 && !arguments.iter().any(gives_script)
         }
-        "chroot" => Options::read(arguments, "", &[]).operands.len() == 1,
+        "arch-chroot" | "chroot" => operands("u") == 1,
         "newgrp" => true,
         "sg" | "unshare" | "nsenter" => {
             let options = Options::read(arguments, "tSG", &["target", "setuid", "setgid"]);
@@ -135,25 +164,124 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
     }
 }
 
+/// Words with which programs start a shell of their own, in another place: programs, words, how
+/// many operands come behind it.
+#[rustfmt::skip]
+const ENTER: &[(&[&str], &[&str], usize)] = &[
+    (&["adb"], &["shell"], 0),
+    (&["distrobox", "pct", "toolbox"], &["enter"], 1),
+    (&["guix"], &["environment", "shell"], usize::MAX),
+    (&["hatch", "pipenv", "poetry"], &["shell"], 0),
+    (&["incus", "lxc"], &["console", "shell"], 1),
+    (&["machinectl"], &["login", "shell"], 1),
+    (&["minikube"], &["ssh"], 0),
+    (&["multipass"], &["shell"], 1),
+    (&["nix"], &["develop", "shell"], usize::MAX),
+    (&["vagrant"], &["ssh"], 1),
+    (&["virsh"], &["console"], 1),
+];
+
+/// Programs that run what is in a container, whose own program may be a shell.
+const CONTAINERS: &[&str] = &[
+    "crictl",
+    "docker",
+    "docker-compose",
+    "kubectl",
+    "nerdctl",
+    "oc",
+    "podman",
+    "podman-compose",
+    "podman-remote",
+];
+
+/// Whether the command may start a shell elsewhere that reads its input, without naming one.
+fn enters(name: &str, arguments: &[String]) -> bool {
+    let has = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.as_str()));
+    match name {
+        "ssh" | "autossh" | "rsh" => {
+            let valued = match name {
+                "autossh" => "BbcDEeFIiJLlMmOoPpQRSWw",
+                _ => "BbcDEeFIiJLlmOoPpQRSWw",
+            };
+            let before = Options::read(arguments, valued, &[]);
+            let Some((_host, rest)) = before.operands.split_first() else {
+                return false;
+            };
+            let behind = Options::read(rest, valued, &[]);
+            let none = ['G', 'N', 'V'];
+            behind.operands.is_empty() && !before.has(&none, &[]) && !behind.has(&none, &[])
+        }
+        "lxc-attach" => !has(&["--"]),
+        name if CONTAINERS.contains(&name) => {
+            let gives_input = |word: &String| {
+                let short = word.starts_with('-') && !word.starts_with("--") && word.contains('i');
+                short || word.starts_with("--interactive") || word.starts_with("--stdin")
+            };
+            let composes = name.ends_with("compose") || has(&["compose"]);
+            let runs = has(&["debug", "run", "start"]);
+            has(&["attach"]) || runs && (composes || arguments.iter().any(gives_input))
+        }
+        name => ENTER.iter().any(|(programs, words, own)| {
+            let at = arguments
+                .iter()
+                .position(|word| words.contains(&word.as_str()));
+            let Some(at) = at.filter(|_| programs.contains(&name)) else {
+                return false;
+            };
+            let rest = &arguments[at + 1..];
+            let is_option = |word: &&String| word.starts_with('-');
+            let gives_script =
+                |word: &String| word == "--" || word.starts_with("-c") || word.starts_with("--c");
+            rest.iter().filter(|word| !is_option(word)).count() <= *own
+                && !rest.iter().any(gives_script)
+        }),
+    }
+}
+
+/// Whether `su` or `runuser` is to start in the directory of the user.
+pub(super) fn is_login(arguments: &[String]) -> bool {
+    arguments.iter().any(|word| {
+        let short = word.starts_with('-') && !word.starts_with("--") && word.contains('l');
+        word == "-" || short || word.starts_with("--l")
+    })
+}
+
 /// Whether what the command reads may run elsewhere or later: a known text is looked at.
 fn may_run_input(name: &str) -> bool {
     let names = [
-        "ssh",
-        "rsh",
-        "mosh",
         "at",
         "batch",
         "crontab",
-        "script",
         "machinectl",
-        "docker",
-        "podman",
-        "kubectl",
-        "lxc",
-        "systemd-run",
+        "script",
         "systemd-nspawn",
+        "systemd-run",
     ];
-    names.contains(&name)
+    names.contains(&name) || runs_elsewhere(name)
+}
+
+/// The commands of a table for cron, without the times before them.
+fn without_times(table: &str) -> String {
+    let command = |line: &str| {
+        let mut rest = line.trim_start();
+        let fields = match rest.bytes().next() {
+            Some(b'@') => 1,
+            Some(b'#') => 0,
+            _ => 5,
+        };
+        for _ in 0..fields {
+            let end = rest.find([' ', '\t']).unwrap_or(rest.len());
+            rest = rest[end..].trim_start();
+        }
+        // What is no entry sets a variable, or is none of these.
+        if rest.is_empty() {
+            line.to_owned()
+        } else {
+            rest.to_owned()
+        }
+    };
+    let commands: Vec<String> = table.lines().map(command).collect();
+    commands.join("\n")
 }
 
 /// What `env -S` makes of its string, which has quotes and escapes of its own: the string and the
@@ -214,10 +342,8 @@ fn splice(value: &str, behind: &[String], certain: bool) -> Nested {
         text.push_str(&plain(word).replace('\'', "'\\''"));
         text.push('\'');
     }
-    Nested {
-        certain: certain && exact && is_known(value) && behind.iter().all(|word| is_known(word)),
-        text,
-    }
+    let known = is_known(value) && behind.iter().all(|word| is_known(word));
+    Nested::new(text, certain && exact && known)
 }
 
 /// The commands that programs run only for one of their own: `git bisect run`, `jobs -x`.
@@ -234,11 +360,17 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
         "jobs" => after("-x", None),
         "ip" => of_ip(words),
         "gdb" => after("--args", None),
+        "aws-vault" | "doppler" | "lxc-attach" | "mise" => after("--", None),
+        "asdf" | "nodenv" | "pyenv" | "rbenv" => after("exec", None),
+        "pidstat" => after("-e", None),
+        "rxvt" | "urxvt" | "uxterm" | "xterm" => after("-e", None),
         "uv" | "poetry" | "pdm" | "hatch" | "pipx" | "pipenv" | "rye" => after("run", None),
-        "conda" | "mamba" => after("run", None).map(|at| match words.get(at).map(String::as_str) {
-            Some("-n" | "-p" | "--name" | "--prefix") => at + 2,
-            Some(_) | None => at,
-        }),
+        "conda" | "mamba" | "micromamba" => {
+            after("run", None).map(|at| match words.get(at).map(String::as_str) {
+                Some("-n" | "-p" | "--name" | "--prefix") => at + 2,
+                Some(_) | None => at,
+            })
+        }
         "bundle" | "npm" | "pnpm" | "yarn" => words
             .iter()
             .position(|word| matches!(word.as_str(), "x" | "dlx") || is_short(word, "exec", 3))
@@ -249,46 +381,8 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
     begin.map(|at| (at, words.len())).into_iter().collect()
 }
 
-/// Where the command of `ip netns exec NAME` or `ip vrf exec NAME` begins; ip takes beginnings of its words.
+/// Where the command of `ip netns exec NAME` or `ip vrf exec NAME` begins.
 fn of_ip(words: &[String]) -> Option<usize> {
-    let is_exec = |pair: &[String]| {
-        let object = is_short(&pair[0], "netns", 3) || is_short(&pair[0], "vrf", 1);
-        object && is_short(&pair[1], "exec", 1)
-    };
     // Behind them comes the name of the namespace.
-    words.windows(2).position(is_exec).map(|at| at + 3)
-}
-
-/// Whether a word stands for another of which it is a beginning, of so many letters at least.
-fn is_short(word: &str, whole: &str, least: usize) -> bool {
-    word.len() >= least && whole.starts_with(word)
-}
-
-/// The scripts in the words of git: what it runs for each submodule, commit or alias.
-pub(super) fn of_git(arguments: &[String]) -> Vec<String> {
-    let mut scripts = Vec::new();
-    for (at, word) in arguments.iter().enumerate() {
-        let rest = &arguments[at + 1..];
-        let next = rest.first().map(String::as_str);
-        match word.as_str() {
-            "foreach" => {
-                let flags = ["--recursive", "--quiet", "-q"];
-                let rest = rest.iter().map(String::as_str);
-                let words: Vec<&str> = rest.filter(|word| !flags.contains(word)).collect();
-                scripts.push(words.join(" "));
-            }
-            "-c" => {
-                let value = next.and_then(|next| next.split_once('='));
-                scripts.extend(value.map(|(_, value)| value.trim_start_matches('!').to_owned()));
-            }
-            "-x" | "--exec" | "--extcmd" => scripts.extend(next.map(str::to_owned)),
-            word if word.ends_with("-filter") => scripts.extend(next.map(str::to_owned)),
-            word => {
-                let options = ["--exec=", "--extcmd=", "-x"];
-                let value = options.iter().find_map(|option| word.strip_prefix(option));
-                scripts.extend(value.map(str::to_owned));
-            }
-        }
-    }
-    scripts
+    words.windows(2).position(is_ip_exec).map(|at| at + 3)
 }

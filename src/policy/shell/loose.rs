@@ -33,6 +33,8 @@ pub(super) struct Reader {
     /// as what may be one.
     pub(super) input: Option<String>,
     pub(super) input_read: Option<bool>,
+    /// Whether what is read now is run in a directory that is not known.
+    pub(super) elsewhere: bool,
     depth: usize,
     bytes: usize,
     /// Bytes of commands found.
@@ -44,6 +46,19 @@ pub(super) struct Reader {
 pub(super) struct Nested {
     pub text: String,
     pub certain: bool,
+    /// Whether it is run in a directory that is not known.
+    pub elsewhere: bool,
+}
+
+impl Nested {
+    /// One that is run where the script is in which it was found.
+    pub(super) fn new(text: String, certain: bool) -> Self {
+        Self {
+            text,
+            certain,
+            elsewhere: false,
+        }
+    }
 }
 
 /// Whether a redirect names a descriptor that no number of 32 bits can: the parser panics there.
@@ -77,6 +92,7 @@ impl Reader {
             reading: Reading::default(),
             input: input.map(str::to_owned),
             input_read: None,
+            elsewhere: false,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -149,7 +165,11 @@ impl Reader {
             self.unknown();
         }
         let depth = self.depth;
-        match self.script(&nested.text, nested.certain && certain) {
+        let elsewhere = self.elsewhere;
+        self.elsewhere |= nested.elsewhere;
+        let read = self.script(&nested.text, nested.certain && certain);
+        self.elsewhere = elsewhere;
+        match read {
             Err(Unreadable::Grammar) if !nested.certain => {
                 self.depth = depth;
                 Ok(())

@@ -136,10 +136,7 @@ impl Flat {
 
     fn substitution(&mut self, script: String, quoted: bool) {
         self.text.push(if quoted { UNKNOWN } else { UNKNOWN_WORDS });
-        self.nested.push(Nested {
-            text: script,
-            certain: true,
-        });
+        self.nested.push(Nested::new(script, true));
     }
 
     /// What stands between `${` and `}` has words in it, with scripts of their own.

@@ -187,11 +187,7 @@ impl Reader {
             let text = self.word(value, certain)?;
             // PAGER=rm, or X=rm; $X.
             if is_known(&text) && !text.is_empty() && text.len() <= MAX_VALUE_BYTES {
-                let nested = Nested {
-                    text: plain(&text),
-                    certain: false,
-                };
-                self.nested(&nested, false)?;
+                self.nested(&Nested::new(plain(&text), false), false)?;
             }
         }
         Ok(())
@@ -308,7 +304,8 @@ impl Reader {
     fn write(&mut self, path: &str) {
         let path = plain(path);
         if !NOWHERE.contains(&path.as_str()) {
-            self.reading.writes.push(is_known(&path).then_some(path));
+            let known = is_known(&path) && (path.starts_with('/') || !self.elsewhere);
+            self.reading.writes.push(known.then_some(path));
         }
     }
 }

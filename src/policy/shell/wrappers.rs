@@ -1,9 +1,10 @@
 //! Programs that run the program their arguments name, and what they run.
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::super::paths::base_name;
-use super::hazards::runs_its_arguments;
-use super::inner::{by_subcommand, of_git};
+use super::git;
+use super::hazards::{runs_elsewhere, runs_its_arguments, unversioned};
+use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
 use super::text::{hidden, is_known, plain};
 
@@ -37,11 +38,11 @@ const fn wrapper(
 #[rustfmt::skip]
 const WRAPPERS: &[Wrapper] = &[
     wrapper(&["env"], &["-u", "--unset", "-C", "--chdir", "-a", "--argv0"], 0, true),
-    wrapper(&["sudo", "doas"], &["-u", "--user", "-g", "--group", "-h", "--host", "-p", "--prompt", "-C", "-D", "--chdir", "-R", "--chroot", "-r", "--role", "-t", "--type", "-T", "-U", "-c"], 0, true),
+    wrapper(&["sudo", "sudo-rs", "doas"], &["-u", "--user", "-g", "--group", "-h", "--host", "-p", "--prompt", "-C", "-D", "--chdir", "-R", "--chroot", "-r", "--role", "-t", "--type", "-T", "-U", "-c"], 0, true),
     wrapper(&["timeout"], &["-s", "--signal", "-k", "--kill-after"], 1, false),
     wrapper(&["nice"], &["-n", "--adjustment"], 0, false),
     wrapper(&["ionice"], &["-c", "--class", "-n", "--classdata"], 0, false),
-    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "torsocks", "proxychains", "chronic", "ifne", "npx", "pnpx", "bunx", "uvx"], &[], 0, false),
+    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "chronic", "ifne", "npx", "pnpx", "bunx", "uvx"], &[], 0, false),
     wrapper(&["exec"], &["-a"], 0, false),
     wrapper(&["stdbuf"], &["-i", "--input", "-o", "--output", "-e", "--error"], 0, false),
     wrapper(&["time"], &["-f", "--format", "-o", "--output"], 0, false),
@@ -51,50 +52,64 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["prlimit", "choom", "linux32", "linux64", "setpriv", "capsh", "numactl", "runcon"], &[], 0, false),
     wrapper(&["unshare", "nsenter", "bwrap", "firejail", "systemd-run", "systemd-inhibit", "run0"], &["-p", "--property", "-u", "--unit", "-t", "--target", "-E", "--setenv", "-S", "-G", "-M", "-H"], 0, true),
     wrapper(&["chroot"], &[], 1, true),
+    wrapper(&["arch-chroot"], &["-u"], 1, true),
+    wrapper(&["logsave", "gdbserver"], &[], 1, false),
+    wrapper(&["msgexec", "msgfilter"], &["-D", "--directory", "-i", "--input", "-o", "--output-file", "-w", "--width"], 0, false),
+    wrapper(&["proxychains"], &["-f"], 0, false),
+    wrapper(&["sshpass"], &["-d", "-f", "-P", "-p"], 0, false),
+    wrapper(&["systemd-cat"], &["-p", "--priority", "-t", "--identifier", "--level-prefix", "--namespace", "--stderr-priority"], 0, false),
+    wrapper(&["torify", "torsocks"], &["-a", "--address", "-P", "--port", "-p", "--pass", "-u", "--user"], 0, false),
     wrapper(&["xargs"], &["-I", "-n", "--max-args", "-P", "--max-procs", "-L", "--max-lines", "-s", "--max-chars", "-a", "--arg-file", "-d", "--delimiter", "-E"], 0, false),
-    wrapper(&["parallel", "watch", "entr", "strace", "ltrace", "perf", "valgrind", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
+    wrapper(&["parallel", "sem", "watch", "entr", "strace", "ltrace", "perf", "valgrind", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
     wrapper(&["coproc"], &[], 0, false),
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
 
 /// Shells: `-c` and a script, or a script on their input.
-const SHELLS: [&str; 11] = [
-    "sh", "bash", "rbash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh",
+#[rustfmt::skip]
+const SHELLS: &[&str] = &[
+    "ash", "bash", "bash-static", "csh", "dash", "elvish", "fish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "osh", "pdksh", "posh", "pwsh", "rbash", "rksh", "rzsh",
+    "sash", "sh", "tcsh", "xonsh", "yash", "ysh", "zsh",
 ];
 
-/// Programs with a script in an option's value or in their words, somewhere.
-const SCRIPT_TAKERS: [&str; 30] = [
-    "declare",
-    "hash",
-    "typeset",
-    "local",
-    "export",
-    "readonly",
-    "su",
-    "runuser",
-    "sg",
-    "script",
-    "flock",
-    "watch",
-    "parallel",
-    "tmux",
-    "screen",
-    "capsh",
-    "pee",
-    "npm",
-    "npx",
-    "pnpm",
-    "yarn",
-    "ssh",
-    "mapfile",
-    "readarray",
-    "complete",
-    "compgen",
-    "bind",
-    "alias",
-    "env",
-    "sudo",
+fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name) || SHELLS.contains(&unversioned(name))
+}
+
+/// Programs with a script in an option's value or in their words, somewhere. So have all that run
+/// commands elsewhere.
+#[rustfmt::skip]
+const SCRIPT_TAKERS: &[&str] = &[
+    "alias", "bind", "capsh", "compgen", "complete", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
+    "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
+    "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
 ];
+
+fn takes_scripts(name: &str) -> bool {
+    SCRIPT_TAKERS.contains(&name) || runs_elsewhere(name)
+}
+
+/// Wrappers that run what they run where they are.
+const STAY: &[&str] = &["at", "batch", "sg", "newgrp", "script", "pee", "mispipe"];
+
+/// Whether scripts in these words may be run in another directory, though no `cd` says so.
+fn leads_elsewhere(name: &str, words: &[String]) -> bool {
+    match name {
+        "find" => words
+            .iter()
+            .any(|word| word == "-execdir" || word == "-okdir"),
+        "su" | "runuser" => is_login(&words[1..]),
+        "conda" | "git" | "npm" | "npx" | "pnpm" | "poetry" | "uv" | "yarn" => true,
+        name => runs_its_arguments(name) && !STAY.contains(&name) && wrapper_of(name).is_none(),
+    }
+}
+
+fn wrapper_of(name: &str) -> Option<&'static Wrapper> {
+    let names = [name, unversioned(name)];
+    WRAPPERS
+        .iter()
+        .find(|wrapper| names.iter().any(|name| wrapper.names.contains(name)))
+}
 
 /// Words with which tmux runs commands of its own that say what to run, or reads them from a file.
 const TMUX_COMMANDS: [&str; 9] = [
@@ -135,6 +150,7 @@ impl Reader {
         let mut starts: Vec<(usize, usize, bool)> = vec![(0, words.len(), certain)];
         let mut done = vec![false; words.len()];
         let mut wrapped = None;
+        let mut elsewhere = false;
         while let Some((start, end, certain)) = starts.pop() {
             if self.is_full() {
                 return nested;
@@ -148,6 +164,7 @@ impl Reader {
             if matches!(name.as_str(), "cd" | "pushd" | "popd") {
                 self.reading.moves = true;
             }
+            elsewhere |= leads_elsewhere(&name, words);
             let inner = self.unwrap(&name, words);
             if !inner.is_empty() || runs_its_arguments(&name) {
                 wrapped.get_or_insert(start);
@@ -176,6 +193,7 @@ impl Reader {
                     };
                     self.add(words.join(" "), false);
                     let name = base_name(program).to_owned();
+                    elsewhere |= leads_elsewhere(&name, words);
                     for (from, to) in self.unwrap(&name, words) {
                         if from < to {
                             self.add(words[from..to].join(" "), false);
@@ -186,6 +204,7 @@ impl Reader {
                 }
             }
         }
+        nested.iter_mut().for_each(|one| one.elsewhere |= elsewhere);
         nested.sort_unstable();
         nested.dedup();
         nested
@@ -196,10 +215,7 @@ impl Reader {
         if name == "find" {
             return found_by(words);
         }
-        let Some(wrapper) = WRAPPERS
-            .iter()
-            .find(|wrapper| wrapper.names.contains(&name))
-        else {
+        let Some(wrapper) = wrapper_of(name) else {
             return by_subcommand(name, words);
         };
         if name == "command"
@@ -239,10 +255,10 @@ impl Reader {
                 .any(|option| word.starts_with(option))
         };
         let name = command.first().map_or("", |word| base_name(word));
-        let runs = SHELLS.contains(&name)
-            || SCRIPT_TAKERS.contains(&name)
+        let runs = is_shell(name)
+            || takes_scripts(name)
             || matches!(name, "" | "eval" | "find" | "xargs")
-            || WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name));
+            || wrapper_of(name).is_some();
         if runs || words.iter().any(replaces) {
             self.unknown();
         }
@@ -261,14 +277,11 @@ impl Reader {
         nested: &mut Vec<Nested>,
     ) {
         let mut add = |text: &str, certain: bool| {
-            nested.push(Nested {
-                text: plain(text),
-                certain: certain && is_known(text),
-            });
+            nested.push(Nested::new(plain(text), certain && is_known(text)));
         };
         let arguments = &words[1..];
         match name {
-            "git" => of_git(arguments)
+            "git" => git::scripts(arguments)
                 .iter()
                 .for_each(|script| add(script, false)),
             "eval" => {
@@ -284,7 +297,7 @@ impl Reader {
             "source" | "." if arguments.first().is_some_and(|file| !is_input(file)) => {
                 self.add(arguments.join(" "), false);
             }
-            _ if SHELLS.contains(&name) => {
+            _ if is_shell(name) => {
                 for (at, word) in arguments.iter().enumerate() {
                     if !word.starts_with('-') {
                         self.add(arguments[at..].join(" "), false);
@@ -299,7 +312,7 @@ impl Reader {
                 self.shell_input(input, certain, nested);
             }
             // From here on any word may be another; and which files name commands, who knows.
-            "alias" | "parallel" => {
+            "alias" | "parallel" | "sem" => {
                 self.unknown();
                 arguments.iter().for_each(|word| {
                     let value = word
@@ -312,7 +325,7 @@ impl Reader {
                 (1..arguments.len()).for_each(|at| add(&arguments[at..].join(" "), false))
             }
             // Not all of these are scripts, and none is for certain.
-            _ if SCRIPT_TAKERS.contains(&name) => {
+            _ if takes_scripts(name) => {
                 if name == "tmux"
                     && arguments
                         .iter()
@@ -320,12 +333,15 @@ impl Reader {
                 {
                     self.unknown();
                 }
+                let elsewhere = runs_elsewhere(name);
                 for word in arguments {
-                    add(word, false);
-                    let value = word.split_once('=').map(|(_, value)| value);
-                    value.into_iter().for_each(|value| add(value, false));
-                    let attached = word.strip_prefix("-S").or_else(|| word.strip_prefix("-c"));
-                    attached.into_iter().for_each(|value| add(value, false));
+                    // There a plain word is one of a command (`docker exec c sh -c x`), which is
+                    // looked at as a whole, and no script.
+                    let is_part = |script: &&str| elsewhere && *script == word && is_plain(word);
+                    let scripts = scripts_of(word).filter(|script| !is_part(script));
+                    scripts
+                        .filter(|script| !(elsewhere && is_shell(base_name(script))))
+                        .for_each(|script| add(script, false));
                 }
             }
             _ => {}
@@ -339,10 +355,9 @@ impl Reader {
         nested: &mut Vec<Nested>,
     ) {
         match input {
-            Some(Input::Text(text)) if is_known(text) => nested.push(Nested {
-                text: plain(text),
-                certain,
-            }),
+            Some(Input::Text(text)) if is_known(text) => {
+                nested.push(Nested::new(plain(text), certain));
+            }
             Some(Input::Text(_) | Input::Unknown) | None => {
                 nested.extend(self.own_input(certain && input.is_none()));
                 // What stands before it, in a pipe or in the same script, may have its say.
@@ -352,12 +367,55 @@ impl Reader {
     }
 }
 
+/// Whether a word has nothing in it that would make it several, or more than a word.
+fn is_plain(word: &str) -> bool {
+    word.chars()
+        .all(|c| c.is_alphanumeric() || "/._-+:=@%,~".contains(c))
+}
+
+/// What of a word may be a script: all of it, or a value in it (`-S'marker x'`, `--x='marker x'`,
+/// `-oProxyCommand marker x`, `EXEC:marker x`).
+fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
+    let behind = |separator: char| Some(word.split_once(separator)?.1);
+    let attached = word
+        .strip_prefix('-')
+        .filter(|group| !group.starts_with('-'));
+    let attached = attached.and_then(|group| {
+        let mut letters = group.chars();
+        letters.next()?;
+        Some(letters.as_str())
+    });
+    // `ProxyCommand`, `EXEC`: names of settings and addresses.
+    let name = attached.unwrap_or(word).split([':', INNER_BLANK]).next();
+    let setting = name.is_some_and(|name| {
+        name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.chars().all(char::is_alphanumeric)
+    });
+    let values = [
+        Some(word),
+        behind('='),
+        attached,
+        behind(':').filter(|_| setting),
+        behind(INNER_BLANK).filter(|_| setting),
+    ];
+    values.into_iter().flatten()
+}
+
 /// The scripts a shell is given; whether it reads its input for one.
 fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> bool {
     let mut takes_script = false;
-    let mut rest = arguments.iter();
+    let mut rest = arguments.iter().map(String::as_str);
     let mut first = None;
     while let Some(word) = rest.next() {
+        if let Some(long) = word.strip_prefix("--c") {
+            // fish and nu: `--command=SCRIPT`, `--commands SCRIPT`.
+            takes_script = true;
+            if let Some((_, script)) = long.split_once('=') {
+                first = Some(script);
+                break;
+            }
+            continue;
+        }
         let option = word.starts_with('-') || word.starts_with('+');
         if !option || word == "-" || word == "--" {
             first = if word == "-" || word == "--" {
@@ -408,4 +466,19 @@ fn found_by(words: &[String]) -> Vec<Wrapped> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hazards::always;
+    use super::*;
+
+    /// Whoever reads its words as commands cannot be harmless.
+    #[test]
+    fn every_wrapper_is_a_hazard() {
+        let wrappers = WRAPPERS.iter().flat_map(|wrapper| wrapper.names);
+        for name in wrappers.chain(SHELLS).chain(SCRIPT_TAKERS).chain(STAY) {
+            assert!(always(name).is_some(), "{name}");
+        }
+    }
 }
