@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::judge::{Cause, Decision, Policy, WRITE_PARAMETER, WRITE_TOOL};
-use super::paths::{absolute, base_name};
+use super::paths::{absolute, base_name, goes_up};
 use super::question::{Question, Verdict};
 use super::remembered;
 use super::rule::Rule;
@@ -187,6 +187,10 @@ fn judge_write<'p>(
     // After a change of directory nobody knows where a relative path leads.
     let base = question.working_dir.filter(|_| !moved);
     let known = path.and_then(|path| absolute(path, base));
+    // Where it leads as text, it may not lead: rules see both.
+    let misleads = known
+        .as_ref()
+        .filter(|known| path.is_some_and(goes_up) || leads_through_process(known));
     for rule in policy.write_rules(question) {
         let Some(known) = &known else {
             return found.add(Decision {
@@ -211,7 +215,37 @@ fn judge_write<'p>(
                 cause: Cause::Write(rule),
                 segment: Some(format!("> {known}")),
             });
+        } else if misleads.is_some() {
+            found.add(Decision {
+                verdict: Verdict::Ask,
+                cause: Cause::MayMatch(rule),
+                segment: path.map(|path| format!("> {path}")),
+            });
         }
+    }
+}
+
+/// Whether an absolute path goes through links of the kernel's that lead anywhere: the root, the
+/// directory and the open files of a process.
+fn leads_through_process(path: &str) -> bool {
+    let names: Vec<&str> = path.split('/').skip(1).collect();
+    match names.as_slice() {
+        ["dev", "fd", _] => false,
+        ["dev", "fd", _, ..] => true,
+        ["proc", process, rest @ ..] => {
+            let is_process = matches!(*process, "self" | "thread-self")
+                || process.bytes().all(|byte| byte.is_ascii_digit());
+            let is_own = *process == "self";
+            is_process
+                && match rest {
+                    // What the script itself has open was judged when it was opened.
+                    ["fd", _] => !is_own,
+                    rest => rest
+                        .iter()
+                        .any(|name| matches!(*name, "cwd" | "exe" | "fd" | "map_files" | "root")),
+                }
+        }
+        _ => false,
     }
 }
 

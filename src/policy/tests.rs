@@ -192,6 +192,43 @@ fn a_redirect_is_a_write() {
         ("echo x > /dev/null 2>&1", Verdict::Allow),
         ("echo '> /etc/hosts'", Verdict::Allow),
         ("cat < /etc/hosts", Verdict::Allow),
+        // A relative one where nobody knows from where.
+        ("su - x -c 'echo > y'", Verdict::Ask),
+        ("su -lc 'echo > y' x", Verdict::Ask),
+        ("runuser -l x -c 'echo > y'", Verdict::Ask),
+        ("su x -c 'echo > y'", Verdict::Allow),
+        ("find . -execdir sh -c 'echo > y' \\;", Verdict::Ask),
+        ("find . -exec sh -c 'echo > y' \\;", Verdict::Allow),
+        ("machinectl shell x /bin/sh -c 'echo > y'", Verdict::Ask),
+        (
+            "start-stop-daemon -S -d /etc -x /bin/sh -- -c 'echo > y'",
+            Verdict::Ask,
+        ),
+        ("git -C /etc rebase --exec 'echo > y'", Verdict::Ask),
+        (
+            "git -C /etc rebase --exec 'bash -c \"echo > y\"'",
+            Verdict::Ask,
+        ),
+        ("ssh host 'echo > y'", Verdict::Ask),
+        ("docker exec -w /etc c sh -c 'echo > y'", Verdict::Ask),
+        ("docker exec c sh -c 'echo > /tmp/y'", Verdict::Allow),
+        ("ssh host ls > y", Verdict::Allow),
+        ("git log > y", Verdict::Allow),
+        // And one whose text is not where it leads.
+        ("echo x > /var/run/../etc/x", Verdict::Ask),
+        ("echo x > /tmp/../etc/x", Verdict::Deny),
+        ("echo x > ../tmp/x", Verdict::Ask),
+        ("echo x > /proc/self/root/etc/x", Verdict::Ask),
+        ("echo x > //proc/./self/cwd/x", Verdict::Ask),
+        ("echo x > /proc/1/root/etc/x", Verdict::Ask),
+        ("echo x > /proc/thread-self/root/etc/x", Verdict::Ask),
+        ("echo x > /proc/self/task/1/root/etc/x", Verdict::Ask),
+        ("echo x > /proc/1/fd/1", Verdict::Ask),
+        ("echo x > /proc/self/fd/3/x", Verdict::Ask),
+        ("echo x > /dev/fd/3/x", Verdict::Ask),
+        ("echo x > /dev/fd/3", Verdict::Allow),
+        ("echo x > /proc/self/fd/2", Verdict::Allow),
+        ("echo x > /proc/sys/vm/x", Verdict::Allow),
     ] {
         assert_eq!(bash(&policy, command), verdict, "{command}");
     }
