@@ -9,7 +9,7 @@ use tokio::task::JoinError;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{Background, Call, Caller, Digest, Hasher, RiskLevel};
-use crate::policy::hazards::obeys_files;
+use crate::policy::hazards::{default_files, obeys_files};
 use crate::tools::Tool;
 
 /// How many words of each text of a call are looked at for files they name. What has more is not
@@ -18,6 +18,9 @@ const WORDS: usize = 16_384;
 
 /// How many scripts may be quoted in one another.
 const QUOTED: usize = 3;
+
+/// How many letters may stand before the value of an option in the same word.
+const GROUPED: usize = 4;
 
 /// How many directories are looked in, likewise.
 const BASES: usize = 64;
@@ -275,6 +278,10 @@ fn files(
         // For what obeys no files it is data, and need not be looked through.
         all.truncate(own);
     }
+    all.extend(attached_values(&all));
+    let programs = all.iter().map(|word| default_files(word));
+    let defaults: Vec<String> = programs.flatten().map(|&file| file.to_owned()).collect();
+    all.extend(defaults);
     all.sort_unstable();
     all.dedup();
     let start = dir.map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -318,6 +325,20 @@ fn files(
     (files, is_whole)
 }
 
+/// What may be the value of an option that stands in the same word (`-fx.mk`, `-kfx.mk`).
+fn attached_values(words: &[String]) -> Vec<String> {
+    let mut values = Vec::new();
+    for word in words {
+        let group = word
+            .strip_prefix('-')
+            .filter(|group| !group.starts_with('-'));
+        let group = group.unwrap_or_default();
+        let ends = group.char_indices().skip(1).take(GROUPED);
+        values.extend(ends.map(|(at, _)| group[at..].to_owned()));
+    }
+    values
+}
+
 /// Adds the words of a script, quotes and backslashes taken away as a shell does, and besides them
 /// those between any of its signs: what is quoted may be a script of its own. Says whether these
 /// are all.
@@ -328,7 +349,10 @@ fn words(text: &str, depth: usize, all: &mut Vec<String>) -> bool {
     let mut characters = text.chars();
     while let Some(c) = characters.next() {
         match (c, quote) {
-            ('\\', None | Some('"')) => word.extend(characters.next()),
+            // A line that goes on in the next: the shell sees neither sign.
+            ('\\', None | Some('"')) => {
+                word.extend(characters.next().filter(|next| *next != '\n'));
+            }
             (_, Some(open)) if c == open => quote = None,
             ('"' | '\'', None) => quote = Some(c),
             (_, None) if c.is_whitespace() || ";&|()<>`=,".contains(c) => {
@@ -447,6 +471,11 @@ mod tests {
             "bash deploy.sh",
             ". ./deploy.sh",
             "python3.11 'deploy.sh'",
+            "bash deploy\\\n.sh",
+            "bash \"deploy\\\n.sh\"",
+            "make -fdeploy.sh",
+            "make -kfdeploy.sh",
+            "awk -fdeploy.sh x",
             "gawk -f deploy.sh",
             "/usr/bin/tclsh8.6 deploy.sh",
             "dpkg -i deploy.sh",
@@ -477,6 +506,22 @@ mod tests {
                 fs::write(dir.join(file), more).expect("writable");
             }
             assert_ne!(before, intent(command), "{command}");
+        }
+        // What a program reads without being told, there or not.
+        for (command, file) in [
+            ("make", "Makefile"),
+            ("cd . && /usr/bin/make all", "GNUmakefile"),
+            ("make -C sub", "sub/makefile"),
+            ("make -Csub", "sub/Makefile"),
+            ("nice just x", "justfile"),
+            ("npm test", "package.json"),
+        ] {
+            for text in ["a:\n", "another:\n"] {
+                let before = intent(command);
+                fs::write(dir.join(file), text).expect("writable");
+                assert_ne!(before, intent(command), "{command}");
+            }
+            fs::remove_file(dir.join(file)).expect("ours");
         }
         let before = intent("./deploy.sh");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");

@@ -7,7 +7,9 @@ mod tests;
 
 use super::super::paths::base_name;
 use super::git;
-use super::programs::{ARGUMENTS, BUILTINS, OPTIONS, Options, PROGRAMS, REMOTE, WRAPPER};
+use super::programs::{
+    ARGUMENTS, BUILTINS, DEFAULT_FILES, OPTIONS, Options, PROGRAMS, REMOTE, WRAPPER,
+};
 
 /// Why a command is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,15 @@ pub fn obeys_files(name: &str) -> bool {
     matches!(program, "." | "source" | "sed")
         || listed(PROGRAMS, program).is_some()
         || listed(PROGRAMS, program.trim_end_matches(version)).is_some()
+}
+
+/// The files of its directory that a program obeys without their being named.
+pub fn default_files(name: &str) -> &'static [&'static str] {
+    let program = base_name(name);
+    let of = DEFAULT_FILES
+        .iter()
+        .find(|(programs, _)| programs.contains(&program));
+    of.map_or(&[], |(_, files)| files)
 }
 
 /// Whether the program `name` is on the list whatever its arguments are.

@@ -262,3 +262,14 @@ pub(super) const ARGUMENTS: &[(&str, &[&str], usize, &str)] = &[
     ("helm",        &["plugin", "plugins"], 0, WRAPPER),
     ("hg",          &["bisect", "extdiff", "serve"], 2, WRAPPER),
 ];
+
+/// Files that programs of the list obey where they are called, without being told: programs, files.
+#[rustfmt::skip]
+pub(super) const DEFAULT_FILES: &[(&[&str], &[&str])] = &[
+    (&["bmake", "gmake", "make"], &["BSDmakefile", "GNUmakefile", "Makefile", "makefile"]),
+    (&["just"], &[".justfile", "Justfile", "justfile"]),
+    (&["ninja"], &["build.ninja"]),
+    (&["npm", "pnpm", "yarn"], &["package.json"]),
+    (&["rake"], &["Rakefile", "Rakefile.rb", "rakefile", "rakefile.rb"]),
+    (&["task"], &["Taskfile.dist.yaml", "Taskfile.dist.yml", "Taskfile.yaml", "Taskfile.yml", "taskfile.yaml", "taskfile.yml"]),
+];

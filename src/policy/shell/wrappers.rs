@@ -435,8 +435,7 @@ fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str,
         add(&UNKNOWN_WORDS.to_string(), false);
     }
     if !takes_script {
-        return first.is_none_or(|file| is_input(file))
-            || arguments.iter().any(|word| word == "-s");
+        return first.is_none_or(is_input) || arguments.iter().any(|word| word == "-s");
     }
     if let Some(script) = first {
         add(script, certain);
