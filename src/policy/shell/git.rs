@@ -49,8 +49,7 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     let own = OPTIONS_OF.iter().filter(|(of, _)| of.contains(&subcommand));
     let mut options = own.flat_map(|(_, options)| *options).chain(OPTIONS);
     let is_given = |option: &&str| rest.iter().any(|word| gives(word, option, ""));
-    let found =
-        options.any(|option| is_given(option)) || rest.iter().any(|word| word.contains("::"));
+    let found = options.any(is_given) || rest.iter().any(|word| word.contains("::"));
     found.then_some("has a git option that names a program or a file to write")
 }
 
