@@ -118,7 +118,7 @@ fn take(mut lock: File) -> io::Result<Flock<File>> {
                 std::thread::sleep(HANDOVER / 50);
             }
             Err((_, nix::Error::EWOULDBLOCK)) => {
-                let text = "another daemon is using it: stop that one, or give this one its own with --state";
+                let text = "another daemon is using it, or a command that one was just starting when it was killed: stop it, or give this one its own with --state";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
             }
             Err((_, error)) => return Err(error.into()),

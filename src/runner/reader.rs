@@ -80,6 +80,8 @@ struct Bulk {
 enum Progress {
     /// The pipe is empty for now.
     Drained,
+    /// There may be more, but others have waited long enough.
+    Paused,
     /// Everybody has closed it, or it cannot be read.
     Ended,
     /// The stream is no small one.
@@ -128,7 +130,7 @@ impl Reader {
 
     fn come_to(&mut self, progress: Progress) {
         match progress {
-            Progress::Drained => {}
+            Progress::Drained | Progress::Paused => {}
             Progress::Ended => {
                 let pipe = std::mem::replace(&mut self.state, State::Ended(None)).into_pipe();
                 self.state = State::Ended(pipe);
@@ -140,7 +142,10 @@ impl Reader {
     /// Takes what is in the pipe by now, without waiting to be told of it.
     pub(super) fn look(&mut self) {
         if let State::Inline(pipe) = &self.state {
-            let progress = read_inline(pipe.get_ref(), &self.capture);
+            let mut progress = Progress::Paused;
+            while matches!(progress, Progress::Paused) {
+                progress = read_inline(pipe.get_ref(), &self.capture);
+            }
             self.come_to(progress);
         }
     }
@@ -254,7 +259,9 @@ fn panicked() -> io::Error {
 /// Reads what is in the pipe by now. Until it says that there is no more: whose writer has set `O_DIRECT`, that
 /// one gives a packet at a time.
 fn read_inline(pipe: &File, capture: &Capture) -> Progress {
-    loop {
+    /// A writer of single bytes can be as fast as this.
+    const READS: usize = 64;
+    for _ in 0..READS {
         let read = capture.fill(|head| match head.capacity() - head.len() {
             ..PACKET_BYTES => read_small(pipe, head),
             PACKET_BYTES.. => rustix::io::read(pipe, spare_capacity(head)),
@@ -271,6 +278,7 @@ fn read_inline(pipe: &File, capture: &Capture) -> Progress {
             }
         }
     }
+    Progress::Paused
 }
 
 /// Reads a small piece of a stream, for which it takes memory only if there is one: most have none.

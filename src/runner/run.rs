@@ -17,7 +17,7 @@ use super::husks::Husk;
 use super::plan::{Live, Outcome, Plan, RunError};
 use super::reader::Reader;
 use super::spawn::{BirthStep, Leader, Reaped};
-use super::start::{Born, ScriptFile, cannot_change_to};
+use super::start::{Born, ScriptFile};
 use super::tree::{self, Tree};
 use crate::config::Truncate;
 use crate::domain::{
@@ -72,6 +72,36 @@ impl Default for Left {
     }
 }
 
+/// The beginning of a process that may be refused the directory it is to run in: it has not started before it
+/// executes its program.
+struct Beginning {
+    look_at: Instant,
+    pause: Duration,
+    /// When it counts as started, though it may still be on its way into a slow directory.
+    over_at: Instant,
+}
+
+impl Beginning {
+    fn new(born: Instant) -> Self {
+        /// Far more than it takes, and a moment for whoever waits to hear of it.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let pause = Duration::from_millis(1);
+        Self {
+            look_at: born + pause,
+            pause,
+            over_at: born + PATIENCE,
+        }
+    }
+
+    /// Looks, and says when to look again if it is not over.
+    fn is_over(&mut self, leader: &Leader) -> bool {
+        let now = Instant::now();
+        self.pause *= 2;
+        self.look_at = now + self.pause;
+        now >= self.over_at || tree::has_executed(leader.pid)
+    }
+}
+
 /// What is run to ask for the end, until it has ended itself.
 type Asking<'a> = Option<(Arc<Live>, BoxFuture<'a, ()>)>;
 
@@ -100,7 +130,9 @@ impl Runner {
         live: &Arc<Live>,
     ) -> Result<Outcome, RunError> {
         live.set_membership(born.tree.membership(&born.leader, born.id));
-        live.mark_started();
+        if plan.working_dir.is_none() {
+            live.mark_started();
+        }
         let mut run = Run {
             plan,
             tree: born.tree,
@@ -117,6 +149,7 @@ impl Runner {
             end(asking).await;
             return Err(RunError::new(step, failure.error));
         }
+        live.mark_started();
         self.conclude(run, waited, asking, live).await
     }
 
@@ -231,6 +264,7 @@ impl Run {
     /// The one wait loop. Being stopped is a state of it, not another loop.
     async fn wait<'a>(&mut self, runner: &'a Runner, live: &Live) -> (Waited, Asking<'a>) {
         let limit = self.started + self.plan.limit;
+        let mut start = Beginning::new(self.started);
         let mut ended_at: Option<Instant> = None;
         let mut stopping: Option<Stopping> = None;
         let mut asking: Asking<'a> = None;
@@ -256,6 +290,11 @@ impl Run {
                 () = asked(&mut asking), if asking.is_some() => asking = None,
                 reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => {
                     stopping = Some(self.begin_stop(reason, runner, &mut asking));
+                }
+                () = tokio::time::sleep_until(start.look_at), if live.started_at().is_none() && ended_at.is_none() => {
+                    if start.is_over(&self.leader) {
+                        live.mark_started();
+                    }
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     if ended_at.is_some() || stopping.is_some() {
@@ -359,7 +398,8 @@ impl Run {
     fn describe(&self, step: BirthStep) -> String {
         match step {
             BirthStep::WorkingDir => {
-                cannot_change_to(self.plan.working_dir.as_deref().unwrap_or(Path::new("/")))
+                let dir = self.plan.working_dir.as_deref().unwrap_or(Path::new("/"));
+                format!("cannot change to the working directory `{}`", dir.display())
             }
             BirthStep::Execute => format!("cannot execute `{}`", self.plan.program.display()),
             BirthStep::Clone => "cannot start a process (clone3)".to_owned(),

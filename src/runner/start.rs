@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -54,9 +53,6 @@ impl Runner {
     /// # Errors
     /// When it cannot be started.
     pub(crate) fn start(&self, plan: &Plan, stdin: Option<OwnedFd>) -> Result<Born, RunError> {
-        if let Some(dir) = &plan.working_dir {
-            enter(dir)?;
-        }
         let script = self.script_file(plan)?;
         let program = CString::new(plan.program.as_os_str().as_bytes());
         let program =
@@ -160,21 +156,6 @@ impl Runner {
             )
         })
     }
-}
-
-/// Looks whether there is such a directory. The child finds out as well, but then it has been started.
-fn enter(dir: &Path) -> Result<(), RunError> {
-    let is_dir = std::fs::metadata(dir).map(|found| found.is_dir());
-    let error = match is_dir {
-        Ok(true) => return Ok(()),
-        Ok(false) => Errno::ENOTDIR.into(),
-        Err(error) => error,
-    };
-    Err(RunError::new(cannot_change_to(dir), error))
-}
-
-pub(super) fn cannot_change_to(dir: &Path) -> String {
-    format!("cannot change to the working directory `{}`", dir.display())
 }
 
 /// A file in memory that holds `text` as a whole, so that nobody has to feed it and nobody can

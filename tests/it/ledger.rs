@@ -95,6 +95,8 @@ async fn what_has_ended_is_told_at_once_and_not_listed_as_running() {
         let ids = page.records.iter().map(|record| record.id);
         ids.collect::<Vec<_>>()
     };
+    // Nobody waits for its beginning to be entered.
+    execution.started().await;
     assert_eq!(listed(Status::Running).await, [execution.id]);
 
     let somebody = Connection::open(&file).expect("a file");

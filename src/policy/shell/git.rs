@@ -57,7 +57,7 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
 pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     let mut scripts = Vec::new();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let configures = has("config");
+    let configures = subcommand(arguments) == Some("config");
     let runs_each = has("rebase") || has("difftool");
     for (at, word) in arguments.iter().enumerate() {
         let rest = &arguments[at + 1..];
@@ -104,6 +104,20 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     }
     scripts.retain(|script| !script.is_empty());
     scripts
+}
+
+/// The command of git's that is given.
+fn subcommand(arguments: &[String]) -> Option<&str> {
+    let mut rest = arguments.iter().map(String::as_str);
+    loop {
+        match rest.next()? {
+            "-C" | "-c" | "--config-env" | "--git-dir" | "--namespace" | "--work-tree" => {
+                rest.next();
+            }
+            option if option.starts_with('-') => {}
+            subcommand => return Some(subcommand),
+        }
+    }
 }
 
 /// The command in a setting (`alias.x=!command`).

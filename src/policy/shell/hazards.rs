@@ -147,7 +147,9 @@ pub(super) fn gives(word: &str, option: &str, valued: &str) -> bool {
         let given = given.split('=').next().unwrap_or(given);
         // For curl, an option in whose value variables count is another one.
         let given = given.strip_prefix("expand-").unwrap_or(given);
-        return !given.is_empty() && is_beginning(given, long);
+        // curl's own, of which `--cookie-jar` is another.
+        let is_whole = given == "cookie";
+        return !given.is_empty() && !is_whole && is_beginning(given, long);
     }
     let Some(given) = word.strip_prefix('-') else {
         return false;

@@ -194,6 +194,14 @@ const CONTAINERS: &[&str] = &[
     "podman-remote",
 ];
 
+/// Long options of `docker run` and its like that have a value in the next word, the usual ones.
+#[rustfmt::skip]
+const RUN_VALUED: &[&str] = &[
+    "--add-host", "--cap-add", "--cap-drop", "--cpus", "--device", "--entrypoint", "--env", "--env-file", "--gpus", "--hostname",
+    "--ipc", "--label", "--memory", "--mount", "--name", "--namespace", "--network", "--pid", "--platform", "--publish", "--pull",
+    "--restart", "--security-opt", "--shm-size", "--tmpfs", "--ulimit", "--user", "--volume", "--workdir",
+];
+
 /// Whether the command may start a shell elsewhere that reads its input, without naming one.
 fn enters(name: &str, arguments: &[String]) -> bool {
     let has = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.as_str()));
@@ -218,8 +226,15 @@ fn enters(name: &str, arguments: &[String]) -> bool {
                 short || word.starts_with("--interactive") || word.starts_with("--stdin")
             };
             let composes = name.ends_with("compose") || has(&["compose"]);
-            let runs = has(&["debug", "run", "start"]);
-            has(&["attach"]) || runs && (composes || arguments.iter().any(gives_input))
+            let takes_input = composes || arguments.iter().any(gives_input);
+            let run = arguments.iter().position(|word| word == "run");
+            // The image, or the service, alone: behind it stands a command.
+            let runs_own = run.is_some_and(|at| {
+                let run = Options::read(&arguments[at + 1..], "aceEhlmpuvw", RUN_VALUED);
+                run.operands.len() <= 1
+            });
+            let starts = has(&["debug"]) || has(&["start"]) && !composes;
+            has(&["attach"]) || takes_input && (runs_own || starts)
         }
         name => ENTER.iter().any(|(programs, words, own)| {
             let at = arguments

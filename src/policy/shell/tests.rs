@@ -381,6 +381,23 @@ fn what_reads_a_shell_elsewhere_or_later_is_told() {
         "vagrant ssh -c ls",
         "setarch -R ls",
         "git log -x y",
+        // Templates, names of files, and values; none of them is a script.
+        "docker inspect -f '{{ .State.Status }}' web",
+        "docker inspect -f '{{range .Mounts}}{{.Source}} {{end}}' web",
+        "docker ps --format '{{json .}}'",
+        "docker ps --format 'table {{.Names}}\t{{.Status}}'",
+        "docker run --rm -v \"$PWD:/app\" -w /app node npm test",
+        "docker build -t \"img:$TAG\" .",
+        "docker compose start",
+        "docker-compose run --rm web pytest",
+        "cat x | docker run -i --rm jq .a",
+        "kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name}{end}'",
+        "kubectl get pod x -o jsonpath='{..image}'",
+        "kubectl patch d x -p '{\"spec\": {\"replicas\": 1}}'",
+        "rsync -a \"$HOME/x/\" h:y",
+        "rsync -av --exclude='*.log' --exclude '*.pyc' --exclude 'node_modules/*' src/ h:dst/",
+        "scp 'h:/var/log/*.log' .",
+        "git rm -r config",
     ] {
         assert_eq!(finds_rm(script, None), None, "{script}");
     }

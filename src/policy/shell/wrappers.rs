@@ -335,12 +335,11 @@ impl Reader {
                 }
                 let elsewhere = runs_elsewhere(name);
                 for word in arguments {
-                    // There a plain word is one of a command (`docker exec c sh -c x`), which is
-                    // looked at as a whole, and no script.
-                    let is_part = |script: &&str| elsewhere && *script == word && is_plain(word);
-                    let scripts = scripts_of(word).filter(|script| !is_part(script));
+                    // There a word is mostly one of a command (`docker exec c sh -c x`), which is looked
+                    // at as a whole, a template (`{{ .State }}`), or names files; and no script.
+                    let scripts = scripts_of(word);
                     scripts
-                        .filter(|script| !(elsewhere && is_shell(base_name(script))))
+                        .filter(|script| !elsewhere || is_command(script))
                         .for_each(|script| add(script, false));
                 }
             }
@@ -365,6 +364,15 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether a quoted text is more than a word and begins as a command does.
+fn is_command(text: &str) -> bool {
+    let text = plain(text);
+    let blank = |c: char| c.is_whitespace() || ";|&`".contains(c);
+    let first = text.trim_start().split(blank).next().unwrap_or_default();
+    let is_more = text.contains(blank) || text.contains("$(");
+    is_known(&text) && is_more && is_plain(first)
 }
 
 /// Whether a word has nothing in it that would make it several, or more than a word.

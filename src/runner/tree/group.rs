@@ -438,11 +438,15 @@ impl GroupTree {
             Ok(id) => return Ok(id),
             Err(variable) => variable,
         };
+        if !self.leaders.subreaper {
+            // One of all there are on this machine.
+            return Err(Owner::Unknown);
+        }
         let suspicion = self.leaders.lock().suspicion(pid, self.leader(), &variable);
         match (suspicion, variable) {
             // It gave up session and environment, or changed it. With no other execution about it
             // can be but ours.
-            (Suspicion::Only, _) if self.leaders.subreaper => Ok(self.id),
+            (Suspicion::Only, _) => Ok(self.id),
             (Suspicion::None, _) => Err(Owner::Another),
             (_, Variable::Value(_) | Variable::Unset) if self.is_recognisable => {
                 Err(Owner::Another)

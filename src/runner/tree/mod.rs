@@ -19,7 +19,7 @@ pub(crate) use cgroup::LEAF_PREFIX;
 pub(super) use cgroup::{CgroupParent, Leaf, LeafMembers};
 use group::Enlisted;
 pub(super) use group::{GroupTree, Leaders};
-pub(super) use procfs::{command_line, exit, held_streams, kill_marked};
+pub(super) use procfs::{command_line, exit, has_executed, held_streams, kill_marked};
 
 use super::spawn::Leader;
 use crate::domain::{EXECUTION_VARIABLE, ExecutionId, KillMode, Usage};

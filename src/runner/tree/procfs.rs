@@ -61,6 +61,16 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// Whether a child of this process runs another program than this one.
+pub(in crate::runner) fn has_executed(pid: Pid) -> bool {
+    let program = |of: &str| fs::read_link(format!("/proc/{of}/exe"));
+    match (program(&pid.to_string()), program("self")) {
+        (Ok(its), Ok(own)) => its != own,
+        // It has ended, or cannot be looked at.
+        (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
 /// How a process ended that has not been waited for. `None` where it has not ended, or where that is not for
 /// this process to know.
 pub(in crate::runner) fn exit(pid: Pid) -> Option<Exit> {

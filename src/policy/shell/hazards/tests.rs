@@ -217,6 +217,7 @@ fn what_writes_where_its_words_say_is_on_the_list() {
     for command in [
         "curl -XPOST -H x y",
         "curl -fsSL y",
+        "curl --cookie a=b y",
         "date",
         "date +%F",
         "date -Iseconds",

@@ -142,7 +142,10 @@ impl Directory {
             inside: PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd())),
             fd,
             events: file("cgroup.events")?,
-            kill: KernelFile::open_to_write(path.join("cgroup.kill")).ok(),
+            kill: match KernelFile::open_to_write(path.join("cgroup.kill")) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                kill => Some(kill?),
+            },
             cpu: file("cpu.stat")?,
             memory: memory.transpose()?,
             pids: limits.pids_max.map(|_| file("pids.current")).transpose()?,
