@@ -35,20 +35,25 @@ impl Drop for Scratch {
     }
 }
 
+/// An executor with nothing but a ledger.
+fn executor(file: &Path) -> Executor {
+    let config = ExecutorConfig {
+        ledger: Some(LedgerConfig {
+            file: file.to_owned(),
+            durability: Durability::Process,
+        }),
+        ..ExecutorConfig::default()
+    };
+    Executor::start(config).expect("started").executor
+}
+
 /// The thread that writes the ledger may be the last to hold it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_executor_may_go_while_an_end_is_on_its_way_to_the_file() {
     let dir = scratch();
     let file = dir.join("ledger.db");
     for _ in 0..20 {
-        let config = ExecutorConfig {
-            ledger: Some(LedgerConfig {
-                file: file.clone(),
-                durability: Durability::Process,
-            }),
-            ..ExecutorConfig::default()
-        };
-        let executor = Executor::start(config).expect("started").executor;
+        let executor = executor(&file);
         let call = Call::new("bash", json!({"command": "true"}));
         let begun = executor.begin(call, Caller::this_process(), Terms::default());
         let Begun::New(execution) = begun.await else {
@@ -70,14 +75,7 @@ async fn an_executor_may_go_while_an_end_is_on_its_way_to_the_file() {
 async fn what_has_ended_is_told_at_once_and_not_listed_as_running() {
     let dir = scratch();
     let (file, go) = (dir.join("ledger.db"), dir.join("go"));
-    let config = ExecutorConfig {
-        ledger: Some(LedgerConfig {
-            file: file.clone(),
-            durability: Durability::Process,
-        }),
-        ..ExecutorConfig::default()
-    };
-    let executor = Executor::start(config).expect("started").executor;
+    let executor = executor(&file);
     nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     let command = format!("read x < {}", go.display());
     let call = Call::new("bash", json!({"command": command}));

@@ -309,11 +309,11 @@ fn what_a_tracer_holds_has_ended_as_it_did() {
     if !can_trace("how what a tracer holds has ended") {
         return;
     }
-    let tracer = "import ctypes, sys, time
+    let tracer = "import ctypes, sys
 seize = 0x4206
 held = ctypes.CDLL(None, use_errno=True).ptrace(seize, int(sys.argv[1]), None, None)
 print('held' if held == 0 else ctypes.get_errno(), flush=True)
-time.sleep(600)";
+sys.stdin.read()";
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "kill_wait_ms = 200");
         if daemon.bash("python3 -c 'import ctypes'").json()["exit_code"] != 0 {
@@ -328,6 +328,8 @@ time.sleep(600)";
             let pid = String::from_utf8(daemon.output(&id, "stdout")).expect("text");
             let mut tracer = std::process::Command::new("python3")
                 .args(["-c", tracer, pid.trim()])
+                // Until this is closed.
+                .stdin(std::process::Stdio::piped())
                 .stdout(std::process::Stdio::piped())
                 .spawn()
                 .expect("python3");
@@ -335,13 +337,10 @@ time.sleep(600)";
             let stdout = tracer.stdout.as_mut().expect("a pipe");
             std::io::Read::read_exact(stdout, &mut told).expect("told");
             assert_eq!(&told, b"held\n", "{mode:?}");
-            if status == "error" {
-                drop(held);
-            } else {
-                // Until its time is over.
-                std::mem::forget(held);
-            }
+            // It goes on, or is held until its time is over.
+            let held = (status == "timeout").then_some(held);
             let record = daemon.ended(&id);
+            drop(held);
             tracer.kill().expect("killed");
             tracer.wait().expect("reaped");
             assert_eq!(record["status"], status, "{mode:?}: {record}");
