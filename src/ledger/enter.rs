@@ -121,7 +121,7 @@ impl Ledger {
     /// The same for whoever only waits until the end cannot be lost any more: the answer may then
     /// be sent. Digests that are `late` are waited for on the writer's thread; after a crash they are computed
     /// anew, of what is kept. What has [begun](Self::begin_execution) in the log, or is in the file, ends in the
-    /// log, and comes into the file within 10 ms, where a question finds it; `then` is called when it is there, or
+    /// log, and comes into the file within 10 to 50 ms, where a question finds it at once; `then` is called when it is there, or
     /// cannot be yet, on the writer's thread. While the file cannot be written or cannot keep up, this goes as far
     /// as the log has room, and as far as what waits for the file may be kept in memory.
     pub fn end_execution<F>(

@@ -27,8 +27,16 @@ const IDLE: Duration = Duration::from_millis(50);
 /// what happens need not wait.
 const COMPANY: Duration = Duration::from_millis(10);
 
-/// How many writes are company enough: some milliseconds' work.
-const CROWD: usize = 128;
+/// How much longer, where by then more than a few have come: whoever keeps the processors busy gains more by fewer
+/// commits than by early ones.
+const MORE_COMPANY: Duration = Duration::from_millis(40);
+
+/// What counts as a few.
+pub(super) const FEW: usize = 16;
+
+/// How many writes are company enough: some milliseconds' work, and so few that they are let go of before what
+/// comes meanwhile has filled the mapped part of the other log.
+const CROWD: usize = 80;
 
 /// How many writes that were told to be safe may not be in the file yet: when it takes no more, because the
 /// disk is full or somebody has locked it, that many have to be kept.
@@ -398,6 +406,7 @@ impl Shared {
     pub(super) fn next(&self, rest: Rest) -> Next {
         let mut queue = self.queue.lock();
         queue.is_writing = false;
+        let mut company = COMPANY;
         loop {
             if rest == Rest::Overdue {
                 return Next::Chore;
@@ -412,7 +421,7 @@ impl Shared {
             let patience = match rest {
                 // What was told waits for it, too: it would fail with all that has failed before.
                 Rest::Failing => Some(PROBE),
-                _ if waits_for_company => Some(COMPANY),
+                _ if waits_for_company => Some(company),
                 Rest::Chores | Rest::Overdue => Some(IDLE),
                 Rest::Nothing => None,
             };
@@ -426,6 +435,9 @@ impl Shared {
                 continue;
             }
             match rest {
+                _ if waits_for_company && company == COMPANY && queue.tasks.len() > FEW => {
+                    company = MORE_COMPANY;
+                }
                 _ if waits_for_company => return queue.take(),
                 _ if !queue.tasks.is_empty() => {}
                 Rest::Failing => return Next::Probe,

@@ -5,10 +5,11 @@ use std::time::SystemTime;
 use rusqlite::params;
 use serde_json::json;
 
+use super::Json;
 use super::convert::{signed, unsigned};
 use super::queue::ON_TRUST;
 use super::record::Limits;
-use super::store::{Fault, Store};
+use super::store::{Fault, Store, Totals};
 use super::time::micros;
 use super::writer::INDEX_BATCH;
 use crate::domain::ExecutionId;
@@ -39,6 +40,23 @@ pub(super) struct Clearing {
     pub now: i64,
 }
 
+/// An execution that may be forgotten.
+struct Forgettable {
+    number: i64,
+    id: ExecutionId,
+    /// What it takes, here and in the spool.
+    bytes: u64,
+}
+
+impl Totals {
+    fn without(self, execution: &Forgettable) -> Self {
+        Self {
+            count: self.count.saturating_sub(1),
+            bytes: self.bytes.saturating_sub(execution.bytes),
+        }
+    }
+}
+
 impl Store {
     /// Forgets the oldest until the limits hold, a step at a time.
     pub(super) fn prune(&mut self, limits: &Limits) -> Result<Pruned, Fault> {
@@ -47,23 +65,15 @@ impl Store {
             return Ok(Pruned::default());
         }
         let not_before = limits.not_before.map_or(i64::MIN, micros);
-        let mut pruned = Pruned::default();
-        for (number, id) in self.oldest(micros(SystemTime::now()))? {
-            let too_many = limits.max_count.is_some_and(|max| self.totals.count > max);
-            let too_long = limits
-                .max_total_bytes
-                .is_some_and(|max| self.totals.bytes > max);
-            if !(too_many || too_long || number < not_before) {
-                pruned.is_done = true;
-                break;
-            }
-            self.forget(number, id)?;
-            pruned.ids.push(id);
-        }
-        pruned.is_done |= pruned.ids.len() < STEP;
-        self.forget_events(!pruned.ids.is_empty())?;
-        self.set_totals(self.totals)?;
-        Ok(pruned)
+        let oldest = self.oldest(micros(SystemTime::now()))?.into_iter();
+        let mut left = self.totals;
+        let too_old = oldest.take_while(|execution| {
+            let too_many = limits.max_count.is_some_and(|max| left.count > max);
+            let too_long = limits.max_total_bytes.is_some_and(|max| left.bytes > max);
+            left = left.without(execution);
+            too_many || too_long || execution.number < not_before
+        });
+        self.forget(&too_old.collect::<Vec<_>>())
     }
 
     /// Forgets all that has ended, a step at a time.
@@ -72,17 +82,9 @@ impl Store {
             // What is not indexed yet cannot be taken out of the index.
             return Ok(Pruned::default());
         }
-        let mut pruned = Pruned::default();
-        for (number, id) in self.oldest(i64::MAX)? {
-            if number > clearing.now {
-                break;
-            }
-            self.forget(number, id)?;
-            pruned.ids.push(id);
-        }
-        pruned.is_done = pruned.ids.len() < STEP;
-        self.forget_events(!pruned.ids.is_empty())?;
-        self.set_totals(self.totals)?;
+        let mut oldest = self.oldest(i64::MAX)?;
+        oldest.retain(|execution| execution.number <= clearing.now);
+        let pruned = self.forget(&oldest)?;
         if pruned.is_done {
             let body = json!({"by_uid": clearing.by_uid, "executions": clearing.so_far + pruned.ids.len()});
             self.append("history_cleared", None, clearing.now, &body)?;
@@ -92,26 +94,43 @@ impl Store {
 
     /// The oldest that have ended, each of them for as long as it took or [`RESPITE`]: who has
     /// waited long for an end must find it.
-    fn oldest(&self, now: i64) -> rusqlite::Result<Vec<(i64, ExecutionId)>> {
+    fn oldest(&self, now: i64) -> rusqlite::Result<Vec<Forgettable>> {
         let mut oldest = self.connection.prepare_cached(
-            "SELECT number, id FROM executions WHERE ended_at IS NOT NULL
+            "SELECT number, id, kept_bytes FROM executions WHERE ended_at IS NOT NULL
              AND ended_at <= ?2 - min(ended_at - created_at, ?3) ORDER BY number LIMIT ?1",
         )?;
         let rows = oldest.query_map(params![STEP as i64, now, RESPITE], |row| {
-            Ok((row.get(0)?, ExecutionId::from_bytes(row.get(1)?)))
+            Ok(Forgettable {
+                number: row.get(0)?,
+                id: ExecutionId::from_bytes(row.get(1)?),
+                bytes: unsigned(row.get(2)?),
+            })
         })?;
         rows.collect()
     }
 
-    fn forget(&mut self, number: i64, id: ExecutionId) -> Result<(), Fault> {
-        self.unindex(number)?;
-        self.connection
-            .prepare_cached("DELETE FROM approvals WHERE execution_id = ?")?
-            .execute(params![id.as_bytes()])?;
-        self.connection
-            .prepare_cached("DELETE FROM executions WHERE number = ?")?
-            .execute([number])?;
-        Ok(())
+    /// Forgets these, all at once: less than a whole step is the last one.
+    fn forget(&mut self, executions: &[Forgettable]) -> Result<Pruned, Fault> {
+        let numbers = executions.iter().map(|execution| execution.number);
+        let numbers = Json::of(&numbers.collect::<Vec<_>>());
+        if !executions.is_empty() {
+            self.unindex(&numbers)?;
+            for sql in [
+                "DELETE FROM approvals WHERE execution_id IN
+                 (SELECT id FROM executions WHERE number IN (SELECT value FROM json_each(?)))",
+                "DELETE FROM executions WHERE number IN (SELECT value FROM json_each(?))",
+            ] {
+                self.connection
+                    .prepare_cached(sql)?
+                    .execute([numbers.as_str()])?;
+            }
+        }
+        self.forget_events(!executions.is_empty())?;
+        self.set_totals(executions.iter().fold(self.totals, Totals::without))?;
+        Ok(Pruned {
+            ids: executions.iter().map(|execution| execution.id).collect(),
+            is_done: executions.len() < STEP,
+        })
     }
 
     /// Forgets the events from before the oldest execution that is left, when others were just

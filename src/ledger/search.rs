@@ -3,16 +3,19 @@
 //! FTS5 keeps no copy of the texts, so what is taken out must be said exactly as it went in: it is
 //! always made from the columns of a row that has ended, which never change.
 
-use rusqlite::{OptionalExtension as _, params};
-
-use super::LedgerError;
-use super::convert::{signed, unsigned};
-use super::store::{Fault, Store};
+use super::convert::signed;
+use super::store::{Fault, Store, Totals};
+use super::{Json, LedgerError};
 
 /// How much of a call and of an answer is indexed, in characters. More would be paid for by
 /// every commit that waits behind it, and by the file's size.
 const TEXT: &str =
     "CAST(facet AS TEXT), substr(call, 1, 4096), substr(coalesce(content, ''), 1, 4096)";
+
+/// Rows by an array of their numbers, for one statement: FTS5 writes what it has gathered at the end of each, and
+/// wherever a row comes that is not behind the one before.
+const ALL_OF_THEM: &str =
+    "FROM executions WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number";
 
 impl Store {
     /// Puts the next ended executions into the index and into the totals. How many are left?
@@ -22,46 +25,43 @@ impl Store {
             return Ok(0);
         };
         self.set_meta("indexed", signed(last.audit))?;
-        let sql = format!(
-            "INSERT INTO search (rowid, facet, call, content) SELECT number, {TEXT} FROM executions WHERE number = ?"
-        );
         let mut totals = self.totals;
-        {
-            let mut insert = self.connection.prepare_cached(&sql)?;
-            for pending in self.pending.iter().take(count) {
-                insert.execute([pending.number])?;
-                totals.count += 1;
-                totals.bytes += pending.bytes;
-            }
+        for pending in self.pending.iter().take(count) {
+            totals.count += 1;
+            totals.bytes += pending.bytes;
         }
+        let numbers = self
+            .pending
+            .iter()
+            .take(count)
+            .map(|pending| pending.number);
+        let numbers = Json::of(&numbers.collect::<Vec<_>>());
+        let sql = format!(
+            "INSERT INTO search (rowid, facet, call, content) SELECT number, {TEXT} {ALL_OF_THEM}"
+        );
+        self.connection
+            .prepare_cached(&sql)?
+            .execute([numbers.as_str()])?;
         self.set_totals(totals)?;
         self.pending.drain(..count);
         Ok(self.pending.len())
     }
 
-    pub(super) fn set_totals(&mut self, totals: super::store::Totals) -> Result<(), Fault> {
+    pub(super) fn set_totals(&mut self, totals: Totals) -> Result<(), Fault> {
         self.set_meta("count", signed(totals.count))?;
         self.set_meta("bytes", signed(totals.bytes))?;
         self.totals = totals;
         Ok(())
     }
 
-    /// Takes an ended, indexed execution out of the index and out of the totals.
-    pub(super) fn unindex(&mut self, number: i64) -> Result<(), Fault> {
+    /// Takes ended, indexed executions out of the index: the rows with the numbers of this array.
+    pub(super) fn unindex(&self, numbers: &Json) -> Result<(), Fault> {
         let sql = format!(
-            "INSERT INTO search (search, rowid, facet, call, content) SELECT 'delete', number, {TEXT} FROM executions WHERE number = ?"
+            "INSERT INTO search (search, rowid, facet, call, content) SELECT 'delete', number, {TEXT} {ALL_OF_THEM}"
         );
-        self.connection.prepare_cached(&sql)?.execute([number])?;
-        let bytes: Option<i64> = self
-            .connection
-            .prepare_cached("SELECT kept_bytes FROM executions WHERE number = ?")?
-            .query_row(params![number], |row| row.get(0))
-            .optional()?;
-        self.totals.count = self.totals.count.saturating_sub(1);
-        self.totals.bytes = self
-            .totals
-            .bytes
-            .saturating_sub(unsigned(bytes.unwrap_or_default()));
+        self.connection
+            .prepare_cached(&sql)?
+            .execute([numbers.as_str()])?;
         Ok(())
     }
 }

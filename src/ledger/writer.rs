@@ -7,16 +7,16 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
-use super::queue::{Failing, Next, Rest, Shared, Work};
+use super::queue::{FEW, Failing, Next, Rest, Shared, Work};
 use super::store::{Fault, Store};
 use super::{LedgerError, file};
 
 /// How many ended executions may wait for the text index while there is no idle moment. It takes
-/// a third of what an execution costs here, which a burst can do without; each waits with 24 bytes.
+/// a tenth of what an execution costs here, which a burst can do without; each waits with 24 bytes.
 const INDEX_BACKLOG: usize = 16_384;
 
 /// How many go in at once: the more, the cheaper each, and the longer a commit may wait behind
-/// them (some 30 µs each).
+/// them (some 5 µs each).
 pub(super) const INDEX_BATCH: usize = 256;
 
 /// After how many writes the log is moved into the file without an idle moment, and with one. A
@@ -37,12 +37,6 @@ const RETRIED_BYTES: usize = 64 << 20;
 /// How many writes there are between two looks at how long the log is, which cost as much as
 /// writing a page.
 const LOOK: usize = 64;
-
-/// Up to how many writes at once the writer lets others have the processor between two of them, where
-/// nobody waits for what it writes: a command that it is in the way of, or the event loop, would wait for
-/// all of them else, half a millisecond with one client. With more the processors are busy, and to let
-/// others go first is to fall behind.
-const SMALL: usize = 16;
 
 pub(super) struct Writer {
     store: Store,
@@ -281,16 +275,18 @@ impl Writer {
 /// How a batch is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// One by one, others first.
+    /// One by one, others first: a command that the writer is in the way of, or the event loop, would wait for all
+    /// of them else, half a millisecond with one client.
     Easy,
-    /// As fast as can be.
+    /// As fast as can be: with more than [`FEW`] the processors are busy, and to let others go first is to fall
+    /// behind; or somebody waits.
     Quick,
 }
 
 impl Pace {
     fn of(tasks: &[Box<dyn Work>]) -> Self {
         let mut failing = tasks.iter().map(|task| task.failing());
-        if tasks.len() <= SMALL && failing.all(|failing| matches!(failing, Failing::Never { .. })) {
+        if tasks.len() <= FEW && failing.all(|failing| matches!(failing, Failing::Never { .. })) {
             Self::Easy
         } else {
             Self::Quick

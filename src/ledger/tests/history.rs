@@ -219,6 +219,51 @@ fn history_is_searched_by_words_of_call_and_answer() {
 }
 
 #[test]
+fn what_ends_in_another_order_than_it_began_is_found_and_forgotten() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let entered: Vec<_> = (0..300)
+        .map(|n| {
+            let mut record = opening("bash", 0, at(n));
+            record.call = json!({"input": {"command": format!("echo word{n}")}}).into();
+            let id = record.id;
+            drop(ledger.open_execution(record, None));
+            id
+        })
+        .collect();
+    let ends = entered
+        .iter()
+        .rev()
+        .map(|id| ledger.close_execution(closing(*id, Status::Success), None));
+    for end in ends.collect::<Vec<_>>() {
+        end.wait().expect("closed");
+    }
+    let found = |n: usize| {
+        let text = Some(format!("word{n}"));
+        let page = list(
+            &ledger,
+            Filter {
+                text,
+                ..Filter::default()
+            },
+        );
+        ids(&page)
+    };
+    for limits in [None, Some(120)] {
+        let left = limits.map_or(0, |count| entered.len() - count as usize);
+        block_on(ledger.prune(Limits {
+            max_count: limits,
+            ..Limits::default()
+        }))
+        .expect("pruned");
+        for (n, id) in entered.iter().enumerate() {
+            let expected = if n < left { vec![] } else { vec![*id] };
+            assert_eq!(found(n), expected, "{n}");
+        }
+    }
+}
+
+#[test]
 fn made_up_names_of_tools_do_not_break_filters() {
     let scratch = Scratch::new();
     let ledger = scratch.open();

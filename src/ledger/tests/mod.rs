@@ -1,6 +1,7 @@
 //! The ledger through its public face, on files of its own.
 
 mod approvals;
+mod company;
 mod file;
 mod history;
 mod log;
