@@ -36,7 +36,7 @@ pub(super) const FEW: usize = 16;
 
 /// How many writes are company enough: some milliseconds' work, and so few that they are let go of before what
 /// comes meanwhile has filled the mapped part of the other log.
-const CROWD: usize = 80;
+pub(super) const CROWD: usize = 80;
 
 /// How many writes that were told to be safe may not be in the file yet: when it takes no more, because the
 /// disk is full or somebody has locked it, that many have to be kept.
@@ -435,6 +435,7 @@ impl Shared {
                 continue;
             }
             match rest {
+                Rest::Failing if waits_for_company => return queue.take(),
                 _ if waits_for_company && company == COMPANY && queue.tasks.len() > FEW => {
                     company = MORE_COMPANY;
                 }

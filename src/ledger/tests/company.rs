@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::queue::{FEW, Failing, Next, Rest, Shared};
+use super::super::queue::{CROWD, FEW, Failing, Next, Rest, Shared};
 use super::*;
 
 /// How long the writer lets this many wait.
-fn patience(writes: usize) -> Duration {
+fn patience(writes: usize, rest: Rest) -> Duration {
     let head = Head {
         number: 0,
         hash: Digest::ZERO,
@@ -16,12 +16,29 @@ fn patience(writes: usize) -> Duration {
         shared.queue_then(Failing::never(0), None, |_| |_| Ok(()), |_| {});
     }
     let begun = Instant::now();
-    assert!(matches!(shared.next(Rest::Nothing), Next::Write(tasks) if tasks.len() == writes));
+    assert!(matches!(shared.next(rest), Next::Write(tasks) if tasks.len() == writes));
     begun.elapsed()
 }
 
+/// The shortest of many tries: what a busy machine adds to one is not the writer's.
+fn at_best(tries: usize, writes: usize, rest: Rest) -> Duration {
+    let tries = (0..tries).map(|_| patience(writes, rest));
+    tries.min().expect("tries")
+}
+
 #[test]
-fn a_crowd_in_the_making_is_waited_for() {
-    assert!(patience(1) >= Duration::from_millis(10));
-    assert!(patience(FEW + 1) >= Duration::from_millis(50));
+fn more_than_a_few_are_the_beginning_of_a_crowd() {
+    assert!(patience(1, Rest::Nothing) >= Duration::from_millis(10));
+    assert!(patience(FEW + 1, Rest::Nothing) >= Duration::from_millis(50));
+    let a_few = at_best(20, FEW, Rest::Nothing);
+    assert!(a_few < Duration::from_millis(50), "{a_few:?}");
+    let a_crowd = at_best(20, CROWD, Rest::Nothing);
+    assert!(a_crowd < Duration::from_millis(10), "{a_crowd:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_tried_again_at_the_usual_time() {
+    let once = at_best(3, FEW + 1, Rest::Failing);
+    assert!(once >= Duration::from_millis(500), "{once:?}");
+    assert!(once < Duration::from_millis(1000), "{once:?}");
 }
