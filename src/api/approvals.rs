@@ -11,7 +11,6 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::body::timestamp;
 use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
 use super::path::Name;
@@ -19,7 +18,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use crate::config::Access;
-use crate::domain::{ApprovalId, Remember, with_meant};
+use crate::domain::{ApprovalId, Remember, timestamp, with_meant};
 use crate::pipeline::{Answer, Approval, Approvals, CannotDecide};
 
 /// The longest decision, in bytes: a reason of some length.

@@ -1,7 +1,5 @@
 //! The bodies of answers and records.
 
-use std::time::SystemTime;
-
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
@@ -13,7 +11,7 @@ use super::openapi::ResultSchema;
 use super::problem::{Problem, problem_response};
 use crate::domain::{
     Display, ExecutionId, Exit, KillMode, KillReason, KillReport, LeftBehind, RiskLevel, Ruling,
-    RunReport, Sandboxed, Stage, StageTimes, Status, StreamName,
+    RunReport, Sandboxed, Stage, StageTimes, Status, StreamName, timestamp, whole_millis,
 };
 use crate::pipeline::{Execution, Finished, Record};
 
@@ -251,7 +249,7 @@ fn tree(parent: ExecutionId, all: &[Record]) -> Vec<ChildBody> {
                 .finished
                 .as_ref()
                 .and_then(|finished| finished.run())
-                .map(|run| millis(run.duration)),
+                .map(|run| whole_millis(run.duration)),
             children: tree(record.id, all),
         })
         .collect()
@@ -320,13 +318,13 @@ impl<'a> RunBody<'a> {
             exit_code,
             signal,
             oom_killed: run.oom_killed,
-            duration_ms: millis(run.duration),
+            duration_ms: whole_millis(run.duration),
             truncated: run.truncated,
             stdout_bytes: run.stdout_bytes,
             stderr_bytes: run.stderr_bytes,
             background: run.background.iter().map(BackgroundBody::from).collect(),
             usage: UsageBody {
-                cpu_ms: millis(run.usage.cpu),
+                cpu_ms: whole_millis(run.usage.cpu),
                 memory_peak_bytes: run.usage.memory_peak,
             },
             display,
@@ -487,13 +485,4 @@ pub(super) fn record(record: &Record) -> RecordBody {
 /// The word for what becomes of processes that are left behind.
 pub(super) fn background(is_kept: bool) -> &'static str {
     if is_kept { "keep" } else { "kill" }
-}
-
-/// RFC 3339, UTC, with milliseconds.
-pub(super) fn timestamp(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time).to_string()
-}
-
-pub(super) fn millis(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -19,7 +19,6 @@ use tokio::sync::broadcast::error::RecvError;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::body::timestamp;
 use super::executions::is_admin;
 use super::history::malformed;
 use super::json::to_json;
@@ -27,7 +26,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use crate::config::Access;
-use crate::domain::ExecutionId;
+use crate::domain::{ExecutionId, timestamp};
 use crate::pipeline::{self, EventFilter, NumberedEvent, NumberedEvents};
 
 /// How often a comment tells the client, and whatever is between, that the stream lives.

@@ -10,9 +10,8 @@ use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::body::millis;
 use super::json::{json_response, to_json};
-use crate::domain::Degradation;
+use crate::domain::{Degradation, whole_millis};
 use crate::pipeline::{CircuitState, SandboxState, SelfTest};
 
 /// What is known of the daemon besides its executions.
@@ -202,7 +201,7 @@ impl From<SandboxState> for SandboxBody {
             version: state.version,
             ready: state.ready,
             self_test,
-            self_test_ms: took.map(millis),
+            self_test_ms: took.map(whole_millis),
             detail,
         }
     }

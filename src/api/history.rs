@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::body::{self, timestamp};
+use super::body;
 use super::execute::{Manner, accepts_events, answer, idempotency, opened, prefers_async};
 use super::executions::{find, is_admin, unreadable};
 use super::json::{json_response, to_json};
@@ -19,7 +19,7 @@ use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
-use crate::domain::{Digest, ExecutionId, Status, TraceId, parse_timestamp};
+use crate::domain::{Digest, ExecutionId, Status, TraceId, parse_timestamp, timestamp};
 use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
 
 /// How many executions a page has where nobody says.

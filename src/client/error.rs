@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::answer::Answer;
 use super::sse::FrameTooLarge;
+use crate::domain::with_causes;
 
 /// A failure below HTTP, whoever reports it.
 pub type TransportError = Box<dyn Error + Send + Sync>;
@@ -24,7 +25,8 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection broke, or what came over it is not HTTP.
-    #[error("lost the daemon on `{}` during {during}: {}", socket.display(), chain(source.as_ref()))]
+    // hyper keeps what happened in its causes and names only itself.
+    #[error("lost the daemon on `{}` during {during}: {}", socket.display(), with_causes(source.as_ref()))]
     Interrupted {
         /// The socket of the connection.
         socket: PathBuf,
@@ -158,17 +160,6 @@ fn refusal_hint(code: &str) -> Option<&'static str> {
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),
         _ => None,
     }
-}
-
-/// hyper keeps what happened in its causes and names only itself.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 fn expected_next(execution_id: Option<&str>) -> String {

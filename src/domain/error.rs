@@ -498,15 +498,20 @@ impl ExecutorError {
 
     /// The message and every cause behind it, joined by ": ".
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        with_causes(self)
     }
+}
+
+/// An error and every cause behind it, joined by ": ".
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 /// One way in which an input breaks its schema.

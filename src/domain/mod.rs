@@ -42,8 +42,8 @@ pub use ending::{
     Ending, Exit, KillMode, KillReason, KillReport, LeftBehind, Signal, StopReason, StreamName,
     Usage,
 };
-pub(crate) use error::suggested;
 pub use error::{ExecutorError, Violation};
+pub(crate) use error::{suggested, with_causes};
 pub(crate) use failure::whole_secs;
 pub use failure::{Failure, FailureKind};
 pub use id::{ApprovalId, EXECUTION_VARIABLE, ExecutionId, INSTANCE_VARIABLE};
@@ -52,6 +52,7 @@ pub use judgement::{Judgement, RuleSource, Ruling, Verdict};
 pub use lineage::Lineage;
 pub(crate) use meant::{meant, or_meant, with_meant};
 pub(crate) use micros::nearest_micros;
+pub(crate) use millis::whole_millis;
 pub(crate) use output::Digests;
 pub use output::{
     Connection, ConnectionResult, Degradation, Display, RunReport, Sandboxed, Status, ToolOutput,
@@ -63,5 +64,6 @@ pub use span::{InvalidSpanId, ParentSpan, SpanContext, SpanId};
 pub use stage::{Point, Stage, StageTimes, When};
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use timestamp::parse_timestamp;
+pub(crate) use timestamp::timestamp;
 pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
 pub(crate) use weight::is_too_heavy;

@@ -2,6 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+/// Writes one: UTC, with milliseconds.
+pub(crate) fn timestamp(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
 /// Reads a time with `Z` or an offset, `T` and `Z` in either case. humantime knows no offset.
 pub fn parse_timestamp(text: &str) -> Option<SystemTime> {
     let text = text.to_ascii_uppercase();
@@ -46,7 +51,7 @@ mod tests {
             ("2026-11-22 09:00:00.5-02:00", "2026-11-22T11:00:00.500Z"),
         ] {
             let time = parse_timestamp(text).expect(text);
-            let told = humantime::format_rfc3339_millis(time).to_string();
+            let told = timestamp(time);
             assert_eq!(told, expected, "{text}");
         }
     }

@@ -1,7 +1,9 @@
 //! How an execution ended, in the words of the contract.
 
 use super::proto;
-use crate::domain::{Connection, Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport};
+use crate::domain::{
+    Connection, Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport, whole_millis,
+};
 use crate::pipeline::{Execution, Ran, Record};
 
 /// What an answer says of the execution it is about.
@@ -54,13 +56,13 @@ pub(super) fn response(
         exit_code,
         signal,
         oom_killed: run.oom_killed,
-        duration_ms: millis(run.duration),
+        duration_ms: whole_millis(run.duration),
         truncated: run.truncated,
         stdout_bytes: run.stdout_bytes,
         stderr_bytes: run.stderr_bytes,
         background: run.background.iter().map(background).collect(),
         usage: Some(proto::Usage {
-            cpu_ms: millis(run.usage.cpu),
+            cpu_ms: whole_millis(run.usage.cpu),
             memory_peak_bytes: run.usage.memory_peak,
         }),
         display: Some(proto::Display {
@@ -129,8 +131,4 @@ fn kill(kill: &KillReport) -> proto::Kill {
         signalled: kill.signalled,
         survivors: kill.survivors,
     }
-}
-
-fn millis(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 
 use super::{ExecutionSpan, message};
 use crate::config::TracingConfig;
+use crate::domain::with_causes;
 
 /// How long one request may take, its answer included (`OTEL_EXPORTER_OTLP_TIMEOUT`).
 const ATTEMPT: Duration = Duration::from_secs(10);
@@ -113,7 +114,7 @@ impl Collector {
     pub(super) async fn post(&self, body: Bytes) -> Answer {
         match tokio::time::timeout(ATTEMPT, self.exchange(body)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => later(chain(&*error)),
+            Ok(Err(error)) => later(with_causes(&*error)),
             Err(_) => later(format!("no answer within {} s", ATTEMPT.as_secs())),
         }
     }
@@ -192,18 +193,6 @@ fn later(why: String) -> Answer {
 fn sentence(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().take(SENTENCE).map(plain).collect()
-}
-
-/// An error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

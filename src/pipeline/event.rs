@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::{Execution, Finished};
 use crate::domain::{
     ApprovalId, Correlation, ExecutionId, ExecutorError, FailureKind, Lineage, Stage, Status,
-    ToolOutput, When, nearest_micros,
+    ToolOutput, When, nearest_micros, whole_millis,
 };
 use crate::ledger::Happened;
 
@@ -189,11 +189,6 @@ fn as_fractional_millis<S: Serializer>(
     serializer.serialize_f64(fractional_millis(*duration))
 }
 
-/// RFC 3339, UTC, with milliseconds.
-pub(super) fn rfc3339(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time).to_string()
-}
-
 impl Event {
     /// All types there are, as they go over the wire.
     pub const TYPES: [&str; 21] = [
@@ -241,7 +236,7 @@ impl Event {
             skill: execution.tool.clone(),
             parent_id: lineage.parent,
             depth: lineage.depth,
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: whole_millis(took),
             is_error: result.as_ref().map_or(true, |output| output.is_error),
         }
     }

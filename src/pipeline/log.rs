@@ -1,9 +1,9 @@
-use std::time::Duration;
-
 use super::Execution;
 use super::Finished;
 use super::finished::status;
-use crate::domain::{ExecutorError, Exit, Failure, RunReport, Status, ToolOutput, TraceId};
+use crate::domain::{
+    ExecutorError, Exit, Failure, RunReport, Status, ToolOutput, TraceId, whole_millis,
+};
 
 /// Writes the record of an execution that is kept nowhere else.
 pub(super) fn result(execution: &Execution, result: &Result<ToolOutput, ExecutorError>) {
@@ -39,7 +39,7 @@ fn write(
     };
     let error = failure.map(|failure| &failure.detail);
     let output_bytes = run.map(|run| run.stdout_bytes + run.stderr_bytes);
-    let duration_ms = run.map_or(0, |run| millis(run.duration));
+    let duration_ms = run.map_or(0, |run| whole_millis(run.duration));
     macro_rules! write {
         ($level:ident) => {
             tracing::$level!(
@@ -69,8 +69,4 @@ fn write(
         | Status::Timeout
         | Status::Cancelled => write!(info),
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

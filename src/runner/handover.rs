@@ -7,15 +7,16 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::OFlag;
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::dup3;
 use parking_lot::Mutex;
+use rustix::io::fcntl_dupfd_cloexec;
 
 use super::raw::syscall;
 
@@ -197,9 +198,7 @@ impl Place {
 
 /// A copy of it, with the lowest number that is free from 3 on.
 fn copy(file: &File) -> io::Result<OwnedFd> {
-    let copy = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(3))?;
-    // SAFETY: the kernel has just opened it, and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+    Ok(fcntl_dupfd_cloexec(file, 3)?)
 }
 
 /// Makes these 0 to 2.

@@ -5,6 +5,7 @@
 use std::fs;
 
 use nix::libc;
+use rustix::process::getpriority_process;
 
 /// The limits a process gets when nobody configured any: the kernel's own (`INIT_RLIMITS` in
 /// `include/asm-generic/resource.h`) with systemd's `DefaultLimitNOFILE=1024:524288`
@@ -54,7 +55,7 @@ impl Corrections {
         Self {
             limits: limits_to_restore(),
             scheduling: current_scheduling() != libc::SCHED_OTHER,
-            nice: current_nice() != 0,
+            nice: getpriority_process(None) != Ok(0),
             io_priority: has_io_priority(),
             oom_score_adj: fs::read_to_string("/proc/self/oom_score_adj")
                 .is_ok_and(|text| text.trim() != "0"),
@@ -94,11 +95,6 @@ fn limits_to_restore() -> Vec<(Resource, libc::rlimit64)> {
         }
     }
     restore
-}
-
-fn current_nice() -> i32 {
-    // SAFETY: takes no pointers. -1 may be a value or an error; both ask for a correction.
-    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 /// -1, which is no policy, asks for a correction as well.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::bundle::Bundle;
 use super::relay;
 use crate::config::SandboxUser;
-use crate::domain::EXECUTION_VARIABLE;
+use crate::domain::{EXECUTION_VARIABLE, whole_millis};
 use crate::runner::{FIXED, Plan, last_of_each};
 
 /// Where calls are made.
@@ -61,7 +61,7 @@ impl Order {
             env: environment(plan, bundle, user),
             working_dir: dir.unwrap_or(Path::new("/tmp")).to_owned(),
             stdin,
-            drain_ms: u64::try_from(plan.drain.as_millis()).unwrap_or(u64::MAX),
+            drain_ms: whole_millis(plan.drain),
         })
     }
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Closing, Context, Streams, content};
-use crate::domain::{Call, Display, ExecutorError, RunReport, StopReason, ToolOutput};
+use crate::domain::{
+    Call, Display, ExecutorError, RunReport, StopReason, ToolOutput, whole_millis,
+};
 use crate::runner::Captured;
 
 /// Whether work that is under way is still wanted.
@@ -105,7 +107,7 @@ impl Context<'_> {
             display: Display {
                 title: format!("{tool_name}: {input_summary}"),
                 summary: String::new(),
-                duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+                duration_ms: whole_millis(took),
                 exit: exit.to_owned(),
             },
             ..ToolOutput::new(text, true, run)

@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 use super::permission::{Judged, Subject, settle_risk};
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    ApprovalId, Call, ExecutorError, Judgement, RiskLevel, Status, StopReason, Verdict,
+    ApprovalId, Call, ExecutorError, Judgement, RiskLevel, Status, StopReason, Verdict, timestamp,
 };
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Ledger, LedgerError, Verdicted};
 use crate::pipeline::Execution;
-use crate::pipeline::event::{Event, rfc3339};
+use crate::pipeline::event::Event;
 use crate::pipeline::executor::Inner;
 use crate::pipeline::intent::{Intent, Means};
 use crate::tools::{Context, Resolved, Tool};
@@ -264,7 +264,7 @@ impl Question<'_> {
             entry.note(Event::ConfirmationRequired {
                 approval_id: approval.id,
                 summary: self.context.summary.clone(),
-                expires_at: rfc3339(approval.expires_at),
+                expires_at: timestamp(approval.expires_at),
             });
             drop(entry.write(execution));
         }

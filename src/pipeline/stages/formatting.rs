@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::config::ExecutorConfig;
 use crate::domain::{
     Digests, Display, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason, ToolOutput,
-    Violation, summarize,
+    Violation, summarize, whole_millis,
 };
 use crate::pipeline::hooks::ResultSeen;
 use crate::runner::{Captured, Outcome};
@@ -124,7 +124,7 @@ impl Format {
         let display = Display {
             title: format!("{}: {}", self.tool_name, self.summary),
             summary: line_of(&content),
-            duration_ms: millis(took),
+            duration_ms: whole_millis(took),
             exit: word(is_error).to_owned(),
         };
         ToolOutput {
@@ -210,7 +210,7 @@ impl Format {
         Display {
             title: format!("{}: {}", self.tool_name, self.summary),
             summary: said.as_deref().map(summarize).unwrap_or_default(),
-            duration_ms: millis(outcome.duration),
+            duration_ms: whole_millis(outcome.duration),
             exit: exit(closing),
         }
     }
@@ -227,7 +227,7 @@ pub(super) fn seen(produced: &Produced, took: Duration) -> ResultSeen {
     };
     ResultSeen {
         exit,
-        duration_ms: millis(outcome.map_or(took, |outcome| outcome.duration)),
+        duration_ms: whole_millis(outcome.map_or(took, |outcome| outcome.duration)),
         stdout_bytes: outcome.map_or(0, |outcome| outcome.stdout.total),
         stderr_bytes: outcome.map_or(0, |outcome| outcome.stderr.total),
         content: None,
@@ -241,10 +241,6 @@ fn word(is_error: bool) -> &'static str {
         true => "failed",
         false => "done",
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The first line of a text with anything in it, for people.

@@ -1,12 +1,13 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, geteuid};
+use rustix::process::{self, PidfdFlags};
 
 use super::kernel_file::KernelFile;
 use crate::domain::{self, Exit, StreamName};
@@ -313,25 +314,14 @@ fn company(living: &[(Pid, Stat)], is_marked: impl Fn(Pid) -> bool) -> Vec<(Pid,
 }
 
 pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor, which nobody else owns; pidfd_open(2) sets close-on-exec.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    let pid = process::Pid::from_raw(pid.as_raw()).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 pub(super) fn pidfd_send_signal(pidfd: &OwnedFd, signal: Signal) -> io::Result<()> {
-    let (fd, number) = (pidfd.as_raw_fd(), signal as i32);
-    let no_info = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: a null siginfo asks for that of kill(2) (pidfd_send_signal(2)).
-    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, no_info, 0) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    let signal =
+        process::Signal::from_named_raw(signal as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(process::pidfd_send_signal(pidfd, signal)?)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Where systemd has delegated a part of the cgroup hierarchy to this process.
 
-use std::ffi::CString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::getxattr;
 
 /// The directory above the daemon's own leaf that carries systemd's mark of delegation
 /// (systemd.resource-control(5)).
@@ -38,21 +38,6 @@ fn is_delegated(dir: &Path) -> bool {
 }
 
 fn xattr_is_one(path: &Path, name: &str) -> bool {
-    let (Ok(path), Ok(name)) = (
-        CString::new(path.as_os_str().as_bytes()),
-        CString::new(name),
-    ) else {
-        return false;
-    };
-    let mut value = [0u8; 8];
-    // SAFETY: both strings end in NUL, and the kernel writes at most `value.len()` bytes.
-    let length = unsafe {
-        libc::getxattr(
-            path.as_ptr(),
-            name.as_ptr(),
-            value.as_mut_ptr().cast(),
-            value.len(),
-        )
-    };
-    length == 1 && value[0] == b'1'
+    let mut value = [0; 8];
+    getxattr(path, name, &mut value) == Ok(1) && value[0] == b'1'
 }
