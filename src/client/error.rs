@@ -151,7 +151,9 @@ fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
 
 fn refusal_hint(code: &str) -> Option<&'static str> {
     match code {
-        "unknown_tool" => Some("`shellyctl tools` lists the tools"),
+        "unknown_tool" => Some(
+            "`shellyctl tools` lists the tools, `shellyctl status` the skills that cannot be used",
+        ),
         "unknown_execution" => Some(
             "`shellyctl history -n 1000` lists those that you may see, with their ids of 36 characters",
         ),

@@ -106,12 +106,11 @@ fn tell_it_waits(approval: &Approval) {
 
 /// Whether callers decide on their own calls is the daemon's configuration, which callers are not told.
 fn who_decides(approval: &Approval) -> String {
-    let but = approval.caller_uid.map(print::user);
-    let but = but.map(|user| format!(" other than {user}"));
+    let caller = approval.caller_uid.map(print::user);
     format!(
-        "an approver{} lets it run with `shellyctl approve {id}`, or not with `shellyctl deny {id}`; \
-         who called may only where `self_approval` is set in [confirmation] of executor.toml",
-        but.unwrap_or_default(),
+        "an approver lets it run with `shellyctl approve {id}`, or not with `shellyctl deny {id}`; \
+         {}, who called, may only where `self_approval` is set in [confirmation] of executor.toml",
+        caller.as_deref().unwrap_or("the user"),
         id = print::one_line(&approval.id)
     )
 }

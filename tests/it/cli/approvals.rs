@@ -47,7 +47,7 @@ impl Waiting {
         assert_eq!(summary.trim_end(), command);
         assert!(
             hint.contains(&format!("shellyctl approve {approval}"))
-                && hint.contains("an approver other than ")
+                && hint.contains(", who called, may only where `self_approval` is set")
                 && hint.contains("`self_approval`"),
             "{hint}"
         );

@@ -23,7 +23,7 @@ pub struct ApproveArgs {
     #[arg(value_parser = id)]
     pub id: String,
 
-    /// How long the approval holds; the daemon's default if absent
+    /// How long the approval holds; for this call alone if absent
     #[arg(long, value_name = "HOW LONG")]
     pub remember: Option<HowLong>,
 
@@ -49,7 +49,7 @@ pub struct DenyArgs {
 pub enum HowLong {
     /// For this call alone
     Once,
-    /// For calls like it until the session ends
+    /// For calls like it until the daemon ends
     Session,
     /// For calls like it from now on
     Always,
