@@ -5,10 +5,10 @@ use std::time::SystemTime;
 use rusqlite::params;
 use serde_json::json;
 
-use super::Json;
 use super::convert::{signed, unsigned};
 use super::queue::ON_TRUST;
 use super::record::Limits;
+use super::search::numbers;
 use super::store::{Fault, Store, Totals};
 use super::time::micros;
 use super::writer::INDEX_BATCH;
@@ -111,19 +111,18 @@ impl Store {
 
     /// Forgets these, all at once: less than a whole step is the last one.
     fn forget(&mut self, executions: &[Forgettable]) -> Result<Pruned, Fault> {
-        let numbers = executions.iter().map(|execution| execution.number);
-        let numbers = Json::of(&numbers.collect::<Vec<_>>());
         if !executions.is_empty() {
+            let numbers = numbers(executions.iter().map(|execution| execution.number));
             self.unindex(&numbers)?;
-            for sql in [
+            self.for_all(
                 "DELETE FROM approvals WHERE execution_id IN
                  (SELECT id FROM executions WHERE number IN (SELECT value FROM json_each(?)))",
+                &numbers,
+            )?;
+            self.for_all(
                 "DELETE FROM executions WHERE number IN (SELECT value FROM json_each(?))",
-            ] {
-                self.connection
-                    .prepare_cached(sql)?
-                    .execute([numbers.as_str()])?;
-            }
+                &numbers,
+            )?;
         }
         self.forget_events(!executions.is_empty())?;
         self.set_totals(executions.iter().fold(self.totals, Totals::without))?;

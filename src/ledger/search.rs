@@ -30,18 +30,11 @@ impl Store {
             totals.count += 1;
             totals.bytes += pending.bytes;
         }
-        let numbers = self
-            .pending
-            .iter()
-            .take(count)
-            .map(|pending| pending.number);
-        let numbers = Json::of(&numbers.collect::<Vec<_>>());
+        let indexed = self.pending.iter().take(count);
         let sql = format!(
             "INSERT INTO search (rowid, facet, call, content) SELECT number, {TEXT} {ALL_OF_THEM}"
         );
-        self.connection
-            .prepare_cached(&sql)?
-            .execute([numbers.as_str()])?;
+        self.for_all(&sql, &numbers(indexed.map(|pending| pending.number)))?;
         self.set_totals(totals)?;
         self.pending.drain(..count);
         Ok(self.pending.len())
@@ -59,11 +52,21 @@ impl Store {
         let sql = format!(
             "INSERT INTO search (search, rowid, facet, call, content) SELECT 'delete', number, {TEXT} {ALL_OF_THEM}"
         );
+        self.for_all(&sql, numbers)
+    }
+
+    /// Does something to all rows whose numbers are in this array, in one statement.
+    pub(super) fn for_all(&self, sql: &str, numbers: &Json) -> Result<(), Fault> {
         self.connection
-            .prepare_cached(&sql)?
+            .prepare_cached(sql)?
             .execute([numbers.as_str()])?;
         Ok(())
     }
+}
+
+/// Numbers of rows as an array, which one parameter of a statement can be.
+pub(super) fn numbers(of: impl Iterator<Item = i64>) -> Json {
+    Json::of(&of.collect::<Vec<_>>())
 }
 
 /// What FTS5 is asked for: all words of `text` in call or answer, in one of these facets.
