@@ -77,26 +77,32 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
 }
 
-/// Begins a call, on the terms that are given and those that its headers set.
+/// Begins a call, on the terms that are given and those that its headers set. A refusal names it.
 pub(crate) async fn begin(
     asked: Asked,
+    (call, digest): (Call, Digest),
+    terms: Terms,
+) -> Result<(Opened, Terms), Refusal> {
+    let tool_use_id = call.tool_use_id.clone();
+    let begun = begin_unnamed(asked, (call, digest), terms).await;
+    begun.map_err(|refusal| refusal.of_call(tool_use_id))
+}
+
+async fn begin_unnamed(
+    Asked { api, peer, headers }: Asked,
     (mut call, digest): (Call, Digest),
     terms: Terms,
 ) -> Result<(Opened, Terms), Refusal> {
-    let Asked { api, peer, headers } = asked;
     trace(&mut call, &headers)?;
     let terms = Terms {
         idempotency: idempotency(&headers, digest)?,
         ..terms
     };
-    let tool_use_id = call.tool_use_id.clone();
-    let named = |refusal: Refusal| refusal.of_call(tool_use_id.clone());
     if api.health.is_stopping() {
-        let refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
-        return Err(named(refusal));
+        let detail = "the daemon is shutting down";
+        return Err(Refusal::new(Code::ShuttingDown, detail));
     }
-    let parent = capability::shown(&headers, &api, &peer).map_err(named)?;
-    let begun = match &parent {
+    let begun = match &capability::shown(&headers, &api, &peer)? {
         Some(parent) => {
             let within = api.executor.begin_within(parent, call, terms.clone());
             within.await
@@ -106,8 +112,7 @@ pub(crate) async fn begin(
             own.await
         }
     };
-    let opened = opened(begun, peer, &terms).map_err(named)?;
-    Ok((opened, terms))
+    Ok((opened(begun, peer, &terms)?, terms))
 }
 
 /// Does all of what a client might take back when half of it is done: over HTTP/2 a request is dropped
@@ -273,8 +278,7 @@ fn trace(call: &mut Call, headers: &HeaderMap) -> Result<(), Refusal> {
                 own.as_str(),
                 named.trace.as_str()
             );
-            let refusal = Refusal::new(Code::MalformedRequest, detail);
-            Err(refusal.of_call(call.tool_use_id.clone()))
+            Err(Refusal::new(Code::MalformedRequest, detail))
         }
         Some(_) | None => {
             call.options.trace_id = Some(named.trace);

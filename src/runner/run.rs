@@ -279,30 +279,37 @@ impl Run {
                 (None, Some(at)) => at + self.plan.drain,
                 (None, None) => limit,
             };
-            tokio::select! {
-                () = self.stdout.step(), if self.stdout.is_open() => {}
-                () = self.stderr.step(), if self.stderr.is_open() => {}
+            let stop = tokio::select! {
+                () = self.stdout.step(), if self.stdout.is_open() => None,
+                () = self.stderr.step(), if self.stderr.is_open() => None,
                 _ = self.leader.pidfd.readable(), if ended_at.is_none() => {
-                    ended_at = Some(Instant::now());
-                    self.close_ends();
+                    ended_at = Some(self.note_end());
+                    None
                 }
                 () = self.tree.emptied(), if ended_at.is_some() && drained => break,
-                () = asked(&mut asking), if asking.is_some() => asking = None,
-                reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => {
-                    stopping = Some(self.begin_stop(reason, runner, &mut asking));
+                () = asked(&mut asking), if asking.is_some() => {
+                    asking = None;
+                    None
                 }
+                reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => Some(reason),
                 () = tokio::time::sleep_until(start.look_at), if live.started_at().is_none() && ended_at.is_none() => {
                     if start.is_over(&self.leader) {
                         live.mark_started();
                     }
+                    None
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     if ended_at.is_some() || stopping.is_some() {
                         break;
                     }
-                    let reason = StopReason::Timeout(self.plan.limit);
-                    stopping = Some(self.begin_stop(reason, runner, &mut asking));
+                    Some(StopReason::Timeout(self.plan.limit))
                 }
+            };
+            match stop {
+                // It was faster, and the event loop has not heard of it yet.
+                Some(_) if !self.leader.is_alive() => ended_at = Some(self.note_end()),
+                Some(reason) => stopping = Some(self.begin_stop(reason, runner, &mut asking)),
+                None => {}
             }
         }
         let waited = Waited {
@@ -312,11 +319,12 @@ impl Run {
         (waited, asking)
     }
 
-    /// Nobody but what the leader has left behind can write any more.
-    fn close_ends(&mut self) {
+    /// The leader has ended, now as far as anybody knows: nobody but what it has left behind can write any more.
+    fn note_end(&mut self) -> Instant {
         self.leader.close_ends();
         self.stdout.look();
         self.stderr.look();
+        Instant::now()
     }
 
     /// Asks the group to end, or has it asked, and notes what there was to end.

@@ -1,16 +1,19 @@
 //! The library as another crate sees it: seed 000's interface, without the daemon.
 
 use std::error::Error;
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
+use shelly_executor::domain::Exit;
 use shelly_executor::pipeline::FlowSnapshot;
 use shelly_executor::{Executor, ExecutorConfig, ExecutorError, ToolDefinition, ToolOutput};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Process, can_trace, scratch};
+use crate::support::{Fifo, Process, can_trace, scratch, wait_until};
 
 /// Both kinds of event loop that a host program may have.
 fn runtimes() -> [Runtime; 2] {
@@ -159,6 +162,47 @@ fn a_timeout_carries_what_there_was() {
         assert_eq!((partial.run.stdout_bytes, partial.run.stderr_bytes), (4, 4));
         assert!(partial.is_error && partial.run.kill.is_some());
     }
+}
+
+/// Both have happened when the event loop looks again.
+#[test]
+fn what_ended_before_its_limit_was_not_stopped() {
+    const CALLS: usize = 8;
+    let [single, _] = runtimes();
+    let dir = scratch();
+    let (fifo, pids) = (Fifo::new(dir.join("fifo")), dir.join("pids"));
+    let gate = OpenOptions::new().read(true).write(true).open(fifo.path());
+    let gate = gate.expect("opened");
+    let script = format!(
+        "exec <{}; echo $$ >>{}; read _; exit 7",
+        fifo.path().display(),
+        pids.display()
+    );
+    let executor = Executor::new(quick());
+    let begun = Instant::now();
+    let busy = async {
+        let pids = loop {
+            let text = std::fs::read_to_string(&pids).unwrap_or_default();
+            match text.lines().count() {
+                CALLS => break text,
+                _ => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        };
+        let limit = begun.elapsed() + quick().default_timeout;
+        drop(gate);
+        for pid in pids.lines() {
+            let pid = pid.parse().expect("a pid");
+            wait_until("it has ended", || !Process::lives(pid));
+        }
+        wait_until("its time has passed", || begun.elapsed() > limit);
+    };
+    let calls = join_all((0..CALLS).map(|_| bash(&executor, &script)));
+    let (ended, ()) = single.block_on(async { tokio::join!(calls, busy) });
+    for ended in ended {
+        let run = ended.expect("it ended by itself").run;
+        assert_eq!((run.exit, run.kill), (Some(Exit::Code(7)), None));
+    }
+    std::fs::remove_dir_all(dir).expect("ours");
 }
 
 #[test]

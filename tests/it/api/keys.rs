@@ -59,10 +59,12 @@ fn a_key_runs_its_call_once() {
     let long = "x".repeat(256);
     // A blank stands between the tools that led to a call and its own key.
     for key in ["", &long, "skill key", "skill\tkey"] {
-        let refused = keyed(&daemon, key, &call("true"));
+        let named = json!({"name": "bash", "id": "toolu_1", "input": {"command": "true"}});
+        let refused = keyed(&daemon, key, &named);
+        let problem = refused.json();
         assert_eq!(
-            (refused.status, &refused.json()["code"]),
-            (400, &json!("malformed_request"))
+            (refused.status, &problem["code"], &problem["tool_use_id"]),
+            (400, &json!("malformed_request"), &json!("toolu_1"))
         );
     }
 }
