@@ -35,8 +35,12 @@ impl ConfigError {
         let start = error.span().map_or(0, |span| span.start).min(text.len());
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_text = text[line_start..].lines().next().unwrap_or_default();
-        let key = line_text
-            .split_once('=')
+        let line_text = line_text.trim_start();
+        let key = match line_text.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"'),
+            None => line_text.split_once('='),
+        };
+        let key = key
             .map(|(key, _)| key.trim())
             .filter(|key| !key.is_empty() && !key.starts_with('#'))
             .map(str::to_owned);

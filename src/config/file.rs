@@ -1,10 +1,11 @@
 //! `executor.toml` as it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
 use regex::bytes::Regex;
-use serde::de::Error as _;
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::files::FilesFile;
@@ -157,16 +158,58 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf
 fn environment<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    let mut options = CallOptions::default();
-    for (name, value) in BTreeMap::<String, String>::deserialize(deserializer)? {
+    struct Variables;
+
+    impl<'de> Visitor<'de> for Variables {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table of variables")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut options = CallOptions::default();
+            while let Some(name) = map.next_key()? {
+                let options = &mut options;
+                map.next_value_seed(Variable { name, options })?;
+            }
+            Ok(options.env)
+        }
+    }
+
+    deserializer.deserialize_map(Variables)
+}
+
+/// The value of one, refused by the parser itself so that the refusal carries the place in the file.
+struct Variable<'a> {
+    name: String,
+    options: &'a mut CallOptions,
+}
+
+impl<'de> DeserializeSeed<'de> for Variable<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Variable<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a string for the variable `{}`", self.name)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        let Self { name, options } = self;
         if [EXECUTION_VARIABLE, INSTANCE_VARIABLE].contains(&&*name) {
-            return Err(D::Error::custom(format!(
+            return Err(E::custom(format!(
                 "`{name}` is the daemon's own to set: expected another name"
             )));
         }
-        options.add_env(name, value).map_err(D::Error::custom)?;
+        options.add_env(name, value.to_owned()).map_err(E::custom)
     }
-    Ok(options.env)
 }
 
 fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Regex>, D::Error> {

@@ -107,7 +107,10 @@ impl Settings {
         let invalid = |error| ConfigError::from_toml(path, DEFAULT_EXECUTOR_TOML, &error);
         let mut whole: Table = toml::from_str(DEFAULT_EXECUTOR_TOML).map_err(invalid)?;
         overlay(&mut whole, toml::from_str(text).map_err(invalid)?);
-        let whole: File = whole.try_into().map_err(invalid)?;
+        let mut whole: File = whole.try_into().map_err(invalid)?;
+        if given.default_timeout_secs.is_none() {
+            whole.default_timeout_secs = whole.default_timeout_secs.min(whole.max_timeout_secs);
+        }
         whole.settings().map_err(|(key, detail)| {
             let line = if given.names(key) {
                 line_of(text, key)
@@ -154,8 +157,14 @@ impl File {
     /// Whether the file itself sets the key that `settings` complains of.
     fn names(&self, key: &str) -> bool {
         match key {
-            "default_timeout_secs" => self.default_timeout_secs.is_some(),
-            "callers" | "approvers" | "admins" | "observers" | "path" | "level" | "user" => true,
+            "default_timeout_secs"
+            | "callers"
+            | "approvers"
+            | "admins"
+            | "observers"
+            | "path"
+            | "level"
+            | "user" => true,
             _ => false,
         }
     }
@@ -319,6 +328,27 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_limit_can_be_lowered_by_itself() {
+        let parse = |text| {
+            Settings::parse(Path::new("e.toml"), text)
+                .expect("valid")
+                .executor
+        };
+        for (text, limits) in [
+            ("max_timeout_secs = 5\n", (5, 5)),
+            ("max_timeout_secs = 50\n", (30, 50)),
+            ("default_timeout_secs = 50\n", (50, 3600)),
+        ] {
+            let executor = parse(text);
+            let secs = (
+                executor.default_timeout.as_secs(),
+                executor.max_timeout.as_secs(),
+            );
+            assert_eq!(secs, limits, "{text}");
+        }
+    }
+
+    #[test]
     fn what_may_be_a_slip_of_the_pen_is_told() {
         let text = "shell = \"/bin/nosuch\"\nworking_dir = \"/nowhere\"\n\
                     [access]\ncallers = [\"user:no-such-user\"]\n\
@@ -461,10 +491,15 @@ mod tests {
                 "[cgroup]\nmode = \"group\"\npath = \"/x\"\n",
                 &["e.toml:3: ", "`path`"],
             ),
-            ("[env]\n\"A=B\" = \"x\"\n", &["A=B"]),
             (
-                "[env]\nSHELLY_EXECUTION_ID = \"1\"\n",
-                &["e.toml:", "`SHELLY_EXECUTION_ID` is the daemon's own"],
+                "[env]\nA = \"1\"\n\"A=B\" = \"x\"\n",
+                &["e.toml:3: `A=B`: ", "no variable name"],
+            ),
+            ("[env]\n\n\"\" = \"x\"\n", &["e.toml:3: ", "a name"]),
+            ("[env]\nA = 1\n", &["e.toml:2: ", "a string"]),
+            (
+                "[env]\nA = \"1\"\nSHELLY_EXECUTION_ID = \"1\"\n",
+                &["e.toml:3: ", "`SHELLY_EXECUTION_ID` is the daemon's own"],
             ),
             (
                 "default_timeout_sec = 5\n",

@@ -5,7 +5,7 @@ use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 /// An integer from `MIN` to `MAX`, refused by the parser itself so that the refusal carries the
 /// place in the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {

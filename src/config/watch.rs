@@ -1,5 +1,5 @@
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
@@ -8,8 +8,9 @@ use tokio::sync::mpsc;
 /// them may have changed.
 ///
 /// The directory and not the files: editors and package managers replace a file by renaming
-/// another over it, after which a watch of the old one sees nothing. The watch ends when the
-/// returned watcher is dropped.
+/// another over it, after which a watch of the old one sees nothing. What is a symbolic link is watched
+/// where it leads as well. It is these directories and targets that are watched, not the names: after a change
+/// watch anew, for they may be others by then. The watch ends when the returned watcher is dropped.
 ///
 /// # Errors
 /// When the directory cannot be watched: not there, or out of inotify watches.
@@ -19,16 +20,29 @@ pub fn watch_files(
 ) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
     // One place is enough: whoever reads the file reads it as it is then.
     let (changed, changes) = mpsc::channel(1);
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
     let mut names: Vec<OsString> = others.iter().map(OsString::from).collect();
     names.extend(path.file_name().map(OsStr::to_owned));
+    let is_link = |file: &PathBuf| file.is_symlink();
+    let links: Vec<PathBuf> = names
+        .iter()
+        .map(|name| dir.join(name))
+        .filter(is_link)
+        .collect();
+    // It goes, or another comes into its place.
+    names.extend(dir.file_name().map(OsStr::to_owned));
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         if concerns(&event, &names) {
             // A full channel says it already.
             let _ = changed.try_send(());
         }
     })?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    watcher.watch(dir.unwrap_or(Path::new(".")), RecursiveMode::NonRecursive)?;
+    watcher.watch(dir, RecursiveMode::NonRecursive)?;
+    for link in links {
+        // One that leads nowhere is told of by whoever reads it.
+        let _ = watcher.watch(&link, RecursiveMode::NonRecursive);
+    }
     Ok((watcher, changes))
 }
 

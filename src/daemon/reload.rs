@@ -27,6 +27,13 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long a directory that is never quiet is waited for.
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
+/// How long a directory that cannot be watched is left alone before it is tried again: it may be about to be
+/// replaced.
+const WATCH_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is watched while it lasts, and what tells of changes.
+type Watch = (RecommendedWatcher, mpsc::Receiver<()>);
+
 /// The configuration in force, where it comes from, and what takes it up.
 pub(super) struct Configuration {
     path: PathBuf,
@@ -102,15 +109,11 @@ impl Configuration {
 
     /// Takes up changes, on disk and by signal, until a signal asks for the stop.
     pub(super) async fn follow(&self, api: &Api, signals: &mut Signals) {
-        let watch = watch_files(&self.path, &[POLICY_FILE, SKILLS_DIR]);
-        let (_watcher, mut changes) = match watch {
-            Ok((watcher, changes)) => (Some(watcher), changes),
-            Err(error) => {
-                let dir = self.path.parent().unwrap_or(Path::new("/"));
-                tracing::info!(%error, dir = %dir.display(), "the directory of the configuration cannot be watched: changes are taken up on SIGHUP only");
-                (None, mpsc::channel(1).1)
-            }
-        };
+        let mut files = self.watch_files();
+        if let Err(error) = &files {
+            let dir = self.path.parent().unwrap_or(Path::new("/"));
+            tracing::info!(%error, dir = %dir.display(), "the directory of the configuration cannot be watched: changes are taken up on SIGHUP, or when it can");
+        }
         let mut skills = self.watch_skills();
         // What was changed between the first reading and the watch.
         self.reload(api).await;
@@ -120,19 +123,31 @@ impl Configuration {
                     Wish::Stop => return,
                     Wish::Reload => {
                         service::reloading();
+                        files = self.watch_files();
+                        skills = self.watch_skills();
                         self.reload(api).await;
                         let problems = api.executor.degradations();
                         service::status(&super::housekeeping::status_line(api, &problems));
                         service::ready();
                     }
                 },
-                Some(()) = changes.recv() => {
-                    quiet(&mut changes).await;
-                    // The directory may be another, which the old watch does not see.
+                Some(()) = changed(files.as_mut().ok()) => {
+                    if let Ok((_, changes)) = &mut files {
+                        quiet(changes).await;
+                    }
+                    // Directories and links may be others, which the old watches do not see.
+                    files = self.watch_files();
                     skills = self.watch_skills();
                     self.reload(api).await;
                 }
-                Some(()) = changed(&mut skills) => {
+                () = tokio::time::sleep(WATCH_AGAIN), if files.is_err() => {
+                    files = self.watch_files();
+                    if files.is_ok() {
+                        skills = self.watch_skills();
+                        self.reload(api).await;
+                    }
+                }
+                Some(()) = changed(skills.as_mut()) => {
                     if let Some((_, changes)) = &mut skills {
                         quiet(changes).await;
                     }
@@ -142,8 +157,12 @@ impl Configuration {
         }
     }
 
+    fn watch_files(&self) -> notify::Result<Watch> {
+        watch_files(&self.path, &[POLICY_FILE, SKILLS_DIR])
+    }
+
     /// Watches the skills, where there are any.
-    fn watch_skills(&self) -> Option<(RecommendedWatcher, mpsc::Receiver<()>)> {
+    fn watch_skills(&self) -> Option<Watch> {
         let dir = self.skills_dir();
         let watch = dir.is_dir().then(|| watch_tree(&dir))?;
         watch
@@ -256,7 +275,7 @@ async fn quiet(changes: &mut mpsc::Receiver<()>) {
 }
 
 /// The next change of what is watched; for good none where nothing is.
-async fn changed(watch: &mut Option<(RecommendedWatcher, mpsc::Receiver<()>)>) -> Option<()> {
+async fn changed(watch: Option<&mut Watch>) -> Option<()> {
     match watch {
         Some((_, changes)) => changes.recv().await,
         None => std::future::pending().await,

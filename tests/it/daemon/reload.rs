@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Fifo, Mode, wait_for, wait_to_equal, wait_until};
+use crate::support::{Daemon, Fifo, Mode, scratch, wait_for, wait_to_equal, wait_until};
 
 /// A valid configuration by which a test can tell which one is in force.
 fn configuration(word: &str) -> String {
@@ -86,9 +88,8 @@ fn a_file_that_is_edited_in_place_is_taken_up() {
 }
 
 #[test]
-fn a_signal_has_a_file_read_that_nobody_watches() {
+fn a_file_that_a_link_leads_to_is_taken_up() {
     let daemon = start();
-    // What a symbolic link points to changes without its directory noticing.
     let elsewhere = daemon.dir().join("elsewhere");
     fs::create_dir(&elsewhere).expect("made");
     let target = elsewhere.join("configuration.toml");
@@ -98,7 +99,65 @@ fn a_signal_has_a_file_read_that_nobody_watches() {
     fs::rename(link, daemon.dir().join("executor.toml")).expect("renamed");
     wait_for_word(&daemon, "second");
     fs::write(&target, configuration("third")).expect("written");
+    wait_for_word(&daemon, "third");
+    for next in ["fourth", "fifth"] {
+        replace(
+            &daemon,
+            "elsewhere/configuration.toml",
+            &configuration(next),
+        );
+        wait_for_word(&daemon, next);
+    }
+}
+
+/// One whose configuration is in a directory of that name, below its own.
+fn start_below(name: &str) -> Daemon {
+    let dir = scratch();
+    write_below(&dir.join(name), "first");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shelly-executord"));
+    command
+        .args(["--socket", "executor.sock", "--state", "state", "--config"])
+        .arg(Path::new(name).join("executor.toml"));
+    let socket = dir.join("executor.sock");
+    Daemon::spawn(dir, None, socket, command)
+}
+
+fn write_below(dir: &Path, word: &str) {
+    fs::create_dir_all(dir).expect("made");
+    fs::write(dir.join("executor.toml"), configuration(word)).expect("written");
+}
+
+#[test]
+fn a_directory_that_is_replaced_is_taken_up() {
+    let daemon = start_below("etc");
+    let dir = daemon.dir().join("etc");
+    for next in ["second", "third"] {
+        fs::rename(&dir, daemon.dir().join(format!("before-{next}"))).expect("renamed");
+        write_below(&dir, next);
+        wait_for_word(&daemon, next);
+    }
+    // It is not there for longer than anybody waits for one that is quiet.
+    fs::rename(&dir, daemon.dir().join("gone")).expect("renamed");
+    wait_for_problem(&daemon, "config_invalid");
+    assert_eq!(word(&daemon), "third");
+    write_below(&dir, "fourth");
+    wait_for_word(&daemon, "fourth");
+    fs::write(dir.join("executor.toml"), configuration("fifth")).expect("written");
+    wait_for_word(&daemon, "fifth");
+    wait_for_health(&daemon);
+}
+
+#[test]
+fn a_signal_has_a_file_read_that_nobody_watches() {
+    let daemon = start_below("above/etc");
+    let above = daemon.dir().join("above");
+    // The directory that is watched has not moved by itself.
+    fs::rename(&above, daemon.dir().join("before")).expect("renamed");
+    write_below(&above.join("etc"), "second");
     daemon.signal(Signal::SIGHUP);
+    wait_for_word(&daemon, "second");
+    // From now on it is this one that is watched.
+    write_below(&above.join("etc"), "third");
     wait_for_word(&daemon, "third");
 }
 
