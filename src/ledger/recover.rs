@@ -6,7 +6,7 @@ use rusqlite::params;
 use serde_json::{Value, json};
 
 use super::event::{Events, NumberedEvents};
-use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, Output};
+use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, OpenRecord, Output};
 use super::store::{Fault, Store};
 use super::time::micros;
 use super::{Json, approvals, read};
@@ -16,7 +16,7 @@ use crate::domain::{ExecutionId, Failure, Status};
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// What became of these is not known; their records say `lost`.
-    pub lost: Vec<ExecutionId>,
+    pub lost: Vec<OpenRecord>,
     /// These nobody waits for, and their approval is still pending: they stay
     /// [`Status::Waiting`].
     pub waiting: Vec<Waiting>,
@@ -29,6 +29,13 @@ pub struct Waiting {
     pub record: super::ExecutionRecord,
     /// What it waits for. It may have been approved, but not used, before the restart.
     pub approval: Approval,
+}
+
+impl Recovered {
+    /// Of which nobody knows what became.
+    pub fn lost_ids(&self) -> Vec<ExecutionId> {
+        self.lost.iter().map(|record| record.id).collect()
+    }
 }
 
 impl Store {
@@ -61,13 +68,13 @@ impl Store {
                 first: event,
                 events: Events {
                     execution_id: Some(id),
-                    tool: Some(record.open.tool),
+                    tool: Some(record.open.tool.clone()),
                     caller_uid: Some(record.open.caller_uid),
                     happened: happened.into_iter().map(|body| (now, body)).collect(),
                 },
             })?;
             event += count;
-            recovered.lost.push(id);
+            recovered.lost.push(record.open);
         }
         Ok(recovered)
     }

@@ -1,9 +1,11 @@
 use super::Execution;
 use super::Finished;
+use super::call_record::CallRecord;
 use super::finished::status;
 use crate::domain::{
-    ExecutorError, Exit, Failure, RunReport, Status, ToolOutput, TraceId, whole_millis,
+    ExecutionId, ExecutorError, Exit, Failure, RunReport, Status, ToolOutput, TraceId, whole_millis,
 };
+use crate::ledger::OpenRecord;
 
 /// Writes the record of an execution that is kept nowhere else.
 pub(super) fn result(execution: &Execution, result: &Result<ToolOutput, ExecutorError>) {
@@ -13,49 +15,101 @@ pub(super) fn result(execution: &Execution, result: &Result<ToolOutput, Executor
         Err(error) => error.partial().map(|partial| &partial.run),
     };
     let status = status(failure.as_ref(), result.as_ref().ok());
-    write(execution, status, run, failure.as_ref());
+    write_of(execution, status, run, failure.as_ref());
 }
 
 /// Writes the record of an execution that has ended.
 pub(super) fn ending(execution: &Execution, finished: &Finished) {
     let failure = finished.failure.as_ref();
-    write(execution, finished.status, finished.run(), failure);
+    write_of(execution, finished.status, finished.run(), failure);
 }
 
-/// The one record each execution leaves in the log. The names are those of the journal's fields; a
-/// value that is not known is left out.
-fn write(
+/// Writes the record of an execution whose daemon did not live to see its end.
+pub(super) fn lost(record: &OpenRecord) {
+    let call: CallRecord = record.call.read().unwrap_or_default();
+    write(&Line {
+        id: record.id,
+        tool: &record.tool,
+        summary: &call.summary,
+        duration_ms: None,
+        exit_code: None,
+        output_bytes: None,
+        status: Status::Lost,
+        caller_uid: record.caller_uid,
+        trace_id: record.trace_id.as_ref().map(TraceId::as_str),
+        tenant_id: call.tenant_id.as_deref(),
+        session_id: call.session_id.as_deref(),
+        error: Some(&Failure::lost().detail),
+    });
+}
+
+fn write_of(
     execution: &Execution,
     status: Status,
     run: Option<&RunReport>,
     failure: Option<&Failure>,
 ) {
-    let call = execution.call();
-    let summary = &call.summary;
     let correlation = &execution.correlation;
     let exit_code = match (failure, run.and_then(|run| run.exit)) {
         (None, Some(Exit::Code(code))) => Some(code),
         _ => None,
     };
-    let error = failure.map(|failure| &failure.detail);
-    let output_bytes = run.map(|run| run.stdout_bytes + run.stderr_bytes);
-    let duration_ms = run.map_or(0, |run| whole_millis(run.duration));
+    write(&Line {
+        id: execution.id,
+        tool: &execution.tool,
+        summary: &execution.call().summary,
+        duration_ms: Some(run.map_or(0, |run| whole_millis(run.duration))),
+        exit_code,
+        output_bytes: run.map(|run| run.stdout_bytes + run.stderr_bytes),
+        status,
+        caller_uid: execution.caller.uid,
+        trace_id: correlation.trace_id.as_ref().map(TraceId::as_str),
+        tenant_id: correlation.tenant_id.as_deref(),
+        session_id: correlation.session_id.as_deref(),
+        error: failure.map(|failure| failure.detail.as_str()),
+    });
+}
+
+/// The one record each execution leaves in the log. A value that is not known is left out.
+struct Line<'a> {
+    id: ExecutionId,
+    tool: &'a str,
+    summary: &'a str,
+    duration_ms: Option<u64>,
+    exit_code: Option<i32>,
+    output_bytes: Option<u64>,
+    status: Status,
+    caller_uid: u32,
+    trace_id: Option<&'a str>,
+    tenant_id: Option<&'a str>,
+    session_id: Option<&'a str>,
+    error: Option<&'a str>,
+}
+
+/// Writes it under the names of the journal's fields.
+fn write(line: &Line<'_>) {
+    let Line {
+        tool,
+        summary,
+        status,
+        ..
+    } = *line;
     macro_rules! write {
         ($level:ident) => {
             tracing::$level!(
-                EXECUTION_ID = %execution.id,
-                TOOL_NAME = execution.tool,
-                COMMAND_SUMMARY = summary.as_str(),
-                DURATION_MS = duration_ms,
-                EXIT_CODE = exit_code,
-                OUTPUT_BYTES = output_bytes,
+                EXECUTION_ID = %line.id,
+                TOOL_NAME = tool,
+                COMMAND_SUMMARY = summary,
+                DURATION_MS = line.duration_ms,
+                EXIT_CODE = line.exit_code,
+                OUTPUT_BYTES = line.output_bytes,
                 STATUS = status.as_str(),
-                CALLER_UID = execution.caller.uid,
-                TRACE_ID = correlation.trace_id.as_ref().map(TraceId::as_str),
-                TENANT_ID = correlation.tenant_id.as_deref(),
-                SESSION_ID = correlation.session_id.as_deref(),
-                ERROR = error,
-                "{} {}: {summary}", execution.tool, status.as_str(),
+                CALLER_UID = line.caller_uid,
+                TRACE_ID = line.trace_id,
+                TENANT_ID = line.tenant_id,
+                SESSION_ID = line.session_id,
+                ERROR = line.error,
+                "{tool} {}: {summary}", status.as_str(),
             )
         };
     }

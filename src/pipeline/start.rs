@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::executor::{Executor, Inner};
-use super::record;
+use super::{log, record};
 use crate::config::ExecutorConfig;
 use crate::domain::prepare_masking;
 use crate::ledger::{CloseRecord, Ledger, LedgerError, Opened, Recovered, Waiting};
@@ -95,9 +95,11 @@ impl Executor {
         };
         if let Some(spool) = &spool {
             // These have none, and nobody would ask for what there is of it.
-            let texts = recovered.lost.iter().filter_map(|id| spool.content(*id));
+            let lost = recovered.lost_ids().into_iter();
+            let texts = lost.filter_map(|id| spool.content(id));
             texts.for_each(|file| file.evict());
         }
+        recovered.lost.iter().for_each(log::lost);
         let executor = Self::of(Inner::new(config, runner, spool, ledger));
         executor.inner.registry().prepare();
         Ok(Started {

@@ -207,7 +207,7 @@ fn told(line: &str) -> Option<(ExecutionId, String, u64, String)> {
 /// Opens the file as the next daemon does; how many were lost.
 fn sound(file: &Path, head: Head, acknowledged: &HashMap<ExecutionId, String>) -> usize {
     let opened = Ledger::open(file, Durability::Process).expect("it opens");
-    let (ledger, lost) = (opened.ledger, opened.recovered.lost);
+    let (ledger, lost) = (opened.ledger, opened.recovered.lost_ids());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime");

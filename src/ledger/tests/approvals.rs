@@ -171,7 +171,7 @@ fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
         .collect();
     assert_eq!(waiting, cases[..2]);
     assert_eq!(
-        recovered.lost,
+        recovered.lost_ids(),
         cases[2..].iter().map(|case| case.0).collect::<Vec<_>>()
     );
     let statuses: Vec<_> = cases

@@ -351,7 +351,7 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
     // The same after a restart, which closes what still runs.
     drop(ledger);
     let opened = open(&scratch.file());
-    assert_eq!(opened.recovered.lost, [still]);
+    assert_eq!(opened.recovered.lost_ids(), [still]);
     let ledger = opened.ledger;
     let left = Limits {
         max_count: Some(10),

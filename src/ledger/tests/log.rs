@@ -190,7 +190,7 @@ fn a_text_of_more_than_one_line_is_kept_although_no_line_holds_it() {
     let begun = ledger.begin_execution(opened, None);
     block_on(begun.expect("not in the log")).expect("in the file");
     copy(&scratch.0, &crashed.0, |_| true);
-    assert_eq!(open(&crashed.file()).recovered.lost, [id]);
+    assert_eq!(open(&crashed.file()).recovered.lost_ids(), [id]);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_line_of_which_a_part_is_another_s_is_none() {
     let text = fs::read_to_string(&log).expect("a log");
     assert!(text.contains("größer"));
     fs::write(&log, text.replace("größer", "kürzer")).expect("written");
-    assert_eq!(open(&crashed.file()).recovered.lost, [id]);
+    assert_eq!(open(&crashed.file()).recovered.lost_ids(), [id]);
 }
 
 /// What a daemon leaves that dies when it has told an end: that is in the log alone.
@@ -332,7 +332,7 @@ fn what_becomes_known_before_the_start_is_in_the_log_too() {
     receipt.wait().expect("written");
 
     let opened = open(&crashed.file());
-    assert_eq!(opened.recovered.lost, [id]);
+    assert_eq!(opened.recovered.lost_ids(), [id]);
     let record = block_on(opened.ledger.get(id)).expect("read");
     let record = record.expect("there").open;
     assert_eq!(record.ruling, change().ruling);
@@ -467,7 +467,7 @@ fn what_ends_while_the_file_cannot_be_written_survives_in_the_log() {
     copy(&scratch.0, &crashed.0, |_| true);
 
     let opened = open(&crashed.file());
-    assert_eq!(opened.recovered.lost, []);
+    assert_eq!(opened.recovered.lost_ids(), []);
     somebody.execute_batch("ROLLBACK").expect("begun");
     until("the ledger is well", || ledger.problem().is_none());
     for ledger in [&opened.ledger, &ledger] {
@@ -549,7 +549,7 @@ fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
     log.write_all_at(&text[..100], end as u64).expect("written");
 
     let opened = open(&crashed.file());
-    assert_eq!(opened.recovered.lost, [begun.id]);
+    assert_eq!(opened.recovered.lost_ids(), [begun.id]);
     let record = block_on(opened.ledger.get(begun.id))
         .expect("read")
         .expect("there");

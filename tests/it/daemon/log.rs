@@ -96,6 +96,42 @@ fn every_execution_leaves_one_record_however_it_ends() {
 }
 
 #[test]
+fn what_is_lost_with_its_daemon_has_its_record_from_the_next() {
+    let mut daemon = start("[log]\nformat = \"json\"\n");
+    let id = daemon.begin(
+        "sleep 1000",
+        &json!({"trace_id": TRACE, "tenant_id": "blue"}),
+    );
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let dir = daemon.dir().to_owned();
+    let daemon = daemon.restart_with(|| {
+        Daemon::launch(dir, None, |command| {
+            command.env_remove("RUST_LOG");
+        })
+    });
+    let records = executions(&daemon);
+    assert_eq!(records.len(), 1, "{records:#?}");
+    let record = &records[0];
+    for (field, value) in [
+        ("EXECUTION_ID", json!(id)),
+        ("TOOL_NAME", json!("bash")),
+        ("COMMAND_SUMMARY", json!("sleep 1000")),
+        ("STATUS", json!("lost")),
+        ("CALLER_UID", json!(nix::unistd::getuid().as_raw())),
+        ("TRACE_ID", json!(TRACE)),
+        ("TENANT_ID", json!("blue")),
+        ("level", json!("WARN")),
+        // Nobody knows.
+        ("DURATION_MS", Value::Null),
+    ] {
+        assert_eq!(record[field], value, "{field}: {record}");
+    }
+    let error = record["ERROR"].as_str().expect("text");
+    assert!(error.contains("not known"), "{error}");
+}
+
+#[test]
 fn a_summary_is_short_and_keeps_secrets() {
     let daemon = start("[log]\nformat = \"json\"\n");
     let command = format!("API_TOKEN=hunter2hunter2 true; : {}", "é".repeat(300));
