@@ -116,7 +116,8 @@ pub(super) async fn export(
 
 /// Check the audit trail.
 ///
-/// Finds a record that was changed, removed or put elsewhere, and with `head` one that was cut off.
+/// Finds a record that was changed, removed or put elsewhere, and one that was cut off since the daemon was started;
+/// with `head` one that was cut off before.
 #[utoipa::path(
     get, path = "/audit/verify", tag = "audit", operation_id = "verifyAudit",
     params(VerifyQuery),

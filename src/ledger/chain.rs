@@ -178,19 +178,19 @@ impl Link {
 #[derive(Debug)]
 pub struct Verifier {
     head: Head,
-    known: Option<Head>,
+    known: Vec<Head>,
     broken: Option<Chain>,
 }
 
 impl Verifier {
-    /// `known` is a head that was written down elsewhere: the chain must hold it.
-    pub fn new(known: Option<Head>) -> Self {
+    /// `known` are heads that were written down elsewhere: the chain must hold them.
+    pub fn new(known: impl IntoIterator<Item = Head>) -> Self {
         Self {
             head: Head {
                 number: 0,
                 hash: Digest::ZERO,
             },
-            known,
+            known: known.into_iter().collect(),
             broken: None,
         }
     }
@@ -209,7 +209,8 @@ impl Verifier {
             Some("it is not what was written".to_owned())
         } else if self
             .known
-            .is_some_and(|known| known.number == link.number && known.hash != link.hash)
+            .iter()
+            .any(|known| known.number == link.number && known.hash != link.hash)
         {
             Some("it is not the record that was known".to_owned())
         } else {
@@ -245,13 +246,11 @@ impl Verifier {
         if let Some(broken) = self.broken {
             return broken;
         }
-        match self.known {
-            Some(known) if known.number > self.head.number => Chain::Broken {
+        let furthest = self.known.iter().map(|known| known.number).max();
+        match furthest {
+            Some(number) if number > self.head.number => Chain::Broken {
                 at: self.head.number + 1,
-                detail: format!(
-                    "the chain is cut off: it went on to record {} at least",
-                    known.number
-                ),
+                detail: format!("the chain is cut off: it went on to record {number} at least"),
             },
             Some(_) | None => Chain::Holds(self.head),
         }

@@ -337,15 +337,15 @@ impl Ledger {
         self.write(Failing::kept(0), None, move |store| store.audit(&entry))
     }
 
-    /// Checks the whole audit trail, against a head that was written down elsewhere where there
-    /// is one.
+    /// Checks the whole audit trail, against what was last written to it since it was opened, and a head that was
+    /// written down elsewhere where there is one.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub async fn verify_audit(&self, known: Option<Head>) -> Result<Chain, LedgerError> {
         let ledger = self.clone();
         let verify = move || {
-            let mut verifier = Verifier::new(known);
+            let mut verifier = Verifier::new([ledger.head()].into_iter().chain(known));
             // From the first that there can be: what was put before the first that was written is found, too.
             match ledger.links(i64::MIN, |link| verifier.take(&link)) {
                 Err(LedgerError::Altered { number, detail }) => {

@@ -157,7 +157,8 @@ impl Executor {
         if asked.status != ApprovalStatus::Pending {
             return Err(CannotDecide::Decided(Box::new(asked)));
         }
-        if asked.caller_uid == by.uid && !self.config().confirmation.self_approval {
+        let is_own = asked.caller_uid == by.uid;
+        if is_own && answer.approves && !self.config().confirmation.self_approval {
             return Err(CannotDecide::Own { uid: by.uid });
         }
         match (answer.approves, answer.remember) {

@@ -186,11 +186,6 @@ impl Masking<'_> {
     }
 
     fn value(&mut self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
-            Value::Object(members) => members.values_mut().for_each(|member| self.value(member)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
+        self.is_masked |= self.secrets.mask_value(value);
     }
 }

@@ -2,13 +2,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::Chars;
 use std::sync::Arc;
 
+use nix::unistd::User;
 use serde::Serialize;
 use tokio::task::JoinError;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{Background, Call, Caller, Digest, Hasher, RiskLevel};
+use crate::policy::ansi_c;
 use crate::policy::hazards::{default_files, obeys_files};
 use crate::tools::Tool;
 
@@ -282,6 +285,11 @@ fn files(
     let programs = all.iter().map(|word| default_files(word));
     let defaults: Vec<String> = programs.flatten().map(|&file| file.to_owned()).collect();
     all.extend(defaults);
+    for word in &mut all {
+        if let Some(path) = below_home(word, home) {
+            *word = path;
+        }
+    }
     all.sort_unstable();
     all.dedup();
     let start = dir.map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -302,10 +310,7 @@ fn files(
             return (files, false);
         }
         for word in &all {
-            let path = match (word.strip_prefix("~/"), home) {
-                (Some(rest), Some(home)) => Path::new(home).join(rest),
-                (Some(_) | None, _) => base.join(word),
-            };
+            let path = base.join(word);
             let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
@@ -325,6 +330,16 @@ fn files(
     (files, is_whole)
 }
 
+/// Where a word leads that begins with the home of who runs it (`~/x`), or of somebody else (`~root/x`).
+fn below_home(word: &str, home: Option<&str>) -> Option<String> {
+    let (user, rest) = word.strip_prefix('~')?.split_once('/')?;
+    let home = match user {
+        "" => PathBuf::from(home?),
+        user => User::from_name(user).ok()??.dir,
+    };
+    home.join(rest).into_os_string().into_string().ok()
+}
+
 /// What may be the value of an option that stands in the same word (`-fx.mk`, `-kfx.mk`).
 fn attached_values(words: &[String]) -> Vec<String> {
     let mut values = Vec::new();
@@ -337,6 +352,18 @@ fn attached_values(words: &[String]) -> Vec<String> {
         values.extend(ends.map(|(at, _)| group[at..].to_owned()));
     }
     values
+}
+
+/// The text of `$'…'`, of which the beginning is taken; as it stands where it has what we do not know.
+fn escaped(characters: &mut Chars<'_>) -> String {
+    let mut text = String::new();
+    while let Some(c) = characters.next().filter(|c| *c != '\'') {
+        text.push(c);
+        if c == '\\' {
+            text.extend(characters.next());
+        }
+    }
+    ansi_c(&text).unwrap_or(text)
 }
 
 /// Adds the words of a script, quotes and backslashes taken away as a shell does, and besides them
@@ -354,6 +381,10 @@ fn words(text: &str, depth: usize, all: &mut Vec<String>) -> bool {
                 word.extend(characters.next().filter(|next| *next != '\n'));
             }
             (_, Some(open)) if c == open => quote = None,
+            ('\'', None) if word.ends_with('$') => {
+                word.pop();
+                word.push_str(&escaped(&mut characters));
+            }
             ('"' | '\'', None) => quote = Some(c),
             (_, None) if c.is_whitespace() || ";&|()<>`=,".contains(c) => {
                 if !word.is_empty() {
@@ -480,6 +511,10 @@ mod tests {
             "/usr/bin/tclsh8.6 deploy.sh",
             "dpkg -i deploy.sh",
             "bash de'pl'oy.\\sh",
+            "bash $'deploy\\x2esh'",
+            "eval \"$(cat deploy.sh)\"",
+            "$SHELL deploy.sh prod",
+            "\"${SHELL}\" deploy.sh",
             "cd sub; bash ../deploy.sh",
             "cd sub && cd .. && cd ./ && bash deploy.sh",
             &format!("cd {parent} && cd {name} && bash deploy.sh"),

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::config::ExecutorConfig;
 use crate::domain::{Call, Correlation, ExecutorError, Secrets, ToolOutput, summarize};
 use crate::tools::Produced;
@@ -51,23 +49,9 @@ pub(super) fn summary(text: &str, secrets: &Secrets) -> String {
 pub(super) fn mask_produced(produced: &mut Produced, secrets: &Secrets) {
     if let Produced::Answered(answer) = produced {
         answer.content = secrets.mask_text(&answer.content);
-        answer
-            .output
-            .iter_mut()
-            .for_each(|value| mask_value(value, secrets));
-    }
-}
-
-fn mask_value(value: &mut Value, secrets: &Secrets) {
-    match value {
-        Value::String(text) => *text = secrets.mask_text(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| mask_value(item, secrets)),
-        Value::Object(members) => {
-            members
-                .values_mut()
-                .for_each(|member| mask_value(member, secrets));
+        if let Some(output) = &mut answer.output {
+            secrets.mask_value(output);
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -30,5 +30,7 @@ pub use file::{
 pub use judge::Policy;
 pub use question::{Judgement, NamedPath, Question, RuleSource, Verdict};
 pub use remembered::Remembered;
-pub use shell::{Command, Fence, Reading, Unreadable, hazards, read_shell, read_shell_strictly};
+pub use shell::{
+    Command, Fence, Reading, Unreadable, ansi_c, hazards, read_shell, read_shell_strictly,
+};
 pub use tools::UnknownTool;

@@ -18,6 +18,8 @@ const GENERATE_FOR: Duration = Duration::from_secs(15);
 const GENERATE_AT_MOST: usize = 3_000_000;
 /// How many of them have to be allowed for there to be anything learnt.
 const ALLOWED_AT_LEAST: usize = 50;
+/// The same of those that are not denied.
+const PASSED_AT_LEAST: usize = 50;
 
 /// Scripts in this section name `marker` in a language or a file of their own: what forbids a
 /// command is not promised to see it.
@@ -215,6 +217,15 @@ const PIECES: &[&str] = &[
     "bash -c ", "eval ", "cd /tmp", "echo ", "env ", "exec ", "command ",
 ];
 
+/// Pieces of scripts that bash and a parser may read in different ways.
+#[rustfmt::skip]
+const CORNERS: &[&str] = &[
+    "marker x", "marker x", "marker x\n", "marker", ":", ": ", "\n", "\n", ";", " ", " ", "(", ")", "( ", " )", "((", "))", "( (", ") )", "(\\\n(", "$((", "$(", "<(", ">(", "`", "$[", "]",
+    "{ ", "; }", "'", "\"", "'", "\"", "\\", "\\\n", "\\\\\n", "#", " # ", "# '", "it's", "$'", "$\"", "\\'", "\\\"", "\\`", "cat <<E\n", "cat <<-E\n", "cat <<'E'\n", "cat <<\\E\n", "<<E ", "<<E",
+    "E\n", "\nE\n", "\tE\n", "E", "E\\\n", "<<<", "1 << 2", "1", "+", "x", "x=", "a=(", "[[ ", " ]]", "${x:-", "${x#", "${#x}", "}", "\"$(", "echo ", "case x in x) ", "(x) ", ";; ", "esac", "if ", "; then ", "; fi",
+    "for x in 1; do ", "; done", "for ((;;)); do ", "while ", "f() ", "f() { ", "f", "! ", "time ", "coproc ", "bash -c '", "eval '", "eval ", "&& ", "|| ", "| ", "& ", ">/dev/null ", "2>&1", "{x}>&1 ", "}",
+];
+
 /// The numbers of the paper on xorshift: the same on every machine.
 struct Random(u64);
 
@@ -224,6 +235,12 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 33).expect("31 bits") % end
+    }
+
+    /// A script of corners.
+    fn corners(&mut self) -> String {
+        let pieces = (0..3 + self.below(10)).map(|_| CORNERS[self.below(CORNERS.len())]);
+        pieces.collect()
     }
 
     /// A script: now and then anything, mostly what stands at the front of the list.
@@ -271,5 +288,32 @@ fn nothing_generated_that_a_pattern_allows_runs_anything_else() {
     assert!(
         allowed > ALLOWED_AT_LEAST,
         "only {allowed} of {tried} were allowed"
+    );
+}
+
+/// What the loose reader finds nothing in has nothing in it, however the parser and bash part ways.
+#[test]
+fn nothing_generated_that_is_not_denied_runs_it() {
+    let denies = policy("deny = [\"bash(command:marker*)\"]");
+    let place = Place::new("corners");
+    let seed = 0x0dd5_c0de_5eed_5eed;
+    let mut random = Random(seed);
+    let start = Instant::now();
+    let (mut tried, mut passed) = (0, 0);
+    while (start.elapsed() < GENERATE_FOR || passed <= PASSED_AT_LEAST) && tried < GENERATE_AT_MOST
+    {
+        let script = random.corners();
+        tried += 1;
+        if !script.contains("marker") || verdict(&denies, &script) != Verdict::Allow {
+            continue;
+        }
+        passed += 1;
+        let runs = place.runs_marker("/bin/bash", &script);
+        assert!(!runs, "not denied, and runs marker: {script:?}");
+    }
+    println!("seed {seed:#x}: {tried} scripts, {passed} with the word not denied and run");
+    assert!(
+        passed > PASSED_AT_LEAST,
+        "only {passed} of {tried} were not denied"
     );
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
 use regex::bytes::Regex;
+use serde_json::{Map, Value};
 
 use shapes::{Class, PREFIXES, Run, SHAPES, Shape};
 
@@ -71,6 +72,42 @@ impl Secrets {
         // What is masked begins and ends where characters do, given patterns apart.
         String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
+    /// Masks every text in a value, the names of members among them, and says whether there was anything to mask.
+    pub fn mask_value(&self, value: &mut Value) -> bool {
+        match value {
+            Value::String(text) => {
+                let masked = self.mask_text(text);
+                let differs = masked != *text;
+                *text = masked;
+                differs
+            }
+            Value::Array(items) => items
+                .iter_mut()
+                .fold(false, |differs, item| self.mask_value(item) | differs),
+            Value::Object(members) => self.mask_members(members),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+
+    fn mask_members(&self, members: &mut Map<String, Value>) -> bool {
+        let mut differs = false;
+        for member in members.values_mut() {
+            differs |= self.mask_value(member);
+        }
+        let masks = |name: &String| (self.mask_text(name) != *name).then(|| name.clone());
+        let secret: Vec<String> = members.keys().filter_map(masks).collect();
+        for name in &secret {
+            let mut masked = self.mask_text(name);
+            // Of two that look the same none is lost.
+            while members.contains_key(&masked) {
+                masked.push('*');
+            }
+            let member = members.remove(name).unwrap_or_default();
+            members.insert(masked, member);
+        }
+        differs || !secret.is_empty()
     }
 
     /// Masks in `buffer` from `from` on, where it has been left off. Returns how far it is done:
@@ -286,6 +323,7 @@ fn replace(buffer: &mut Vec<u8>, mut found: Vec<Range<usize>>, mut hold: usize) 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
@@ -312,6 +350,18 @@ mod tests {
         }
         secrets.mask(&mut buffer, masked, true);
         buffer
+    }
+
+    #[test]
+    fn names_of_members_are_masked_too_and_none_is_lost() {
+        let secrets = secrets(&["hunter2", "hunter3"], &[]);
+        let mut value = json!({"a": ["hunter2"], "hunter2": 1, "hunter3": {"is hunter2": 2}});
+        assert!(secrets.mask_value(&mut value));
+        assert_eq!(
+            value,
+            json!({"a": ["***"], "***": 1, "****": {"is ***": 2}})
+        );
+        assert!(!secrets.mask_value(&mut value));
     }
 
     #[test]

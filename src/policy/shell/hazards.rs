@@ -8,7 +8,7 @@ mod tests;
 use super::super::paths::base_name;
 use super::git;
 use super::programs::{
-    ARGUMENTS, BUILTINS, DEFAULT_FILES, OPTIONS, Options, PROGRAMS, REMOTE, WRAPPER,
+    ARGUMENTS, BUILTINS, DEFAULT_FILES, OPTIONS, Options, PROGRAMS, REMOTE, RUNS, WRAPPER,
 };
 
 /// Why a command is on the list.
@@ -40,16 +40,7 @@ pub fn hazard(words: &[String]) -> Option<Hazard> {
     if program == "printf" && assigns(arguments) {
         return Some(Hazard::Shell("assigns to a variable, PATH maybe"));
     }
-    let by_option = || {
-        let is = |one: &&Options| {
-            one.programs.contains(&program) || one.programs.contains(&unversioned(program))
-        };
-        let mut of = OPTIONS.iter().filter(is);
-        let given =
-            |option: &&str, valued| arguments.iter().any(|word| gives(word, option, valued));
-        let found = of.find(|one| one.options.iter().any(|option| given(option, one.valued)));
-        found.map(|one| one.what)
-    };
+    let by_option = || given(program, arguments).next().map(|one| one.what);
     let by_argument = || {
         let mut of = ARGUMENTS.iter().filter(|(of, ..)| *of == program);
         let names = |word: &str, listed: &[&str], least| match least {
@@ -67,9 +58,27 @@ pub fn hazard(words: &[String]) -> Option<Hazard> {
         .map(Hazard::Runs)
 }
 
+/// What is on the list for options that `program` is given.
+fn given(program: &str, arguments: &[String]) -> impl Iterator<Item = &'static Options> {
+    OPTIONS.iter().filter(move |one| {
+        let is = one.programs.contains(&program) || one.programs.contains(&unversioned(program));
+        let gives = |option: &&str| arguments.iter().any(|word| gives(word, option, one.valued));
+        is && one.options.iter().any(gives)
+    })
+}
+
+/// Whether a program is given an option that names another, which it runs.
+pub(super) fn runs_by_option(program: &str, arguments: &[String]) -> bool {
+    given(program, arguments).any(|one| one.what == RUNS)
+}
+
 /// Why a program is on the list whatever its options are.
 fn by_name(program: &str) -> Option<&'static str> {
-    listed(PROGRAMS, program).or_else(|| listed(PROGRAMS, unversioned(program)))
+    // gcc is x86_64-linux-gnu-gcc as well.
+    let native = program
+        .rsplit_once("-linux-gnu-")
+        .map_or(program, |(_, name)| name);
+    listed(PROGRAMS, native).or_else(|| listed(PROGRAMS, unversioned(native)))
 }
 
 /// A program's name without the version behind it.
@@ -96,8 +105,11 @@ pub(super) fn runs_elsewhere(name: &str) -> bool {
 pub fn obeys_files(name: &str) -> bool {
     let program = base_name(name);
     let version = |c: char| c.is_ascii_digit() || c == '.';
-    matches!(program, "." | "source" | "sed")
-        || listed(PROGRAMS, program).is_some()
+    // With the latter three a shell names itself.
+    matches!(
+        program,
+        "." | "source" | "sed" | "eval" | "$SHELL" | "${SHELL}" | "$BASH"
+    ) || listed(PROGRAMS, program).is_some()
         || listed(PROGRAMS, program.trim_end_matches(version)).is_some()
 }
 

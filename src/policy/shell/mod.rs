@@ -12,12 +12,14 @@ pub mod strict;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tokens;
 mod walk;
 mod wrappers;
 
 use std::fmt;
 
 pub use fence::Fence;
+pub use text::ansi_c;
 
 /// What a script runs and writes, as far as its text says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "busybox", "toybox", "pwsh", "xonsh", "nu", "elvish", "murex",
         "python", "pypy", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "texlua", "luatex", "lualatex", "tclsh", "wish", "expect", "guile",
         "racket", "sbcl", "clisp", "emacs", "emacsclient", "ghci", "runghc", "julia", "octave", "Rscript", "R", "java", "jshell", "jdb", "jrunscript", "groovy", "scala", "kotlin", "swift", "gdb", "lldb",
-        "awk", "gawk", "mawk", "nawk", "m4", "dc", "psql", "mysql", "mysqlsh", "mariadb", "sqlite3", "osascript", "ts-node", "tsx", "elixir", "erl", "dotnet", "gp", "gnuplot", "gs", "exiftool",
+        "awk", "gawk", "mawk", "nawk", "original-awk", "bpftrace", "m4", "dc", "psql", "mysql", "mysqlsh", "mariadb", "sqlite3", "osascript", "ts-node", "tsx", "elixir", "erl", "dotnet", "gp", "gnuplot", "gs", "exiftool",
     ]),
     (WRAPPER, &[
         "env", "sudo", "sudo-rs", "sudoedit", "doas", "su", "runuser", "sg", "newgrp", "pkexec", "run0", "setpriv", "capsh", "xargs", "parallel", "sem", "timeout", "nice", "ionice", "nohup", "setsid",
@@ -24,7 +24,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "valgrind", "prlimit", "choom", "setarch", "linux32", "linux64", "i386", "x86_64", "uname26", "eatmydata", "faketime", "dbus-run-session", "dbus-launch", "xvfb-run", "tmux",
         "screen", "dtach", "abduco", "run-parts", "find", "fd", "fdfind", "hyperfine", "ld.so", "ld-linux.so", "ld-linux-x86-64.so", "ld-linux-aarch64.so", "ldd", "tini", "dumb-init", "gosu", "su-exec", "setuidgid", "s6-setuidgid",
         "chronic", "ifne", "mispipe", "pee", "zrun", "bunx", "chpst", "softlimit", "cgexec", "ssh-agent", "gpg-agent", "sshpass", "direnv", "mise", "asdf", "rbenv", "pyenv", "nodenv", "nvm", "nix", "nix-shell", "guix", "flatpak", "snap", "distrobox", "toolbox", "rlwrap", "socat", "nc", "ncat",
-        "netcat", "logrotate", "logsave", "busctl", "dpkg-reconfigure", "update-alternatives", "zargs", "aa-exec", "runcon", "newrole", "torify", "torsocks", "proxychains", "catchsegv", "gdbserver", "jcmd",
+        "netcat", "logrotate", "logsave", "busctl", "debconf", "dpkg-reconfigure", "update-alternatives", "zargs", "aa-exec", "runcon", "newrole", "torify", "torsocks", "proxychains", "catchsegv", "gdbserver", "jcmd",
         "msgexec", "msgfilter", "mpirun", "mpiexec", "srun", "salloc", "sbatch", "doppler", "aws-vault", "run-mailcap", "xdg-open", "xterm", "uxterm", "rxvt", "urxvt", "gnome-terminal", "konsole", "xfce4-terminal", "alacritty", "kitty", "foot",
     ]),
     (REMOTE, &[
@@ -38,7 +38,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "apt", "apt-get", "apt-key", "aptitude", "dpkg", "rpm", "dnf", "yum", "pacman", "apk", "zypper", "debuild", "dpkg-buildpackage", "autoreconf", "automake", "autoconf", "libtool", "conda", "mamba", "micromamba",
     ]),
     (EDITOR, &[
-        "vi", "vim", "nvim", "view", "vimdiff", "ex", "ed", "red", "nano", "pico", "joe", "mc", "less", "more", "most", "man", "info", "ftp", "tnftp", "lftp", "smbclient", "telnet", "mutt", "mail", "mailx", "lynx", "w3m", "links", "top", "htop", "git-shell",
+        "vi", "vim", "vim.basic", "vim.gtk3", "vim.nox", "vim.tiny", "rvim", "gvim", "nvim", "view", "rview", "gview", "vimdiff", "editor", "sensible-editor", "select-editor", "ex", "ed", "red", "nano", "pico", "joe", "mc", "less", "more", "most", "pager", "sensible-pager", "zless", "zmore", "bzless", "bzmore", "lzless", "xzless", "xzmore", "zstdless", "man", "info", "ftp", "tnftp", "lftp", "smbclient", "telnet", "mutt", "mail", "mailx", "lynx", "w3m", "links", "top", "htop", "git-shell",
         "visudo", "vipw", "vigr", "vidir", "vipe", "debugfs",
     ]),
 ];
@@ -80,7 +80,7 @@ const fn options(
     }
 }
 
-const RUNS: &str = "runs a program its options name";
+pub(super) const RUNS: &str = "runs a program its options name";
 const LOADS: &str = "loads code its options name";
 const WRITES: &str = "writes files its options name";
 const COMMANDS: &str = "takes commands from a file";
@@ -191,6 +191,7 @@ pub(super) const OPTIONS: &[Options] = &[
     options(&["shuf"],   &["-o", "--output"], "in", WRITES),
     options(&["ptx"],    &["-G", "--traditional"], "", "writes the file its second argument names"),
     options(&["split"],  &["--filter"], "", RUNS),
+    options(&["install", "ginstall"], &["--strip-program"], "", RUNS),
     options(&["zip"],    &["-T", "--unzip-command"], "", RUNS),
     options(&["sdiff", "diff3"], &["--diff-program"], "", RUNS),
     options(&["sdiff"],  &["-o", "--output"], "IwWo", WRITES),

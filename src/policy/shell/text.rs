@@ -144,6 +144,11 @@ impl Flat {
         let Some(inner) = raw.strip_prefix("${").and_then(|raw| raw.strip_suffix('}')) else {
             return Ok(());
         };
+        if inner.ends_with("@P") {
+            // Its value is expanded once more, as a prompt.
+            let unknown = UNKNOWN_WORDS.to_string();
+            self.nested.push(Nested::new(unknown, false));
+        }
         if !inner.contains(['$', '`', '(', '\'']) {
             return Ok(());
         }
@@ -173,7 +178,7 @@ pub(super) fn hidden(text: &str) -> Vec<Nested> {
 }
 
 /// The text of `$'…'`; none where it has what we do not know.
-fn ansi_c(text: &str) -> Option<String> {
+pub fn ansi_c(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut chars = text.chars().peekable();
     let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>,

@@ -1,5 +1,7 @@
 //! Through the tree of a script: every command, redirect, substitution and assignment.
 
+use std::borrow::Cow;
+
 use brush_parser::ast;
 
 use super::super::glob::UNKNOWN_WORDS;
@@ -284,11 +286,11 @@ impl Reader {
                 Ok((!writes).then_some(Input::Unknown))
             }
             R::HereDocument(_, document) => {
-                let body = &document.doc.value;
+                let body = document_body(document)?;
                 if !document.requires_expansion {
-                    return Ok(Some(Input::Text(super::text::literal(body))));
+                    return Ok(Some(Input::Text(super::text::literal(&body))));
                 }
-                let flat = flatten_unquoted(body)?;
+                let flat = flatten_unquoted(&body)?;
                 self.all(&flat.nested, certain)?;
                 Ok(Some(Input::Text(flat.text)))
             }
@@ -308,4 +310,42 @@ impl Reader {
             self.reading.writes.push(known.then_some(path));
         }
     }
+}
+
+/// The lines of a here-document, as bash has them: where the word behind `<<` is not quoted, lines that go on in the
+/// next are joined before they are held against it, which the parser does not do.
+fn document_body(document: &ast::IoHereDocument) -> Result<Cow<'_, str>, Unreadable> {
+    let (body, end) = (&document.doc.value, &document.here_end.value);
+    // `$'…'` and `$"…"` come to more than they do for the parser; and no line is two.
+    if end.contains(['$', '`', '\n']) {
+        return Err(Unreadable::Grammar);
+    }
+    if !document.requires_expansion || !body.contains("\\\n") {
+        return Ok(Cow::Borrowed(body));
+    }
+    let (joined, goes_on) = without_joints(body);
+    let ends_before = joined
+        .lines()
+        .any(|line| line.trim_start_matches('\t') == end);
+    match goes_on || ends_before {
+        true => Err(Unreadable::Grammar),
+        false => Ok(Cow::Owned(joined)),
+    }
+}
+
+/// `text` with lines joined that go on in the next, and whether the last one does.
+fn without_joints(text: &str) -> (String, bool) {
+    let mut joined = String::new();
+    let mut goes_on = false;
+    for line in text.split_inclusive('\n') {
+        let whole = line.strip_suffix('\n').unwrap_or(line);
+        let backslashes = whole.len() - whole.trim_end_matches('\\').len();
+        goes_on = whole.len() < line.len() && backslashes % 2 == 1;
+        joined.push_str(if goes_on {
+            &whole[..whole.len() - 1]
+        } else {
+            line
+        });
+    }
+    (joined, goes_on)
 }

@@ -1,9 +1,9 @@
 //! Programs that run the program their arguments name, and what they run.
 
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
-use super::super::paths::base_name;
+use super::super::paths::{absolute, base_name};
 use super::git;
-use super::hazards::{runs_elsewhere, runs_its_arguments, unversioned};
+use super::hazards::{runs_by_option, runs_elsewhere, runs_its_arguments, unversioned};
 use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
 use super::text::{hidden, is_known, plain};
@@ -213,7 +213,14 @@ impl Reader {
     /// Where in `words` the commands are that the program `name` runs.
     fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
         if name == "find" {
-            return found_by(words);
+            let found = found_by(words);
+            if found
+                .iter()
+                .any(|(from, to)| runs_what_it_finds(&words[*from..*to]))
+            {
+                self.unknown();
+            }
+            return found;
         }
         let Some(wrapper) = wrapper_of(name) else {
             return by_subcommand(name, words);
@@ -296,6 +303,9 @@ impl Reader {
             // A file with a script, whose name may be all that a rule knows of it.
             "source" | "." if arguments.first().is_some_and(|file| !is_input(file)) => {
                 self.add(arguments.join(" "), false);
+                if let Some(Input::Text(text)) = input {
+                    nested.extend(maybe_read(text));
+                }
             }
             _ if is_shell(name) => {
                 for (at, word) in arguments.iter().enumerate() {
@@ -304,8 +314,10 @@ impl Reader {
                     }
                 }
                 let reads_input = shell_scripts(arguments, certain, &mut add);
-                if reads_input {
-                    self.shell_input(input, certain, nested);
+                match input {
+                    _ if reads_input => self.shell_input(input, certain, nested),
+                    Some(Input::Text(text)) => nested.extend(maybe_read(text)),
+                    Some(Input::Unknown) | None => {}
                 }
             }
             "source" | "." if arguments.first().is_some_and(|file| is_input(file)) => {
@@ -343,6 +355,14 @@ impl Reader {
                         .for_each(|script| add(script, false));
                 }
             }
+            _ if runs_by_option(name, arguments) => {
+                for word in arguments {
+                    // `--checkpoint-action=exec=COMMAND`.
+                    let last = word.rsplit_once('=').map(|(_, value)| value);
+                    let scripts = scripts_of(word).chain(last);
+                    scripts.for_each(|script| add(script, false));
+                }
+            }
             _ => {}
         }
     }
@@ -364,6 +384,19 @@ impl Reader {
             }
         }
     }
+}
+
+/// What a shell is given to read that has another script: should that be another name of what it is given.
+fn maybe_read(text: &str) -> Option<Nested> {
+    is_known(text).then(|| Nested::new(plain(text), false))
+}
+
+/// Whether find puts what it has found where a program is named, or into a script.
+fn runs_what_it_finds(command: &[String]) -> bool {
+    const FOUND: &str = "{}";
+    let is_part = |word: &String| word.contains(FOUND) && word != FOUND;
+    let program = command.first().map_or("", String::as_str);
+    program.contains(FOUND) || is_shell(base_name(program)) && command.iter().any(is_part)
 }
 
 /// Whether a quoted text is more than a word and begins as a command does.
@@ -454,10 +487,11 @@ fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str,
 }
 
 fn is_input(file: &str) -> bool {
+    let path = absolute(file, None).unwrap_or_default();
     file == "-"
-        || file == "/dev/stdin"
-        || file.starts_with("/dev/fd/")
-        || file.starts_with("/proc/")
+        || path == "/dev/stdin"
+        || path.starts_with("/dev/fd/")
+        || path.starts_with("/proc/")
         || !is_known(file)
 }
 

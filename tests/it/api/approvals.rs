@@ -215,6 +215,15 @@ fn who_asked_may_not_approve() {
     assert_eq!(reply.stdout(), "0");
     let record = daemon.get(&format!("/executions/{}", id(&reply))).json();
     assert_eq!(record["approval"]["approver_uid"], APPROVER);
+    // To change one's mind takes nobody else.
+    let (reply, ()) = during(&daemon, &call("id -u"), || {
+        let denied = answer(&daemon, &pending(&daemon), &json!({"decision": "deny"}));
+        assert_eq!(denied.status, 200, "{}", denied.json());
+    });
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (403, &json!("user_rejected"))
+    );
     // An approver is no caller.
     let called = by(user(APPROVER), || daemon.bash("echo x"));
     assert_eq!(called.status, 403);

@@ -1,0 +1,275 @@
+//! A script's tokens, as bash has them: where the parser's differ they are put right, or nothing is read.
+
+use brush_parser::{SourceSpan, Token, uncached_tokenize_str};
+
+use super::Unreadable;
+use super::loose::options;
+
+/// The most openings of anything in one script: each may be a level of recursion, and the time
+/// for some shapes grows with the square of it.
+pub(super) const MAX_OPENINGS: usize = 400;
+
+/// Steps that the parser may take, roughly. A token inside `n` constructs that are tried in
+/// several ways is looked at up to 4^n times.
+const MAX_STEPS: u64 = 400_000;
+
+/// Whether a redirect names a descriptor that no number of 32 bits can: the parser panics there.
+fn has_huge_descriptor(text: &str) -> bool {
+    let redirects = text.split_inclusive(['<', '>']);
+    redirects
+        .filter_map(|part| part.strip_suffix(['<', '>']))
+        .any(|before| {
+            before
+                .bytes()
+                .rev()
+                .take(10)
+                .filter(u8::is_ascii_digit)
+                .count()
+                == 10
+        })
+}
+
+/// Without the ends of lines that go on in the next, of which the shell sees nothing at all.
+fn joined(text: &str) -> String {
+    text.replace("\\\n", "")
+}
+
+/// Whether there is a here-document and arithmetic beyond the simplest. The parser tells `<<` from a shift by whether
+/// it is between `((` and the next `))`, of which there may be none, or several.
+fn may_hide_document(text: &str) -> bool {
+    const OPEN: &str = "((";
+    let whole = joined(text);
+    let is_simple = |part: &str| {
+        let end = part.find(['(', ')', '`', '\'', '"', '\\', '\n']);
+        end.is_some_and(|end| part[end..].starts_with("))"))
+    };
+    let is_clear = !whole.contains("$[")
+        // With the end of a line between them they are what they are to bash only.
+        && whole.matches(OPEN).count() == text.matches(OPEN).count()
+        && whole.split(OPEN).skip(1).all(is_simple);
+    !is_clear && whole.replace("<<<", "").contains("<<")
+}
+
+/// Whether there may be a command substitution of bash 5.3 (`${ command; }`, `${| command; }`), which is none
+/// to the parser.
+fn has_braced_substitution(text: &str) -> bool {
+    let text = joined(text);
+    let mut after = text.split("${").skip(1);
+    after.any(|rest| rest.starts_with([' ', '\t', '\n', '|', '(']))
+}
+
+/// The tokens of `text`, unless parsing them would take too much.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
+    if has_huge_descriptor(text) || has_braced_substitution(text) || may_hide_document(text) {
+        return Err(Unreadable::Grammar);
+    }
+    let openings = text
+        .bytes()
+        .filter(|byte| matches!(byte, b'(' | b'{' | b'`'));
+    if openings.count() > MAX_OPENINGS {
+        return Err(Unreadable::TooDeep);
+    }
+    let options = options().tokenizer_options();
+    let tokens = uncached_tokenize_str(text, &options).map_err(|_| Unreadable::Grammar)?;
+    let mut cost = Cost::default();
+    tokens.iter().try_for_each(|token| cost.add(token))?;
+    Ok(with_subshells_apart(without_descriptor_names(tokens)))
+}
+
+/// Takes out the names that redirects give descriptors (`rm x {name}>file`): the parser knows
+/// numbers there only, and takes them for words of the command.
+fn without_descriptor_names(tokens: Vec<Token>) -> Vec<Token> {
+    let names = |at: usize| match tokens.get(at..at + 2) {
+        Some(
+            [
+                Token::Word(word, word_at),
+                Token::Operator(operator, operator_at),
+            ],
+        ) => {
+            // With a parenthesis it is a word with a process substitution in it.
+            let parenthesis = tokens.get(at + 2).is_some_and(|next| next.to_str() == "(");
+            operator.starts_with(['<', '>'])
+                && !operator.ends_with('(')
+                && !parenthesis
+                && word_at.end.index == operator_at.start.index
+                && is_descriptor_name(&word.replace("\\\n", ""))
+        }
+        _ => false,
+    };
+    let is_name: Vec<bool> = (0..tokens.len()).map(names).collect();
+    let kept = tokens.into_iter().zip(is_name);
+    kept.filter(|(_, is_name)| !is_name)
+        .map(|(token, _)| token)
+        .collect()
+}
+
+/// Whether `word` is `{name}` or `{name[subscript]}`.
+fn is_descriptor_name(word: &str) -> bool {
+    let inner = word
+        .strip_prefix('{')
+        .and_then(|word| word.strip_suffix('}'));
+    let Some(inner) = inner else { return false };
+    let (name, subscript) = inner.split_once('[').unwrap_or((inner, "]"));
+    subscript.ends_with(']')
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Has the parser take `( (` for what it is to bash: two subshells. It takes any two parentheses for the beginning,
+/// or the end, of an arithmetic command. To bash they are that side by side only, and where the second is
+/// closed right before the first; and a comment in it, which the tokens lack, may have closed it before.
+fn with_subshells_apart(tokens: Vec<Token>) -> Vec<Token> {
+    let mut apart = vec![false; tokens.len()];
+    for at in 0..tokens.len() {
+        if is_operator(tokens.get(at), "(") && is_operator(tokens.get(at + 1), "(") {
+            apart[at] = !is_arithmetic(&tokens[at..]);
+        } else if is_operator(tokens.get(at), ")") && is_operator(tokens.get(at + 1), ")") {
+            apart[at] = !touch(&tokens[at], &tokens[at + 1]);
+        }
+    }
+    let tokens = tokens.into_iter().zip(apart);
+    let parted = tokens.flat_map(|(token, apart)| {
+        let after = apart.then(|| Token::Operator("\n".to_owned(), token.location().clone()));
+        [Some(token), after].into_iter().flatten()
+    });
+    parted.collect()
+}
+
+/// Whether what begins with two parentheses is an arithmetic command.
+fn is_arithmetic(tokens: &[Token]) -> bool {
+    let mut open = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Operator(operator, _) if operator == "\n" => return false,
+            Token::Operator(operator, _) if operator.ends_with('(') => open += 1,
+            Token::Operator(operator, _) if operator == ")" => open -= 1,
+            Token::Operator(..) | Token::Word(..) => {}
+        }
+        if at > 0 && open == 1 {
+            let outer = tokens.get(at + 1);
+            return touch(&tokens[0], &tokens[1])
+                && is_operator(outer, ")")
+                && outer.is_some_and(|outer| touch(token, outer));
+        }
+    }
+    false
+}
+
+fn is_operator(token: Option<&Token>, text: &str) -> bool {
+    matches!(token, Some(Token::Operator(operator, _)) if operator == text)
+}
+
+/// Whether there is nothing between them.
+fn touch(token: &Token, next: &Token) -> bool {
+    let (SourceSpan { end, .. }, SourceSpan { start, .. }) = (token.location(), next.location());
+    end.index == start.index
+}
+
+/// What is open, of which the parser tries several readings.
+#[derive(Clone, Copy, PartialEq)]
+enum Open {
+    Parenthesis,
+    Case,
+    /// Has no end of its own; nothing closes what stands before it either.
+    Coprocess,
+}
+
+/// An upper bound of what the parser does with tokens. What may close something does so only
+/// where it must, so that the bound is never too low.
+#[derive(Default)]
+struct Cost {
+    open: Vec<Open>,
+    keywords: usize,
+    steps: u64,
+    after_word: bool,
+}
+
+impl Cost {
+    fn add(&mut self, token: &Token) -> Result<(), Unreadable> {
+        let text = token.to_str();
+        let is_word = matches!(token, Token::Word(..));
+        match text {
+            "(" | "<(" | ">(" if !is_word => self.open.push(Open::Parenthesis),
+            ")" if !is_word && self.open.last() == Some(&Open::Parenthesis) => {
+                self.open.pop();
+            }
+            "esac" if !self.after_word && self.open.last() == Some(&Open::Case) => {
+                self.open.pop();
+            }
+            "case" => self.open.push(Open::Case),
+            "coproc" => self.open.push(Open::Coprocess),
+            "if" | "for" | "while" | "until" | "{" | "[[" | "function" | "!" | "elif" => {
+                self.keywords += 1;
+            }
+            _ => {}
+        }
+        self.after_word = is_word;
+        let branching = self.open.len().min(20);
+        self.steps += 1 << (2 * branching);
+        if self.steps > MAX_STEPS || self.keywords > MAX_OPENINGS {
+            return Err(Unreadable::TooDeep);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(script: &str) -> Result<Vec<String>, Unreadable> {
+        let reading = super::super::read_shell(script, &super::super::Fence::default())?;
+        let certain = reading
+            .commands
+            .into_iter()
+            .filter(|command| command.certain);
+        Ok(certain.map(|command| command.text).collect())
+    }
+
+    #[test]
+    fn subshells_in_one_another_are_no_arithmetic() {
+        for script in [
+            "( (a b) )",
+            "((a b) )",
+            "( ((1)); (a b) )",
+            "( ( (a b) ) )",
+            "((a b # )\n))",
+            "f() ( (a b) )",
+        ] {
+            assert_eq!(commands(script), Ok(vec!["a b".to_owned()]), "{script:?}");
+        }
+        for script in [
+            "((a))",
+            "((a=(1+2)*3))",
+            "(((a)))",
+            "for ((;a;)); do :; done",
+        ] {
+            let found = commands(script).expect("readable");
+            assert!(
+                !found.iter().any(|text| text.starts_with('a')),
+                "{script:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_document_is_none_of_arithmetic() {
+        for script in [
+            "x=$((1 << 2)); cat",
+            "x=$((1 + 2))\ncat <<E\nit's\nE",
+            "((x = 1 << 2))\ncat <<E\nit's\nE",
+            "((x > 1)) && cat <<E\nit's\nE",
+            "cat <<<$(( (1) ))",
+        ] {
+            assert!(!may_hide_document(script), "{script:?}");
+        }
+        for script in [
+            "((:);:)\ncat <<E\nit's\nE",
+            "(\\\n(x = 1 << E))\na\nE",
+            "echo $(( $((1)) << E ))\na\nE",
+            "echo $[1 << E]\na\nE",
+        ] {
+            assert!(may_hide_document(script), "{script:?}");
+        }
+    }
+}
