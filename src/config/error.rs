@@ -36,8 +36,11 @@ impl ConfigError {
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_text = text[line_start..].lines().next().unwrap_or_default();
         let line_text = line_text.trim_start();
-        let key = match line_text.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"'),
+        let quote = line_text.chars().next().filter(|c| ['"', '\''].contains(c));
+        let key = match quote {
+            Some(quote) => line_text[1..]
+                .split_once(quote)
+                .filter(|(_, rest)| rest.trim_start().starts_with(['=', '.'])),
             None => line_text.split_once('='),
         };
         let key = key

@@ -41,4 +41,4 @@ pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use text::read_text;
 pub use tools_file::{CheckedTools, DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use tracing::{OtlpEndpoint, TracingConfig};
-pub use watch::{watch_files, watch_tree};
+pub use watch::{leads_to, watch_files, watch_tree};

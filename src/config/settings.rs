@@ -112,7 +112,7 @@ impl Settings {
             whole.default_timeout_secs = whole.default_timeout_secs.min(whole.max_timeout_secs);
         }
         whole.settings().map_err(|(key, detail)| {
-            let line = if given.names(key) {
+            let line = if is_named_where_set(key) {
                 line_of(text, key)
             } else {
                 1
@@ -154,21 +154,6 @@ impl Settings {
 }
 
 impl File {
-    /// Whether the file itself sets the key that `settings` complains of.
-    fn names(&self, key: &str) -> bool {
-        match key {
-            "default_timeout_secs"
-            | "callers"
-            | "approvers"
-            | "admins"
-            | "observers"
-            | "path"
-            | "level"
-            | "user" => true,
-            _ => false,
-        }
-    }
-
     /// Checks what concerns several keys, and gives every value its type.
     pub(super) fn settings(self) -> Result<Settings, (&'static str, String)> {
         let default_timeout = set(self.default_timeout_secs, "default_timeout_secs")?.secs();
@@ -259,6 +244,21 @@ impl File {
             log: log_config(self.log)?,
         })
     }
+}
+
+/// Whether it is the file that is read that sets the key which [`File::settings`] complains of.
+fn is_named_where_set(key: &str) -> bool {
+    let keys = [
+        "default_timeout_secs",
+        "callers",
+        "approvers",
+        "admins",
+        "observers",
+        "path",
+        "level",
+        "user",
+    ];
+    keys.contains(&key)
 }
 
 /// A value that the shipped file sets, so that every file does.
@@ -497,6 +497,11 @@ mod tests {
             ),
             ("[env]\n\n\"\" = \"x\"\n", &["e.toml:3: ", "a name"]),
             ("[env]\nA = 1\n", &["e.toml:2: ", "a string"]),
+            ("[env]\n'A=B' = \"x\"\n", &["e.toml:2: `A=B`: "]),
+            (
+                "[access]\ncallers = [\n\"user:root\"\n\"user:daemon\"]\n",
+                &["e.toml:4: m"],
+            ),
             (
                 "[env]\nA = \"1\"\nSHELLY_EXECUTION_ID = \"1\"\n",
                 &["e.toml:3: ", "`SHELLY_EXECUTION_ID` is the daemon's own"],

@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 /// them may have changed.
 ///
 /// The directory and not the files: editors and package managers replace a file by renaming
-/// another over it, after which a watch of the old one sees nothing. What is a symbolic link is watched
-/// where it leads as well. It is these directories and targets that are watched, not the names: after a change
-/// watch anew, for they may be others by then. The watch ends when the returned watcher is dropped.
+/// another over it, after which a watch of the old one sees nothing. A regular file that a symbolic link leads to is
+/// watched itself. All that is by what is there now: after a change, and where [`leads_to`] says something else,
+/// watch anew. The watch ends when the returned watcher is dropped.
 ///
 /// # Errors
 /// When the directory cannot be watched: not there, or out of inotify watches.
@@ -20,16 +20,9 @@ pub fn watch_files(
 ) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
     // One place is enough: whoever reads the file reads it as it is then.
     let (changed, changes) = mpsc::channel(1);
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let dir = dir.unwrap_or(Path::new("."));
-    let mut names: Vec<OsString> = others.iter().map(OsString::from).collect();
-    names.extend(path.file_name().map(OsStr::to_owned));
-    let is_link = |file: &PathBuf| file.is_symlink();
-    let links: Vec<PathBuf> = names
-        .iter()
-        .map(|name| dir.join(name))
-        .filter(is_link)
-        .collect();
+    let dir = directory(path);
+    let files = names(path, others);
+    let mut names = files.clone();
     // It goes, or another comes into its place.
     names.extend(dir.file_name().map(OsStr::to_owned));
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -39,11 +32,37 @@ pub fn watch_files(
         }
     })?;
     watcher.watch(dir, RecursiveMode::NonRecursive)?;
-    for link in links {
-        // One that leads nowhere is told of by whoever reads it.
+    let files = files.iter().map(|name| dir.join(name));
+    for link in files.filter(|file| file.is_symlink() && file.is_file()) {
+        // It may be gone by now, which the next look tells.
         let _ = watcher.watch(&link, RecursiveMode::NonRecursive);
     }
     Ok((watcher, changes))
+}
+
+/// Where the file and `others` beside it are, links followed; none where no link is on the way, so that what
+/// [`watch_files`] watches says all.
+pub fn leads_to(path: &Path, others: &[&str]) -> Option<Vec<Option<PathBuf>>> {
+    let dir = directory(path);
+    let files = names(path, others).into_iter().map(|name| dir.join(name));
+    let files: Vec<PathBuf> = files
+        .filter(|file| file.symlink_metadata().is_ok())
+        .collect();
+    let ends: Vec<Option<PathBuf>> = files.iter().map(|file| file.canonicalize().ok()).collect();
+    let is_there = |(file, end): (&PathBuf, &Option<PathBuf>)| end.as_ref() == Some(file);
+    (!files.iter().zip(&ends).all(is_there)).then_some(ends)
+}
+
+fn directory(path: &Path) -> &Path {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    dir.unwrap_or(Path::new("."))
+}
+
+fn names(path: &Path, others: &[&str]) -> Vec<OsString> {
+    let others = others.iter().map(OsString::from);
+    others
+        .chain(path.file_name().map(OsStr::to_owned))
+        .collect()
 }
 
 /// Watches a directory and all below it, likewise. What is put in the directory's own place is not

@@ -15,7 +15,7 @@ use super::{POLICY_FILE, edge_settings, service, spool_config};
 use crate::api::Api;
 use crate::config::{
     ConfigError, ExecutorConfig, LedgerConfig, SKILLS_DIR, SandboxConfig, Settings, SkillsConfig,
-    skills_dir, watch_files, watch_tree,
+    leads_to, skills_dir, watch_files, watch_tree,
 };
 use crate::domain::Degradation;
 use crate::pipeline::Event;
@@ -27,9 +27,9 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long a directory that is never quiet is waited for.
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
-/// How long a directory that cannot be watched is left alone before it is tried again: it may be about to be
-/// replaced.
-const WATCH_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is looked whether a directory that could not be watched can be by now, for it may be about to be
+/// replaced, and whether links lead where they did.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is watched while it lasts, and what tells of changes.
 type Watch = (RecommendedWatcher, mpsc::Receiver<()>);
@@ -115,6 +115,7 @@ impl Configuration {
             tracing::info!(%error, dir = %dir.display(), "the directory of the configuration cannot be watched: changes are taken up on SIGHUP, or when it can");
         }
         let mut skills = self.watch_skills();
+        let mut ends = self.leads_to();
         // What was changed between the first reading and the watch.
         self.reload(api).await;
         loop {
@@ -123,7 +124,7 @@ impl Configuration {
                     Wish::Stop => return,
                     Wish::Reload => {
                         service::reloading();
-                        files = self.watch_files();
+                        (files, ends) = (self.watch_files(), self.leads_to());
                         skills = self.watch_skills();
                         self.reload(api).await;
                         let problems = api.executor.degradations();
@@ -136,13 +137,17 @@ impl Configuration {
                         quiet(changes).await;
                     }
                     // Directories and links may be others, which the old watches do not see.
-                    files = self.watch_files();
+                    (files, ends) = (self.watch_files(), self.leads_to());
                     skills = self.watch_skills();
                     self.reload(api).await;
                 }
-                () = tokio::time::sleep(WATCH_AGAIN), if files.is_err() => {
-                    files = self.watch_files();
-                    if files.is_ok() {
+                () = tokio::time::sleep(LOOK_AGAIN), if files.is_err() || ends.is_some() => {
+                    let before = std::mem::replace(&mut ends, self.leads_to());
+                    let was_lost = files.is_err();
+                    if was_lost || ends != before {
+                        files = self.watch_files();
+                    }
+                    if files.is_ok() && (was_lost || ends != before) {
                         skills = self.watch_skills();
                         self.reload(api).await;
                     }
@@ -159,6 +164,10 @@ impl Configuration {
 
     fn watch_files(&self) -> notify::Result<Watch> {
         watch_files(&self.path, &[POLICY_FILE, SKILLS_DIR])
+    }
+
+    fn leads_to(&self) -> Option<Vec<Option<PathBuf>>> {
+        leads_to(&self.path, &[POLICY_FILE, SKILLS_DIR])
     }
 
     /// Watches the skills, where there are any.

@@ -285,13 +285,13 @@ fn files(
     let programs = all.iter().map(|word| default_files(word));
     let defaults: Vec<String> = programs.flatten().map(|&file| file.to_owned()).collect();
     all.extend(defaults);
-    for word in &mut all {
-        if let Some(path) = below_home(word, home) {
-            *word = path;
-        }
+    if all.iter().any(|word| word == "cd") {
+        // By itself it goes there.
+        all.push("~".to_owned());
     }
     all.sort_unstable();
     all.dedup();
+    is_whole &= expand_homes(&mut all, home);
     let start = dir.map_or_else(|| PathBuf::from("."), Path::to_owned);
     let mut known: BTreeSet<(u64, u64)> = std::fs::metadata(&start)
         .map(|start| (start.dev(), start.ino()))
@@ -330,14 +330,33 @@ fn files(
     (files, is_whole)
 }
 
-/// Where a word leads that begins with the home of who runs it (`~/x`), or of somebody else (`~root/x`).
-fn below_home(word: &str, home: Option<&str>) -> Option<String> {
-    let (user, rest) = word.strip_prefix('~')?.split_once('/')?;
-    let home = match user {
-        "" => PathBuf::from(home?),
-        user => User::from_name(user).ok()??.dir,
-    };
-    home.join(rest).into_os_string().into_string().ok()
+/// Puts a path in the place of words that begin with the home of who runs it (`~/x`), or of somebody else (`~root/x`).
+/// Says whether all were looked up.
+fn expand_homes(words: &mut [String], own: Option<&str>) -> bool {
+    /// How many users are looked up, which may take a while each.
+    const USERS: usize = 16;
+    let mut homes = BTreeMap::new();
+    homes.insert(String::new(), own.map(PathBuf::from));
+    for word in words {
+        let Some(tilde) = word.strip_prefix('~') else {
+            continue;
+        };
+        let (user, rest) = tilde.split_once('/').unwrap_or((tilde, ""));
+        if !homes.contains_key(user) {
+            if homes.len() > USERS {
+                return false;
+            }
+            let found = User::from_name(user).ok().flatten();
+            homes.insert(user.to_owned(), found.map(|user| user.dir));
+        }
+        let path = homes
+            .get(user)
+            .and_then(|home| Some(home.as_ref()?.join(rest)));
+        if let Some(path) = path.and_then(|path| path.into_os_string().into_string().ok()) {
+            *word = path;
+        }
+    }
+    true
 }
 
 /// What may be the value of an option that stands in the same word (`-fx.mk`, `-kfx.mk`).
@@ -487,6 +506,7 @@ mod tests {
         fs::write(dir.join("log"), "1\n").expect("writable");
         let config = ExecutorConfig {
             working_dir: Some(dir.clone()),
+            env: BTreeMap::from([("HOME".to_owned(), dir.display().to_string())]),
             ..ExecutorConfig::default()
         };
         let intent = |command: &str| {
@@ -515,6 +535,9 @@ mod tests {
             "eval \"$(cat deploy.sh)\"",
             "$SHELL deploy.sh prod",
             "\"${SHELL}\" deploy.sh",
+            "cd ~ && bash deploy.sh",
+            "cd; bash deploy.sh",
+            "bash ~/deploy.sh",
             "cd sub; bash ../deploy.sh",
             "cd sub && cd .. && cd ./ && bash deploy.sh",
             &format!("cd {parent} && cd {name} && bash deploy.sh"),

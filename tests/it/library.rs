@@ -178,7 +178,11 @@ fn what_ended_before_its_limit_was_not_stopped() {
         fifo.path().display(),
         pids.display()
     );
-    let executor = Executor::new(quick());
+    let config = ExecutorConfig {
+        default_timeout: Duration::from_secs(5),
+        ..ExecutorConfig::default()
+    };
+    let executor = Executor::new(config.clone());
     let begun = Instant::now();
     let busy = async {
         let pids = loop {
@@ -188,7 +192,7 @@ fn what_ended_before_its_limit_was_not_stopped() {
                 _ => tokio::time::sleep(Duration::from_millis(2)).await,
             }
         };
-        let limit = begun.elapsed() + quick().default_timeout;
+        let limit = begun.elapsed() + config.default_timeout;
         drop(gate);
         for pid in pids.lines() {
             let pid = pid.parse().expect("a pid");

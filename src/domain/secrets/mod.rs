@@ -3,6 +3,7 @@
 
 mod shapes;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,18 +97,30 @@ impl Secrets {
         for member in members.values_mut() {
             differs |= self.mask_value(member);
         }
-        let masks = |name: &String| (self.mask_text(name) != *name).then(|| name.clone());
-        let secret: Vec<String> = members.keys().filter_map(masks).collect();
-        for name in &secret {
-            let mut masked = self.mask_text(name);
-            // Of two that look the same none is lost.
-            while members.contains_key(&masked) {
-                masked.push('*');
-            }
-            let member = members.remove(name).unwrap_or_default();
-            members.insert(masked, member);
+        let masks = |name: &String| {
+            let masked = self.mask_text(name);
+            (masked != *name).then(|| (name.clone(), masked))
+        };
+        let secret: Vec<(String, String)> = members.keys().filter_map(masks).collect();
+        differs |= !secret.is_empty();
+        // Of several that look the same none is lost.
+        let mut alike: HashMap<String, usize> = HashMap::new();
+        for (name, masked) in secret {
+            let member = members.remove(&name).unwrap_or_default();
+            let count = alike.entry(masked.clone()).or_insert(0);
+            let free = loop {
+                *count += 1;
+                let free = match *count {
+                    1 => masked.clone(),
+                    count => format!("{masked}{count}"),
+                };
+                if !members.contains_key(&free) {
+                    break free;
+                }
+            };
+            members.insert(free, member);
         }
-        differs || !secret.is_empty()
+        differs
     }
 
     /// Masks in `buffer` from `from` on, where it has been left off. Returns how far it is done:
@@ -359,9 +372,14 @@ mod tests {
         assert!(secrets.mask_value(&mut value));
         assert_eq!(
             value,
-            json!({"a": ["***"], "***": 1, "****": {"is ***": 2}})
+            json!({"a": ["***"], "***": 1, "***2": {"is ***": 2}})
         );
         assert!(!secrets.mask_value(&mut value));
+
+        let names = (0..20_000).map(|n| (format!("ghp_{n:036}"), json!(n)));
+        let mut many = Value::Object(names.collect());
+        secrets.mask_value(&mut many);
+        assert_eq!(many.as_object().map(Map::len), Some(20_000));
     }
 
     #[test]

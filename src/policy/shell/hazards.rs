@@ -67,9 +67,54 @@ fn given(program: &str, arguments: &[String]) -> impl Iterator<Item = &'static O
     })
 }
 
-/// Whether a program is given an option that names another, which it runs.
-pub(super) fn runs_by_option(program: &str, arguments: &[String]) -> bool {
-    given(program, arguments).any(|one| one.what == RUNS)
+/// What the values of options name that a program runs.
+pub(super) fn run_by_options<'w>(program: &str, arguments: &'w [String]) -> Vec<&'w str> {
+    /// Those that run a program that they do not name.
+    const WITHOUT_VALUE: &[(&str, &[&str])] = &[
+        ("ack", &["--output"]),
+        ("ag", &["--output"]),
+        ("diff", &["-l", "--paginate"]),
+        ("rg", &["-z", "--search-zip"]),
+        ("zip", &["-T"]),
+    ];
+    let is_old_style =
+        |group: &String| program == "tar" && !group.starts_with('-') && group.contains(['I', 'F']);
+    if arguments.first().is_some_and(is_old_style) {
+        // Their values follow one another.
+        return arguments[1..].iter().map(String::as_str).collect();
+    }
+    let mut values = Vec::new();
+    for one in given(program, arguments).filter(|one| one.what == RUNS) {
+        let has_value = |option: &&&str| {
+            let is = |(of, options): &(&str, &[&str])| *of == program && options.contains(option);
+            !WITHOUT_VALUE.iter().any(is)
+        };
+        for option in one.options.iter().filter(has_value) {
+            for (at, word) in arguments.iter().enumerate() {
+                if gives(word, option, one.valued) {
+                    let next = || Some(arguments.get(at + 1)?.as_str());
+                    values.extend(attached_to(word, option).or_else(next));
+                }
+            }
+        }
+    }
+    // `--checkpoint-action=exec=COMMAND`.
+    let inner = |value: &&'w str| Some(value.split_once('=')?.1);
+    let inner: Vec<&str> = values.iter().filter_map(inner).collect();
+    values.extend(inner);
+    values
+}
+
+/// The value that stands in the same word as the option.
+fn attached_to<'w>(word: &'w str, option: &str) -> Option<&'w str> {
+    let letter = option.strip_prefix('-').filter(|name| name.len() == 1);
+    let split = match letter {
+        Some(letter) => word.split_once(letter),
+        None => word.split_once('='),
+    };
+    split
+        .map(|(_, value)| value)
+        .filter(|value| !value.is_empty())
 }
 
 /// Why a program is on the list whatever its options are.
@@ -105,10 +150,10 @@ pub(super) fn runs_elsewhere(name: &str) -> bool {
 pub fn obeys_files(name: &str) -> bool {
     let program = base_name(name);
     let version = |c: char| c.is_ascii_digit() || c == '.';
-    // With the latter three a shell names itself.
+    // With the last four a shell names itself.
     matches!(
         program,
-        "." | "source" | "sed" | "eval" | "$SHELL" | "${SHELL}" | "$BASH"
+        "." | "source" | "sed" | "eval" | "$SHELL" | "${SHELL}" | "$BASH" | "${BASH}"
     ) || listed(PROGRAMS, program).is_some()
         || listed(PROGRAMS, program.trim_end_matches(version)).is_some()
 }

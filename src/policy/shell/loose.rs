@@ -4,6 +4,7 @@
 use brush_parser::{ParserOptions, parse_tokens};
 
 use super::super::glob::UNKNOWN_WORDS;
+use super::text::hidden;
 use super::tokens::tokens;
 use super::{Command, Reading, Unreadable, strict};
 
@@ -54,6 +55,18 @@ impl Nested {
     }
 }
 
+/// Whether there is something in it that gives other words another meaning, wherever it stands.
+fn redefines(text: &str) -> bool {
+    let names = [
+        "BASH_ALIASES",
+        "BASH_CMDS",
+        "histexpand",
+        "GIT_CONFIG_",
+        "--config-env",
+    ];
+    names.iter().any(|name| text.contains(name))
+}
+
 impl Reader {
     pub(super) fn new(input: Option<&str>) -> Self {
         Self {
@@ -83,6 +96,9 @@ impl Reader {
         let Ok(segments) = strict::read(script) else {
             return false;
         };
+        if redefines(script) {
+            return false;
+        }
         segments.iter().all(|segment| {
             let words: Vec<String> = segment
                 .words
@@ -113,6 +129,9 @@ impl Reader {
         if self.depth > MAX_DEPTH || self.bytes > MAX_TOTAL_BYTES {
             return Err(Unreadable::TooDeep);
         }
+        if redefines(text) {
+            self.unknown();
+        }
         let tokens = tokens(text)?;
         let program = parse_tokens(&tokens, &options()).map_err(|_| Unreadable::Grammar)?;
         drop(tokens);
@@ -137,9 +156,31 @@ impl Reader {
         match read {
             Err(Unreadable::Grammar) if !nested.certain => {
                 self.depth = depth;
-                Ok(())
+                self.begun(&nested.text)
             }
             read => read,
+        }
+    }
+
+    /// What of a text is run that is no whole script: its first lines, and what stands before the error; and what is
+    /// quoted in it.
+    fn begun(&mut self, text: &str) -> Result<(), Unreadable> {
+        for hidden in hidden(text) {
+            self.nested(&hidden, false)?;
+        }
+        match text.split_once('\n') {
+            Some((first, rest)) => {
+                self.nested(&Nested::new(first.to_owned(), false), false)?;
+                self.nested(&Nested::new(rest.to_owned(), false), false)
+            }
+            None => {
+                let head = text.split(|c: char| "();&|`<>".contains(c)).next();
+                let words: Vec<&str> = head.unwrap_or_default().split_whitespace().collect();
+                if !words.is_empty() {
+                    self.add(words.join(" "), false);
+                }
+                Ok(())
+            }
         }
     }
 

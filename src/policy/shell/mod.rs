@@ -7,6 +7,7 @@ mod git;
 pub mod hazards;
 mod inner;
 mod loose;
+mod parts;
 mod programs;
 pub mod strict;
 #[cfg(test)]

@@ -45,7 +45,12 @@ pub(super) fn flatten(source: &str) -> Result<Flat, Unreadable> {
     let pieces = word::parse(source, &options()).map_err(|_| Unreadable::Grammar)?;
     flat.pieces(source, &pieces, false)?;
     if flat.vague {
+        flat.nested.extend(hidden(&flat.text));
         flat.text = UNKNOWN_WORDS.to_string();
+    }
+    if source == "[" {
+        // The command, and no pattern.
+        flat.text = literal(source);
     }
     Ok(flat)
 }
@@ -82,7 +87,10 @@ impl Flat {
             WordPiece::SingleQuotedText(text) => self.push(text),
             WordPiece::AnsiCQuotedText(text) => match ansi_c(text) {
                 Some(text) => self.push(&text),
-                None => self.text.push(UNKNOWN),
+                None => {
+                    self.text.push(UNKNOWN);
+                    self.nested.extend(hidden(text));
+                }
             },
             WordPiece::DoubleQuotedSequence(pieces)
             | WordPiece::GettextDoubleQuotedSequence(pieces) => {
@@ -96,7 +104,7 @@ impl Flat {
             }
             WordPiece::CommandSubstitution(script) => self.substitution(script.clone(), quoted),
             WordPiece::BackquotedCommandSubstitution(script) => {
-                self.substitution(script.replace("\\`", "`"), quoted);
+                self.substitution(unescaped(script, quoted), quoted);
             }
             WordPiece::EscapeSequence(text) => match text.strip_prefix('\\') {
                 Some("\n") => {}
@@ -124,7 +132,7 @@ impl Flat {
                 '(' => self.vague = true,
                 '{' if text.contains(',') || text.contains("..") => self.vague = true,
                 // Braces around something quoted.
-                '{' if !text.contains('}') => self.vague = true,
+                '{' if !chars.as_str().contains('}') => self.vague = true,
                 '\\' => match chars.next() {
                     Some('\n') | None => {}
                     Some(c) => self.text.push(literal_char(c)),
@@ -144,10 +152,16 @@ impl Flat {
         let Some(inner) = raw.strip_prefix("${").and_then(|raw| raw.strip_suffix('}')) else {
             return Ok(());
         };
-        if inner.ends_with("@P") {
+        let is_name = |name: &str| {
+            name.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_[]@*!".contains(&byte))
+        };
+        if inner.strip_suffix("@P").is_some_and(is_name) {
             // Its value is expanded once more, as a prompt.
-            let unknown = UNKNOWN_WORDS.to_string();
-            self.nested.push(Nested::new(unknown, false));
+            self.nested.push(unknown());
+        }
+        if inner.contains("<(") || inner.contains(">(") {
+            self.nested.push(unknown());
         }
         if !inner.contains(['$', '`', '(', '\'']) {
             return Ok(());
@@ -157,6 +171,25 @@ impl Flat {
         self.nested.extend(hidden(&flat.text));
         Ok(())
     }
+}
+
+/// A script of which nothing is known.
+fn unknown() -> Nested {
+    Nested::new(UNKNOWN_WORDS.to_string(), false)
+}
+
+/// What stands between backquotes, as it is run.
+fn unescaped(script: &str, quoted: bool) -> String {
+    let mut text = String::new();
+    let mut chars = script.chars().peekable();
+    while let Some(c) = chars.next() {
+        let is_escaped = |next: &char| matches!(next, '`' | '\\' | '$') || quoted && *next == '"';
+        match chars.next_if(|next| c == '\\' && is_escaped(next)) {
+            Some(next) => text.push(next),
+            None => text.push(c),
+        }
+    }
+    text
 }
 
 /// The scripts in text that was quoted where it stands, and that something (arithmetic, a
@@ -212,6 +245,7 @@ pub fn ansi_c(text: &str) -> Option<String> {
             't' => 9,
             'v' => 11,
             c @ ('\\' | '\'' | '"' | '?') => u32::from(c),
+            'c' => u32::from(chars.next()?) & 0x1f,
             c @ '0'..='7' => number(&mut chars, 8, 2, c.to_digit(8)?),
             'x' => number(&mut chars, 16, 2, 0),
             c @ ('u' | 'U') => {

@@ -2,8 +2,8 @@
 
 use brush_parser::{SourceSpan, Token, uncached_tokenize_str};
 
-use super::Unreadable;
 use super::loose::options;
+use super::{Unreadable, parts};
 
 /// The most openings of anything in one script: each may be a level of recursion, and the time
 /// for some shapes grows with the square of it.
@@ -30,24 +30,8 @@ fn has_huge_descriptor(text: &str) -> bool {
 }
 
 /// Without the ends of lines that go on in the next, of which the shell sees nothing at all.
-fn joined(text: &str) -> String {
+pub(super) fn joined(text: &str) -> String {
     text.replace("\\\n", "")
-}
-
-/// Whether there is a here-document and arithmetic beyond the simplest. The parser tells `<<` from a shift by whether
-/// it is between `((` and the next `))`, of which there may be none, or several.
-fn may_hide_document(text: &str) -> bool {
-    const OPEN: &str = "((";
-    let whole = joined(text);
-    let is_simple = |part: &str| {
-        let end = part.find(['(', ')', '`', '\'', '"', '\\', '\n']);
-        end.is_some_and(|end| part[end..].starts_with("))"))
-    };
-    let is_clear = !whole.contains("$[")
-        // With the end of a line between them they are what they are to bash only.
-        && whole.matches(OPEN).count() == text.matches(OPEN).count()
-        && whole.split(OPEN).skip(1).all(is_simple);
-    !is_clear && whole.replace("<<<", "").contains("<<")
 }
 
 /// Whether there may be a command substitution of bash 5.3 (`${ command; }`, `${| command; }`), which is none
@@ -60,7 +44,7 @@ fn has_braced_substitution(text: &str) -> bool {
 
 /// The tokens of `text`, unless parsing them would take too much.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
-    if has_huge_descriptor(text) || has_braced_substitution(text) || may_hide_document(text) {
+    if has_huge_descriptor(text) || has_braced_substitution(text) || parts::ways(text) {
         return Err(Unreadable::Grammar);
     }
     let openings = text
@@ -73,7 +57,16 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     let tokens = uncached_tokenize_str(text, &options).map_err(|_| Unreadable::Grammar)?;
     let mut cost = Cost::default();
     tokens.iter().try_for_each(|token| cost.add(token))?;
-    Ok(with_subshells_apart(without_descriptor_names(tokens)))
+    let script = Script {
+        text,
+        tokens: &tokens,
+    };
+    if script.may_hide_document() {
+        return Err(Unreadable::Grammar);
+    }
+    let apart: Vec<bool> = (0..tokens.len()).map(|at| script.is_apart(at)).collect();
+    let tokens = with_subshells_apart(tokens, apart);
+    Ok(without_descriptor_names(tokens))
 }
 
 /// Takes out the names that redirects give descriptors (`rm x {name}>file`): the parser knows
@@ -115,18 +108,9 @@ fn is_descriptor_name(word: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Has the parser take `( (` for what it is to bash: two subshells. It takes any two parentheses for the beginning,
-/// or the end, of an arithmetic command. To bash they are that side by side only, and where the second is
-/// closed right before the first; and a comment in it, which the tokens lack, may have closed it before.
-fn with_subshells_apart(tokens: Vec<Token>) -> Vec<Token> {
-    let mut apart = vec![false; tokens.len()];
-    for at in 0..tokens.len() {
-        if is_operator(tokens.get(at), "(") && is_operator(tokens.get(at + 1), "(") {
-            apart[at] = !is_arithmetic(&tokens[at..]);
-        } else if is_operator(tokens.get(at), ")") && is_operator(tokens.get(at + 1), ")") {
-            apart[at] = !touch(&tokens[at], &tokens[at + 1]);
-        }
-    }
+/// Has the parser take `( (` for what it is to bash: two subshells. It takes any two parentheses for the beginning
+/// of an arithmetic command.
+fn with_subshells_apart(tokens: Vec<Token>, apart: Vec<bool>) -> Vec<Token> {
     let tokens = tokens.into_iter().zip(apart);
     let parted = tokens.flat_map(|(token, apart)| {
         let after = apart.then(|| Token::Operator("\n".to_owned(), token.location().clone()));
@@ -135,24 +119,137 @@ fn with_subshells_apart(tokens: Vec<Token>) -> Vec<Token> {
     parted.collect()
 }
 
-/// Whether what begins with two parentheses is an arithmetic command.
-fn is_arithmetic(tokens: &[Token]) -> bool {
-    let mut open = 0;
-    for (at, token) in tokens.iter().enumerate() {
-        match token {
-            Token::Operator(operator, _) if operator == "\n" => return false,
-            Token::Operator(operator, _) if operator.ends_with('(') => open += 1,
-            Token::Operator(operator, _) if operator == ")" => open -= 1,
-            Token::Operator(..) | Token::Word(..) => {}
-        }
-        if at > 0 && open == 1 {
-            let outer = tokens.get(at + 1);
-            return touch(&tokens[0], &tokens[1])
-                && is_operator(outer, ")")
-                && outer.is_some_and(|outer| touch(token, outer));
-        }
+/// A script and the parser's tokens of it.
+struct Script<'a> {
+    text: &'a str,
+    tokens: &'a [Token],
+}
+
+impl Script<'_> {
+    /// Whether there are two parentheses at `at` that do not begin an arithmetic command.
+    fn is_apart(&self, at: usize) -> bool {
+        self.opens_twice(at) && self.arithmetic(at).is_none() && !self.is_loop(at)
     }
-    false
+
+    fn opens_twice(&self, at: usize) -> bool {
+        [at, at + 1]
+            .iter()
+            .all(|at| is_operator(self.tokens.get(*at), "("))
+    }
+
+    /// Whether they are those of `for ((`, which are nothing else.
+    fn is_loop(&self, at: usize) -> bool {
+        let before = at.checked_sub(1).map(|before| &self.tokens[before]);
+        matches!(before, Some(Token::Word(word, _)) if word == "for")
+            && touch(&self.tokens[at], &self.tokens[at + 1])
+    }
+
+    /// How many tokens the arithmetic command has that begins at `at`. For bash that takes parentheses side by side, of
+    /// which the second is closed right before the first.
+    fn arithmetic(&self, at: usize) -> Option<usize> {
+        let tokens = &self.tokens[at..];
+        let mut open = 0;
+        for (at, token) in tokens.iter().enumerate() {
+            match token {
+                // A comment, which is none of the tokens, may have closed it before.
+                Token::Operator(operator, _) if operator == "\n" && self.text.contains('#') => {
+                    return None;
+                }
+                Token::Operator(operator, _) if operator.ends_with('(') => open += 1,
+                Token::Operator(operator, _) if operator == ")" => open -= 1,
+                Token::Operator(..) | Token::Word(..) => {}
+            }
+            if at > 0 && open == 1 {
+                let outer = tokens
+                    .get(at + 1)
+                    .filter(|outer| is_operator(Some(outer), ")"))?;
+                let is_closed = touch(&tokens[0], &tokens[1]) && touch(token, outer);
+                return is_closed.then_some(at + 2);
+            }
+        }
+        None
+    }
+
+    /// Whether a here-document may look like a shift, or a shift like a here-document. The parser goes by whether it
+    /// is between `((` and the next `))`, of which there may be none, or several.
+    fn may_hide_document(&self) -> bool {
+        let mut is_unsure = false;
+        let mut at = 0;
+        while let Some(token) = self.tokens.get(at) {
+            match token {
+                Token::Operator(operator, _) if matches!(&**operator, "<<" | "<<-") => {
+                    if is_unsure {
+                        return true;
+                    }
+                    // Its body is no part of the script.
+                    let body = self.tokens.get(at + 2);
+                    at += 2 * usize::from(body.is_some_and(is_body));
+                }
+                // With the end of a line between them they are side by side to bash only.
+                Token::Operator(..) if self.opens_twice(at) && self.text.contains("(\\\n") => {
+                    is_unsure = true;
+                }
+                Token::Operator(..) if self.opens_twice(at) => match self.arithmetic(at) {
+                    Some(length) => {
+                        let inner = &self.tokens[at + 2..at + length - 2];
+                        let shifts = |token: &Token| token.to_str().starts_with("<<");
+                        let ends = |token: &Token| token.to_str().contains(['(', ')', '[']);
+                        if inner.iter().any(shifts) && inner.iter().any(ends) {
+                            return true;
+                        }
+                        at += length - 1;
+                    }
+                    None => is_unsure |= touch(&self.tokens[at], &self.tokens[at + 1]),
+                },
+                Token::Operator(..) => {}
+                Token::Word(word, _) => match shifts_in(word) {
+                    Shifts::Clear => {}
+                    Shifts::UnsureBehind => is_unsure = true,
+                    Shifts::Unsure => return true,
+                },
+            }
+            at += 1;
+        }
+        false
+    }
+}
+
+/// What a word with arithmetic in it says of `<<`.
+enum Shifts {
+    Clear,
+    /// Which it is behind the word.
+    UnsureBehind,
+    /// Which it is in the word, or behind it.
+    Unsure,
+}
+
+fn shifts_in(word: &str) -> Shifts {
+    let word = joined(word);
+    let expands = word.contains("$(") || word.contains('`') || word.contains("$[");
+    if !expands {
+        return Shifts::Clear;
+    }
+    let is_simple = |part: &str| {
+        let end = part.find(['(', ')', '`', '\'', '"', '\\', '\n']);
+        end.is_some_and(|end| part[end..].starts_with("))"))
+    };
+    let is_clear = !word.contains("$[") && word.split("((").skip(1).all(is_simple);
+    let shifts = word.replace("<<<", "").contains("<<");
+    let arithmetic = word.contains("((") || word.contains("$[");
+    if shifts && arithmetic && !is_clear {
+        return Shifts::Unsure;
+    }
+    // That of `$((` ends with it.
+    let commands = word.replace("$((", "");
+    match commands.contains("((") {
+        true => Shifts::UnsureBehind,
+        false => Shifts::Clear,
+    }
+}
+
+/// Whether it is the body of a here-document: no other word ends with a line.
+fn is_body(token: &Token) -> bool {
+    matches!(token, Token::Word(word, _) if word.is_empty() || word.ends_with('\n'))
 }
 
 fn is_operator(token: Option<&Token>, text: &str) -> bool {
@@ -233,7 +330,6 @@ mod tests {
             "((a b) )",
             "( ((1)); (a b) )",
             "( ( (a b) ) )",
-            "((a b # )\n))",
             "f() ( (a b) )",
         ] {
             assert_eq!(commands(script), Ok(vec!["a b".to_owned()]), "{script:?}");
@@ -254,22 +350,32 @@ mod tests {
 
     #[test]
     fn a_document_is_none_of_arithmetic() {
+        let is_read = |script: &&str| commands(script).is_ok();
         for script in [
             "x=$((1 << 2)); cat",
             "x=$((1 + 2))\ncat <<E\nit's\nE",
+            "x=$(((1 + 2) * 3))\ncat <<E\nit's\nE",
             "((x = 1 << 2))\ncat <<E\nit's\nE",
-            "((x > 1)) && cat <<E\nit's\nE",
+            "(((x + 1) > 1)) && cat <<E\nit's\nE",
+            "(( $(date +%s) - s > 5 )) && cat <<E\nit's\nE",
+            "cat > a.js <<'E'\nfoo.map((x) => x)\nE\ncat <<E\nb((x) y)\nE",
+            "git commit -m \"fix ((x) y\" && cat <<E\nx\nE",
             "cat <<<$(( (1) ))",
+            "( (a); cat <<E\nit's\nE\n)",
+            "[[ ( -n $a && ( -n $b || -n $c ) ) ]]",
+            "for ((i=0;\n i<3;\n i++)); do :; done",
+            "((t = a * (b + c)\n + d))",
         ] {
-            assert!(!may_hide_document(script), "{script:?}");
+            assert!(is_read(&script), "{script:?}");
         }
         for script in [
-            "((:);:)\ncat <<E\nit's\nE",
+            "((:);:)\ncat <<E\nit's\nE\n# '",
             "(\\\n(x = 1 << E))\na\nE",
+            "((x = $((1)) << E))\na\nE",
             "echo $(( $((1)) << E ))\na\nE",
-            "echo $[1 << E]\na\nE",
+            "echo $( ((:);:) )\ncat <<E\nit's\nE\n# '",
         ] {
-            assert!(may_hide_document(script), "{script:?}");
+            assert!(!is_read(&script), "{script:?}");
         }
     }
 }

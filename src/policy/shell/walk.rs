@@ -8,7 +8,7 @@ use super::super::glob::UNKNOWN_WORDS;
 use super::Unreadable;
 use super::loose::{Nested, Reader};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
-use super::wrappers::Input;
+use super::wrappers::{Input, is_input};
 
 type Walk = Result<(), Unreadable>;
 
@@ -85,7 +85,7 @@ impl Reader {
                 let values = clause.values.as_deref().unwrap_or_default();
                 values
                     .iter()
-                    .try_for_each(|value| self.word(value, certain).map(drop))?;
+                    .try_for_each(|value| self.text(flatten(&value.value)?, certain))?;
                 self.list(&clause.body.list, certain)
             }
             C::CaseClause(clause) => {
@@ -134,6 +134,10 @@ impl Reader {
         let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0);
         for item in suffix {
             self.item(item, certain, &mut words, &mut input)?;
+        }
+        if let (Some("read"), Some(Input::Text(text))) = (words.first().map(String::as_str), &input)
+        {
+            self.all(&hidden(text), certain)?;
         }
         // Only a word of unknown value may leave the next to be the command.
         let nested = self.command(&words, certain, input.as_ref());
@@ -187,6 +191,11 @@ impl Reader {
         };
         for value in values {
             let text = self.word(value, certain)?;
+            self.all(&hidden(&text), certain)?;
+            if is_known(&text) && text != "-" && is_input(&text) {
+                // BASH_ENV=/dev/stdin.
+                self.unknown();
+            }
             // PAGER=rm, or X=rm; $X.
             if is_known(&text) && !text.is_empty() && text.len() <= MAX_VALUE_BYTES {
                 self.nested(&Nested::new(plain(&text), false), false)?;
@@ -252,7 +261,11 @@ impl Reader {
     fn redirects(&mut self, redirects: Option<&ast::RedirectList>, certain: bool) -> Walk {
         let mut redirects = redirects.iter().flat_map(|redirects| &redirects.0);
         // Which command within reads it is not known, nor is what a shell there gets.
-        redirects.try_for_each(|redirect| self.redirect(redirect, certain).map(drop))
+        redirects.try_for_each(|redirect| match self.redirect(redirect, certain)? {
+            // Something in it may read it into a variable.
+            Some(Input::Text(text)) => self.all(&hidden(&text), certain),
+            Some(Input::Unknown) | None => Ok(()),
+        })
     }
 
     /// Answers what the command's input is, if the redirect says.
@@ -316,8 +329,13 @@ impl Reader {
 /// next are joined before they are held against it, which the parser does not do.
 fn document_body(document: &ast::IoHereDocument) -> Result<Cow<'_, str>, Unreadable> {
     let (body, end) = (&document.doc.value, &document.here_end.value);
-    // `$'…'` and `$"…"` come to more than they do for the parser; and no line is two.
-    if end.contains(['$', '`', '\n']) {
+    // What else a quoted word comes to, the parser does not tell as bash does.
+    let unquoted = ['\'', '"']
+        .iter()
+        .find_map(|quote| end.strip_prefix(*quote)?.strip_suffix(*quote));
+    let end = unquoted.or_else(|| end.strip_prefix('\\')).unwrap_or(end);
+    let is_plain = |c: char| c.is_alphanumeric() || "_-.,:+%@!^".contains(c);
+    if !end.chars().all(is_plain) {
         return Err(Unreadable::Grammar);
     }
     if !document.requires_expansion || !body.contains("\\\n") {

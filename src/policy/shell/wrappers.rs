@@ -3,7 +3,7 @@
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::git;
-use super::hazards::{runs_by_option, runs_elsewhere, runs_its_arguments, unversioned};
+use super::hazards::{run_by_options, runs_elsewhere, runs_its_arguments, unversioned};
 use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
 use super::text::{hidden, is_known, plain};
@@ -214,11 +214,10 @@ impl Reader {
     fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
         if name == "find" {
             let found = found_by(words);
-            if found
-                .iter()
-                .any(|(from, to)| runs_what_it_finds(&words[*from..*to]))
-            {
-                self.unknown();
+            for (from, to) in &found {
+                if self.runs_what_is_found(&words[*from..*to]) {
+                    self.unknown();
+                }
             }
             return found;
         }
@@ -252,6 +251,26 @@ impl Reader {
             self.with_input(words, words.get(at..).unwrap_or_default());
         }
         vec![(at, words.len())]
+    }
+
+    /// Whether find puts what it has found where a program is named, or a script.
+    fn runs_what_is_found(&mut self, mut command: &[String]) -> bool {
+        const FOUND: &str = "{}";
+        while let Some((program, arguments)) = command.split_first() {
+            let name = base_name(program);
+            if program.contains(FOUND) {
+                return true;
+            }
+            if is_shell(name) || takes_scripts(name) {
+                let is_part = |word: &String| word.contains(FOUND) && word != FOUND;
+                let first = arguments.iter().find(|word| !word.starts_with('-'));
+                return arguments.iter().any(is_part) || first.is_some_and(|word| word == FOUND);
+            }
+            let inner = self.unwrap(name, command);
+            let inner = inner.first().and_then(|(from, to)| command.get(*from..*to));
+            command = inner.unwrap_or_default();
+        }
+        false
     }
 
     /// What `xargs` makes of its command: more words come from its input, or stand in for one.
@@ -296,16 +315,18 @@ impl Reader {
                 add(&arguments[usize::from(dashes)..].join(" "), certain);
             }
             "trap" => {
-                if let Some(script) = arguments.iter().find(|word| !word.starts_with('-')) {
+                let behind = arguments.iter().position(|word| word == "--");
+                let script = match behind {
+                    Some(at) => arguments.get(at + 1),
+                    None => arguments.iter().find(|word| !word.starts_with('-')),
+                };
+                if let Some(script) = script {
                     add(script, certain);
                 }
             }
             // A file with a script, whose name may be all that a rule knows of it.
-            "source" | "." if arguments.first().is_some_and(|file| !is_input(file)) => {
+            "source" | "." if file_of(arguments).is_some_and(|file| !is_input(file)) => {
                 self.add(arguments.join(" "), false);
-                if let Some(Input::Text(text)) = input {
-                    nested.extend(maybe_read(text));
-                }
             }
             _ if is_shell(name) => {
                 for (at, word) in arguments.iter().enumerate() {
@@ -314,13 +335,11 @@ impl Reader {
                     }
                 }
                 let reads_input = shell_scripts(arguments, certain, &mut add);
-                match input {
-                    _ if reads_input => self.shell_input(input, certain, nested),
-                    Some(Input::Text(text)) => nested.extend(maybe_read(text)),
-                    Some(Input::Unknown) | None => {}
+                if reads_input {
+                    self.shell_input(input, certain, nested);
                 }
             }
-            "source" | "." if arguments.first().is_some_and(|file| is_input(file)) => {
+            "source" | "." if file_of(arguments).is_some_and(|file| is_input(file)) => {
                 self.shell_input(input, certain, nested);
             }
             // From here on any word may be another; and which files name commands, who knows.
@@ -334,6 +353,10 @@ impl Reader {
                 });
             }
             "history" | "fc" => {
+                if name == "fc" {
+                    // It changes what it runs.
+                    self.unknown();
+                }
                 (1..arguments.len()).for_each(|at| add(&arguments[at..].join(" "), false))
             }
             // Not all of these are scripts, and none is for certain.
@@ -355,15 +378,9 @@ impl Reader {
                         .for_each(|script| add(script, false));
                 }
             }
-            _ if runs_by_option(name, arguments) => {
-                for word in arguments {
-                    // `--checkpoint-action=exec=COMMAND`.
-                    let last = word.rsplit_once('=').map(|(_, value)| value);
-                    let scripts = scripts_of(word).chain(last);
-                    scripts.for_each(|script| add(script, false));
-                }
-            }
-            _ => {}
+            _ => run_by_options(name, arguments)
+                .into_iter()
+                .for_each(|script| add(script, false)),
         }
     }
 
@@ -384,19 +401,6 @@ impl Reader {
             }
         }
     }
-}
-
-/// What a shell is given to read that has another script: should that be another name of what it is given.
-fn maybe_read(text: &str) -> Option<Nested> {
-    is_known(text).then(|| Nested::new(plain(text), false))
-}
-
-/// Whether find puts what it has found where a program is named, or into a script.
-fn runs_what_it_finds(command: &[String]) -> bool {
-    const FOUND: &str = "{}";
-    let is_part = |word: &String| word.contains(FOUND) && word != FOUND;
-    let program = command.first().map_or("", String::as_str);
-    program.contains(FOUND) || is_shell(base_name(program)) && command.iter().any(is_part)
 }
 
 /// Whether a quoted text is more than a word and begins as a command does.
@@ -486,10 +490,21 @@ fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str,
     false
 }
 
-fn is_input(file: &str) -> bool {
+/// The file that a shell is to read by one of its built-ins.
+fn file_of(arguments: &[String]) -> Option<&String> {
+    arguments.iter().find(|word| *word != "--")
+}
+
+/// Whether a file is what a command is given to read, as far as its name tells: with directories that lead there, or
+/// without.
+pub(super) fn is_input(file: &str) -> bool {
     let path = absolute(file, None).unwrap_or_default();
+    let mut names = file.rsplit('/');
+    let (last, before) = (names.next().unwrap_or_default(), names.next());
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     file == "-"
-        || path == "/dev/stdin"
+        || last == "stdin"
+        || is_number && before == Some("fd")
         || path.starts_with("/dev/fd/")
         || path.starts_with("/proc/")
         || !is_known(file)

@@ -108,6 +108,35 @@ fn a_file_that_a_link_leads_to_is_taken_up() {
         );
         wait_for_word(&daemon, next);
     }
+    // Away for a while.
+    fs::remove_file(&target).expect("removed");
+    wait_for_problem(&daemon, "config_invalid");
+    fs::write(&target, configuration("sixth")).expect("written");
+    wait_for_word(&daemon, "sixth");
+}
+
+#[test]
+fn a_link_on_the_way_that_leads_elsewhere_is_followed() {
+    let daemon = start_below("etc");
+    let dir = daemon.dir();
+    for name in ["one", "two"] {
+        write_below(&dir.join(name), name);
+    }
+    let lead = |name: &str, to: &str| {
+        symlink(to, dir.join("new")).expect("linked");
+        fs::rename(dir.join("new"), dir.join(name)).expect("renamed");
+    };
+    // To a file below a link, and of the directory itself.
+    lead("current", "one");
+    lead("etc/executor.toml", "../current/executor.toml");
+    wait_for_word(&daemon, "one");
+    lead("current", "two");
+    wait_for_word(&daemon, "two");
+    fs::rename(dir.join("etc"), dir.join("before")).expect("renamed");
+    lead("etc", "one");
+    wait_for_word(&daemon, "one");
+    lead("etc", "two");
+    wait_for_word(&daemon, "two");
 }
 
 /// One whose configuration is in a directory of that name, below its own.
