@@ -6,6 +6,7 @@ use std::time::Duration;
 use notify::RecommendedWatcher;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 use super::policy::{PolicyFiles, UnusablePolicy};
 use super::signals::{Signals, Wish};
@@ -116,6 +117,8 @@ impl Configuration {
         }
         let mut skills = self.watch_skills();
         let mut ends = self.leads_to();
+        let mut look_again = tokio::time::interval(LOOK_AGAIN);
+        look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // What was changed between the first reading and the watch.
         self.reload(api).await;
         loop {
@@ -124,7 +127,7 @@ impl Configuration {
                     Wish::Stop => return,
                     Wish::Reload => {
                         service::reloading();
-                        (files, ends) = (self.watch_files(), self.leads_to());
+                        (ends, files) = (self.leads_to(), self.watch_files());
                         skills = self.watch_skills();
                         self.reload(api).await;
                         let problems = api.executor.degradations();
@@ -137,11 +140,11 @@ impl Configuration {
                         quiet(changes).await;
                     }
                     // Directories and links may be others, which the old watches do not see.
-                    (files, ends) = (self.watch_files(), self.leads_to());
+                    (ends, files) = (self.leads_to(), self.watch_files());
                     skills = self.watch_skills();
                     self.reload(api).await;
                 }
-                () = tokio::time::sleep(LOOK_AGAIN), if files.is_err() || ends.is_some() => {
+                _ = look_again.tick(), if files.is_err() || ends.is_some() => {
                     let before = std::mem::replace(&mut ends, self.leads_to());
                     let was_lost = files.is_err();
                     if was_lost || ends != before {

@@ -342,6 +342,11 @@ fn expand_homes(words: &mut [String], own: Option<&str>) -> bool {
             continue;
         };
         let (user, rest) = tilde.split_once('/').unwrap_or((tilde, ""));
+        let rest = rest.trim_start_matches('/');
+        if user.starts_with(|c: char| !c.is_ascii_alphabetic() && c != '_') {
+            // No name of a user.
+            continue;
+        }
         if !homes.contains_key(user) {
             if homes.len() > USERS {
                 return false;

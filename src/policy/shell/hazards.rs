@@ -79,11 +79,11 @@ pub(super) fn run_by_options<'w>(program: &str, arguments: &'w [String]) -> Vec<
     ];
     let is_old_style =
         |group: &String| program == "tar" && !group.starts_with('-') && group.contains(['I', 'F']);
+    let mut values = Vec::new();
     if arguments.first().is_some_and(is_old_style) {
         // Their values follow one another.
-        return arguments[1..].iter().map(String::as_str).collect();
+        values.extend(arguments[1..].iter().map(String::as_str));
     }
-    let mut values = Vec::new();
     for one in given(program, arguments).filter(|one| one.what == RUNS) {
         let has_value = |option: &&&str| {
             let is = |(of, options): &(&str, &[&str])| *of == program && options.contains(option);

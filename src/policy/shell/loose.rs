@@ -96,7 +96,12 @@ impl Reader {
         let Ok(segments) = strict::read(script) else {
             return false;
         };
-        if redefines(script) {
+        let expands = |word: &String| ["$(", "`", "<("].iter().any(|sign| word.contains(sign));
+        if redefines(script)
+            || segments
+                .iter()
+                .any(|segment| segment.words.iter().any(expands))
+        {
             return false;
         }
         segments.iter().all(|segment| {
@@ -156,32 +161,47 @@ impl Reader {
         match read {
             Err(Unreadable::Grammar) if !nested.certain => {
                 self.depth = depth;
-                self.begun(&nested.text)
+                self.begun(nested)
+            }
+            Err(Unreadable::Ambiguous) if !nested.certain => {
+                self.depth = depth;
+                self.unknown();
+                Ok(())
             }
             read => read,
         }
     }
 
-    /// What of a text is run that is no whole script: its first lines, and what stands before the error; and what is
-    /// quoted in it.
-    fn begun(&mut self, text: &str) -> Result<(), Unreadable> {
-        for hidden in hidden(text) {
+    /// What is run of a text that is no script as a whole: lines before the one with the error, what stands before that,
+    /// and what is quoted in it.
+    fn begun(&mut self, nested: &Nested) -> Result<(), Unreadable> {
+        /// Of more lines, nothing is known.
+        const LINES: usize = 16;
+        for hidden in hidden(&nested.text) {
             self.nested(&hidden, false)?;
         }
-        match text.split_once('\n') {
-            Some((first, rest)) => {
-                self.nested(&Nested::new(first.to_owned(), false), false)?;
-                self.nested(&Nested::new(rest.to_owned(), false), false)
+        let mut lines = nested.text.lines();
+        if nested.text.contains('\n') {
+            for line in lines.by_ref().take(LINES) {
+                let (text, elsewhere) = (line.to_owned(), nested.elsewhere);
+                let line = Nested {
+                    text,
+                    certain: false,
+                    elsewhere,
+                };
+                self.nested(&line, false)?;
             }
-            None => {
-                let head = text.split(|c: char| "();&|`<>".contains(c)).next();
-                let words: Vec<&str> = head.unwrap_or_default().split_whitespace().collect();
-                if !words.is_empty() {
-                    self.add(words.join(" "), false);
-                }
-                Ok(())
+            if lines.next().is_some() {
+                self.unknown();
             }
+            return Ok(());
         }
+        let head = nested.text.split(|c: char| "();&|`<>".contains(c)).next();
+        let words: Vec<&str> = head.unwrap_or_default().split_whitespace().collect();
+        if !words.is_empty() {
+            self.add(words.join(" "), false);
+        }
+        Ok(())
     }
 
     /// A command of which nothing is known.

@@ -57,6 +57,8 @@ pub enum Unreadable {
     Busy,
     /// It is not what bash takes for a script, or more than we know of it.
     Grammar,
+    /// The parser and bash may read it in different ways.
+    Ambiguous,
 }
 
 impl fmt::Display for Unreadable {
@@ -67,6 +69,7 @@ impl fmt::Display for Unreadable {
             Self::TooSlow => "it takes too long to read",
             Self::Busy => "too many others are being read",
             Self::Grammar => "it is not in the grammar that is known",
+            Self::Ambiguous => "what it says can be read in several ways",
         })
     }
 }

@@ -8,10 +8,8 @@ const EXTENDED: [char; 5] = ['?', '*', '+', '@', '!'];
 /// Whether there may be one. In doubt there is.
 pub(super) fn ways(text: &str) -> bool {
     let text = joined(text);
-    // The latter are a process's number, or a dollar sign, and a quoted text of its own.
-    ["\\$'", "\\$\"", "$$'", "$$\""]
-        .iter()
-        .any(|signs| text.contains(signs))
+    // A dollar sign, or a process's number, and a quoted text of its own.
+    ["\\$'", "$$'"].iter().any(|signs| text.contains(signs))
         || text.contains("<<") && (hides_document(&text) || hides_in_expansion(&text))
         || text.contains('#') && hides_comment(&text)
         || hides_in_pattern(&text)
@@ -20,26 +18,32 @@ pub(super) fn ways(text: &str) -> bool {
 /// Whether a here-document shares its line with an expansion, whose commands get lost then, its sign is in a subscript
 /// or a pattern, or what ends a substitution may end it.
 fn hides_document(text: &str) -> bool {
+    /// More would take long.
+    const DOCUMENTS: usize = 64;
     let text = without_shifts(&text.replace("<<<", "   "));
-    text.lines().any(|line| {
-        line.split_once("<<").is_some_and(|(before, behind)| {
-            let expands = behind.contains("$(") || expansions(behind).next().is_some();
-            expands || count(before, "[") > count(before, "]") || may_close(&text, behind)
-        })
-    })
+    let documents = text.lines().filter_map(|line| line.split_once("<<"));
+    let mut ends = Vec::new();
+    for (before, behind) in documents {
+        let expands = behind.contains("$(") || behind.contains("${");
+        if expands || count(before, "[") > count(before, "]") || ends.len() > DOCUMENTS {
+            return true;
+        }
+        ends.extend(end_of(behind));
+    }
+    let closes = |line: &str| {
+        let line = line.trim_start_matches('\t');
+        let mut after = ends.iter().filter_map(|end| line.strip_prefix(end));
+        after.any(|after| after.starts_with([')', '`']))
+    };
+    text.lines().any(closes)
 }
 
-/// Whether a line of `text` begins with the word behind `<<` and something that ends a substitution.
-fn may_close(text: &str, behind: &str) -> bool {
+/// The word behind `<<`.
+fn end_of(behind: &str) -> Option<&str> {
     let behind = behind.trim_start_matches('-').trim_start();
     let behind = behind.trim_start_matches(['\'', '"', '\\']);
     let end = behind.find(|c: char| c.is_whitespace() || "'\"\\;|&()<>".contains(c));
-    let word = &behind[..end.unwrap_or(behind.len())];
-    let closes = |line: &str| {
-        let after = line.trim_start_matches('\t').strip_prefix(word);
-        after.is_some_and(|after| after.starts_with([')', '`']))
-    };
-    !word.is_empty() && text.lines().any(closes)
+    Some(&behind[..end.unwrap_or(behind.len())]).filter(|word| !word.is_empty())
 }
 
 /// Without arithmetic of the simplest form.
@@ -87,35 +91,43 @@ fn expansions(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether what looks like a comment is in arithmetic, a subscript or a pattern, and none.
 fn hides_comment(text: &str) -> bool {
-    let begins = |at: &usize| text[..*at].ends_with([' ', '\t', '\n', '(', '[']);
-    let comments = text.match_indices('#').map(|(at, _)| at).filter(begins);
-    comments.into_iter().any(|at| {
-        let before = &text[..at];
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        let commands = before.match_indices("((");
-        let commands = commands.filter(|(at, _)| !ends_with_name(&before[..*at]));
-        let arithmetic =
-            commands.count() > count(before, "))") || count(before, "$[") > count(before, "]");
-        arithmetic || count(line, "[") > count(line, "]")
-    })
+    // What is open: parentheses, of which the second of two, and brackets of this line behind a name or another.
+    let (mut parentheses, mut arithmetic, mut brackets) = (Vec::new(), 0, 0_usize);
+    let (mut before, mut last) = (' ', ' ');
+    for c in text.chars() {
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        match c {
+            '(' => {
+                let is_second = last == '(' && !is_name(before);
+                arithmetic += usize::from(is_second);
+                parentheses.push(is_second);
+            }
+            ')' => arithmetic -= usize::from(parentheses.pop().unwrap_or(false)),
+            '[' => brackets += usize::from(is_name(last) || last == '[' || last == '$'),
+            ']' => brackets = brackets.saturating_sub(1),
+            '\n' => brackets = 0,
+            '#' if " \t\n([".contains(last) && (arithmetic > 0 || brackets > 0) => return true,
+            _ => {}
+        }
+        (before, last) = (last, c);
+    }
+    false
 }
 
-/// Whether there is a quoted part in what is a pattern to the parser, or a function's name.
+/// Whether a pattern, to the parser, ends within quotes, or is a function's name.
 fn hides_in_pattern(text: &str) -> bool {
-    let parts = text
-        .match_indices('(')
-        .filter(|(at, _)| text[..*at].ends_with(EXTENDED));
-    parts.into_iter().any(|(at, _)| {
+    let opens = text.match_indices('(').map(|(at, _)| at);
+    let mut opens = opens.filter(|at| text[..*at].ends_with(EXTENDED));
+    opens.any(|at| {
         let inner = text[at..].split(')').next().unwrap_or_default();
-        text.contains("function") || inner.contains(['\'', '"', '\\'])
+        let is_within = |quote: &&str| count(inner, quote) % 2 == 1;
+        let name = text[..at].trim_end_matches(|c: char| !c.is_whitespace());
+        ["'", "\""].iter().any(is_within)
+            || inner.ends_with('\\')
+            || name.trim_end().ends_with("function")
     })
 }
 
 fn count(text: &str, signs: &str) -> usize {
     text.matches(signs).count()
-}
-
-/// Whether what follows is the arguments of a function, in another language.
-fn ends_with_name(text: &str) -> bool {
-    text.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }

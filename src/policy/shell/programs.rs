@@ -192,7 +192,7 @@ pub(super) const OPTIONS: &[Options] = &[
     options(&["ptx"],    &["-G", "--traditional"], "", "writes the file its second argument names"),
     options(&["split"],  &["--filter"], "", RUNS),
     options(&["install", "ginstall"], &["--strip-program"], "", RUNS),
-    options(&["zip"],    &["-T", "--unzip-command"], "", RUNS),
+    options(&["zip"],    &["-T", "-TT", "--unzip-command"], "", RUNS),
     options(&["sdiff", "diff3"], &["--diff-program"], "", RUNS),
     options(&["sdiff"],  &["-o", "--output"], "IwWo", WRITES),
     options(&["iconv"],  &["-o", "--output"], "ft", WRITES),

@@ -409,6 +409,13 @@ fn shapes(n: usize) -> Vec<String> {
         format!("{}{inner}{}", open.repeat(n), close.repeat(n))
     };
     vec![
+        around("find . -exec ", "true", ""),
+        around("echo '", &"$(".repeat(n), "'"),
+        around("cat <<'E'\n", &"$(".repeat(n), "\nE\n"),
+        around("$[ ", "#", ""),
+        around(" #", "((", ""),
+        around("<<a\n", "a", ""),
+        format!("su -c '{}'", "a (\n".repeat(n)),
         around("((", "true", "); )"),
         around("(", "true", ")"),
         around("((", "1", "))"),
@@ -512,7 +519,7 @@ fn a_substitution_in_braces_is_not_passed_over() {
         "eval 'echo ${ marker; }'",
     ] {
         let read = read_shell(script, &fence(60));
-        assert_eq!(read, Err(Unreadable::Grammar), "{script}");
+        assert_eq!(read, Err(Unreadable::Ambiguous), "{script}");
     }
     assert!(read_shell("echo ${x} ${y:-z}", &fence(60)).is_ok());
 }

@@ -173,6 +173,20 @@ impl Flat {
     }
 }
 
+/// Whether so many parentheses are open at once that the parser, which tries each in three ways, would take long.
+fn is_deep(text: &str) -> bool {
+    const DEEP: usize = 10;
+    let mut open = 0_usize;
+    text.bytes().any(|byte| {
+        match byte {
+            b'(' | b'`' => open += 1,
+            b')' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open > DEEP
+    }) && text.matches("$(").count() + text.matches('`').count() > DEEP
+}
+
 /// A script of which nothing is known.
 fn unknown() -> Nested {
     Nested::new(UNKNOWN_WORDS.to_string(), false)
@@ -197,6 +211,9 @@ fn unescaped(script: &str, quoted: bool) -> String {
 pub(super) fn hidden(text: &str) -> Vec<Nested> {
     if !text.contains("$(") && !text.contains('`') && !text.contains("<(") {
         return Vec::new();
+    }
+    if is_deep(text) {
+        return vec![unknown()];
     }
     let Ok(flat) = flatten_unquoted(&plain(text)) else {
         return Vec::new();

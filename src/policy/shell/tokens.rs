@@ -44,7 +44,7 @@ fn has_braced_substitution(text: &str) -> bool {
 
 /// The tokens of `text`, unless parsing them would take too much.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
-    if has_huge_descriptor(text) || has_braced_substitution(text) || parts::ways(text) {
+    if has_huge_descriptor(text) {
         return Err(Unreadable::Grammar);
     }
     let openings = text
@@ -52,6 +52,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
         .filter(|byte| matches!(byte, b'(' | b'{' | b'`'));
     if openings.count() > MAX_OPENINGS {
         return Err(Unreadable::TooDeep);
+    }
+    if has_braced_substitution(text) || parts::ways(text) {
+        return Err(Unreadable::Ambiguous);
     }
     let options = options().tokenizer_options();
     let tokens = uncached_tokenize_str(text, &options).map_err(|_| Unreadable::Grammar)?;
@@ -62,7 +65,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
         tokens: &tokens,
     };
     if script.may_hide_document() {
-        return Err(Unreadable::Grammar);
+        return Err(Unreadable::Ambiguous);
     }
     let apart: Vec<bool> = (0..tokens.len()).map(|at| script.is_apart(at)).collect();
     let tokens = with_subshells_apart(tokens, apart);
@@ -181,9 +184,11 @@ impl Script<'_> {
                     if is_unsure {
                         return true;
                     }
-                    // Its body is no part of the script.
-                    let body = self.tokens.get(at + 2);
-                    at += 2 * usize::from(body.is_some_and(is_body));
+                    // Its body is no part of the script. Without one it is none.
+                    if !self.tokens.get(at + 2).is_some_and(is_body) {
+                        return true;
+                    }
+                    at += 2;
                 }
                 // With the end of a line between them they are side by side to bash only.
                 Token::Operator(..) if self.opens_twice(at) && self.text.contains("(\\\n") => {
@@ -225,7 +230,9 @@ enum Shifts {
 
 fn shifts_in(word: &str) -> Shifts {
     let word = joined(word);
-    let expands = word.contains("$(") || word.contains('`') || word.contains("$[");
+    let expands = ["$(", "`", "$[", "${"]
+        .iter()
+        .any(|sign| word.contains(sign));
     if !expands {
         return Shifts::Clear;
     }

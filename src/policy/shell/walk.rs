@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use brush_parser::ast;
 
 use super::super::glob::UNKNOWN_WORDS;
+use super::super::paths::base_name;
 use super::Unreadable;
 use super::loose::{Nested, Reader};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
-use super::wrappers::{Input, is_input};
+use super::wrappers::{Input, is_input, is_shell};
 
 type Walk = Result<(), Unreadable>;
 
@@ -135,8 +136,10 @@ impl Reader {
         for item in suffix {
             self.item(item, certain, &mut words, &mut input)?;
         }
-        if let (Some("read"), Some(Input::Text(text))) = (words.first().map(String::as_str), &input)
+        if let Some(Input::Text(text)) = &input
+            && may_read(&words)
         {
+            // Into a variable, which is expanded once more.
             self.all(&hidden(text), certain)?;
         }
         // Only a word of unknown value may leave the next to be the command.
@@ -192,7 +195,7 @@ impl Reader {
         for value in values {
             let text = self.word(value, certain)?;
             self.all(&hidden(&text), certain)?;
-            if is_known(&text) && text != "-" && is_input(&text) {
+            if is_known(&text) && text.contains('/') && is_input(&text) {
                 // BASH_ENV=/dev/stdin.
                 self.unknown();
             }
@@ -325,6 +328,12 @@ impl Reader {
     }
 }
 
+/// Whether a command may read its input into a variable of a shell's.
+fn may_read(words: &[String]) -> bool {
+    let reads = |word: &String| matches!(word.as_str(), "read" | "mapfile" | "readarray");
+    words.iter().any(reads) || words.first().is_some_and(|name| is_shell(base_name(name)))
+}
+
 /// The lines of a here-document, as bash has them: where the word behind `<<` is not quoted, lines that go on in the
 /// next are joined before they are held against it, which the parser does not do.
 fn document_body(document: &ast::IoHereDocument) -> Result<Cow<'_, str>, Unreadable> {
@@ -336,7 +345,7 @@ fn document_body(document: &ast::IoHereDocument) -> Result<Cow<'_, str>, Unreada
     let end = unquoted.or_else(|| end.strip_prefix('\\')).unwrap_or(end);
     let is_plain = |c: char| c.is_alphanumeric() || "_-.,:+%@!^".contains(c);
     if !end.chars().all(is_plain) {
-        return Err(Unreadable::Grammar);
+        return Err(Unreadable::Ambiguous);
     }
     if !document.requires_expansion || !body.contains("\\\n") {
         return Ok(Cow::Borrowed(body));
@@ -346,7 +355,7 @@ fn document_body(document: &ast::IoHereDocument) -> Result<Cow<'_, str>, Unreada
         .lines()
         .any(|line| line.trim_start_matches('\t') == end);
     match goes_on || ends_before {
-        true => Err(Unreadable::Grammar),
+        true => Err(Unreadable::Ambiguous),
         false => Ok(Cow::Owned(joined)),
     }
 }

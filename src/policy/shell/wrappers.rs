@@ -72,7 +72,7 @@ const SHELLS: &[&str] = &[
     "sash", "sh", "tcsh", "xonsh", "yash", "ysh", "zsh",
 ];
 
-fn is_shell(name: &str) -> bool {
+pub(super) fn is_shell(name: &str) -> bool {
     SHELLS.contains(&name) || SHELLS.contains(&unversioned(name))
 }
 
@@ -261,6 +261,10 @@ impl Reader {
             if program.contains(FOUND) {
                 return true;
             }
+            if name == "find" {
+                // It is looked at by itself.
+                return false;
+            }
             if is_shell(name) || takes_scripts(name) {
                 let is_part = |word: &String| word.contains(FOUND) && word != FOUND;
                 let first = arguments.iter().find(|word| !word.starts_with('-'));
@@ -315,11 +319,10 @@ impl Reader {
                 add(&arguments[usize::from(dashes)..].join(" "), certain);
             }
             "trap" => {
-                let behind = arguments.iter().position(|word| word == "--");
-                let script = match behind {
-                    Some(at) => arguments.get(at + 1),
-                    None => arguments.iter().find(|word| !word.starts_with('-')),
-                };
+                let is_option = |word: &&String| word.starts_with('-') && *word != "--";
+                let options = arguments.iter().take_while(is_option).count();
+                let ends = arguments.get(options).is_some_and(|word| word == "--");
+                let script = arguments.get(options + usize::from(ends));
                 if let Some(script) = script {
                     add(script, certain);
                 }
@@ -504,7 +507,7 @@ pub(super) fn is_input(file: &str) -> bool {
     let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     file == "-"
         || last == "stdin"
-        || is_number && before == Some("fd")
+        || is_number && matches!(before, Some("fd" | ".") | None)
         || path.starts_with("/dev/fd/")
         || path.starts_with("/proc/")
         || !is_known(file)
