@@ -82,7 +82,7 @@ impl Reader {
 
     /// Reads a script of the simplest form, as are those in it; none when one is not.
     pub(super) fn read_simple(mut self, script: &str) -> Option<Reading> {
-        let simple = script.len() <= MAX_SIMPLE_BYTES && self.simple(script, true, 0);
+        let simple = self.simple(script, true, 0);
         (simple && !self.is_full()).then_some(self.reading)
     }
 
@@ -93,6 +93,9 @@ impl Reader {
     }
 
     fn simple(&mut self, script: &str, certain: bool, depth: usize) -> bool {
+        if script.len() > MAX_SIMPLE_BYTES {
+            return false;
+        }
         let Ok(segments) = strict::read(script) else {
             return false;
         };

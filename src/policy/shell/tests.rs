@@ -410,6 +410,9 @@ fn shapes(n: usize) -> Vec<String> {
     };
     vec![
         around("find . -exec ", "true", ""),
+        around("find -exec xargs ", "true", ""),
+        format!("echo '$({}'", "(".repeat(n)),
+        format!("echo '$({}'", "${a:-".repeat(n)),
         around("echo '", &"$(".repeat(n), "'"),
         around("cat <<'E'\n", &"$(".repeat(n), "\nE\n"),
         around("$[ ", "#", ""),

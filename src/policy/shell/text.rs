@@ -173,18 +173,18 @@ impl Flat {
     }
 }
 
-/// Whether so many parentheses are open at once that the parser, which tries each in three ways, would take long.
+/// Whether so much is open at once that the parser, which tries each in several ways, would take long.
 fn is_deep(text: &str) -> bool {
     const DEEP: usize = 10;
     let mut open = 0_usize;
     text.bytes().any(|byte| {
         match byte {
-            b'(' | b'`' => open += 1,
-            b')' => open = open.saturating_sub(1),
+            b'(' | b'{' | b'`' => open += 1,
+            b')' | b'}' => open = open.saturating_sub(1),
             _ => {}
         }
         open > DEEP
-    }) && text.matches("$(").count() + text.matches('`').count() > DEEP
+    })
 }
 
 /// A script of which nothing is known.

@@ -61,8 +61,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     let mut cost = Cost::default();
     tokens.iter().try_for_each(|token| cost.add(token))?;
     let script = Script {
-        text,
         tokens: &tokens,
+        may_comment: text.contains('#'),
+        goes_on: text.contains("(\\\n"),
     };
     if script.may_hide_document() {
         return Err(Unreadable::Ambiguous);
@@ -122,10 +123,13 @@ fn with_subshells_apart(tokens: Vec<Token>, apart: Vec<bool>) -> Vec<Token> {
     parted.collect()
 }
 
-/// A script and the parser's tokens of it.
+/// The parser's tokens of a script.
 struct Script<'a> {
-    text: &'a str,
     tokens: &'a [Token],
+    /// Whether there may be comments, which are none of the tokens.
+    may_comment: bool,
+    /// Whether there may be the end of a line between two parentheses.
+    goes_on: bool,
 }
 
 impl Script<'_> {
@@ -154,8 +158,8 @@ impl Script<'_> {
         let mut open = 0;
         for (at, token) in tokens.iter().enumerate() {
             match token {
-                // A comment, which is none of the tokens, may have closed it before.
-                Token::Operator(operator, _) if operator == "\n" && self.text.contains('#') => {
+                // A comment may have closed it before.
+                Token::Operator(operator, _) if operator == "\n" && self.may_comment => {
                     return None;
                 }
                 Token::Operator(operator, _) if operator.ends_with('(') => open += 1,
@@ -190,10 +194,8 @@ impl Script<'_> {
                     }
                     at += 2;
                 }
-                // With the end of a line between them they are side by side to bash only.
-                Token::Operator(..) if self.opens_twice(at) && self.text.contains("(\\\n") => {
-                    is_unsure = true;
-                }
+                // Then they are side by side to bash only.
+                Token::Operator(..) if self.opens_twice(at) && self.goes_on => is_unsure = true,
                 Token::Operator(..) if self.opens_twice(at) => match self.arithmetic(at) {
                     Some(length) => {
                         let inner = &self.tokens[at + 2..at + length - 2];

@@ -124,6 +124,9 @@ const TMUX_COMMANDS: [&str; 9] = [
     "-f",
 ];
 
+/// How many commands of find's, and how many wrappers around one, are looked at for what find has found.
+const MAX_WRAPPED: usize = 16;
+
 /// How many words behind a wrapper are looked at as what may be the command.
 const MAX_STARTS: usize = 64;
 
@@ -214,10 +217,11 @@ impl Reader {
     fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
         if name == "find" {
             let found = found_by(words);
-            for (from, to) in &found {
-                if self.runs_what_is_found(&words[*from..*to]) {
-                    self.unknown();
-                }
+            let is_much = found.len() > MAX_WRAPPED;
+            let looked_at = found.iter().take(MAX_WRAPPED);
+            let mut commands = looked_at.map(|(from, to)| &words[*from..*to]);
+            if is_much || commands.any(|words| self.runs_what_is_found(words)) {
+                self.unknown();
             }
             return found;
         }
@@ -256,7 +260,10 @@ impl Reader {
     /// Whether find puts what it has found where a program is named, or a script.
     fn runs_what_is_found(&mut self, mut command: &[String]) -> bool {
         const FOUND: &str = "{}";
-        while let Some((program, arguments)) = command.split_first() {
+        for _ in 0..MAX_WRAPPED {
+            let Some((program, arguments)) = command.split_first() else {
+                return false;
+            };
             let name = base_name(program);
             if program.contains(FOUND) {
                 return true;
@@ -274,7 +281,7 @@ impl Reader {
             let inner = inner.first().and_then(|(from, to)| command.get(*from..*to));
             command = inner.unwrap_or_default();
         }
-        false
+        true
     }
 
     /// What `xargs` makes of its command: more words come from its input, or stand in for one.
