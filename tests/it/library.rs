@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,17 @@ fn runtimes() -> [Runtime; 2] {
 
 async fn bash(executor: &Executor, command: &str) -> Result<ToolOutput, ExecutorError> {
     executor.execute("bash", json!({"command": command})).await
+}
+
+/// What a file says, as soon as that is so many lines.
+async fn lines_of(path: &Path, count: usize) -> String {
+    loop {
+        match std::fs::read_to_string(path) {
+            Ok(text) if text.matches('\n').count() == count => return text,
+            // The event loop has to go on meanwhile.
+            _ => tokio::task::yield_now().await,
+        }
+    }
 }
 
 fn quick() -> ExecutorConfig {
@@ -113,18 +124,10 @@ fn dropping_the_future_kills_the_tree() {
         };
         executor.reconfigure(config);
         let text = runtime.block_on(async {
-            let known = async {
-                loop {
-                    match std::fs::read_to_string(&pids) {
-                        Ok(text) if text.ends_with('\n') => break text,
-                        _ => tokio::time::sleep(Duration::from_millis(2)).await,
-                    }
-                }
-            };
             // The call loses, and is dropped with that.
             tokio::select! {
                 ended = bash(&executor, &script) => panic!("it ended: {ended:?}"),
-                text = known => text,
+                text = lines_of(&pids, 1) => text,
             }
         });
         for pid in text.split_whitespace() {
@@ -185,13 +188,7 @@ fn what_ended_before_its_limit_was_not_stopped() {
     let executor = Executor::new(config.clone());
     let begun = Instant::now();
     let busy = async {
-        let pids = loop {
-            let text = std::fs::read_to_string(&pids).unwrap_or_default();
-            match text.lines().count() {
-                CALLS => break text,
-                _ => tokio::time::sleep(Duration::from_millis(2)).await,
-            }
-        };
+        let pids = lines_of(&pids, CALLS).await;
         let limit = begun.elapsed() + config.default_timeout;
         drop(gate);
         for pid in pids.lines() {

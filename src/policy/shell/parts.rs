@@ -1,6 +1,6 @@
 //! Shapes of scripts in which the parser and bash are known to part ways: nothing with one in it is read.
 
-use super::tokens::joined;
+use super::tokens::{behind_arithmetic, joined};
 
 /// Signs behind which a parenthesis opens a pattern, to the parser always.
 const EXTENDED: [char; 5] = ['?', '*', '+', '@', '!'];
@@ -51,8 +51,7 @@ fn without_shifts(text: &str) -> String {
     let mut parts = text.split("((");
     let mut rest = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let end = part.find(['(', ')', '`', '\'', '"', '\\', '\n']);
-        match end.and_then(|end| part[end..].strip_prefix("))")) {
+        match behind_arithmetic(part) {
             Some(behind) => rest.push_str(behind),
             None => {
                 rest.push_str("((");

@@ -89,7 +89,7 @@ fn without_descriptor_names(tokens: Vec<Token>) -> Vec<Token> {
                 && !operator.ends_with('(')
                 && !parenthesis
                 && word_at.end.index == operator_at.start.index
-                && is_descriptor_name(&word.replace("\\\n", ""))
+                && is_descriptor_name(&joined(word))
         }
         _ => false,
     };
@@ -238,10 +238,7 @@ fn shifts_in(word: &str) -> Shifts {
     if !expands {
         return Shifts::Clear;
     }
-    let is_simple = |part: &str| {
-        let end = part.find(['(', ')', '`', '\'', '"', '\\', '\n']);
-        end.is_some_and(|end| part[end..].starts_with("))"))
-    };
+    let is_simple = |part: &str| behind_arithmetic(part).is_some();
     let is_clear = !word.contains("$[") && word.split("((").skip(1).all(is_simple);
     let shifts = word.replace("<<<", "").contains("<<");
     let arithmetic = word.contains("((") || word.contains("$[");
@@ -254,6 +251,12 @@ fn shifts_in(word: &str) -> Shifts {
         true => Shifts::UnsureBehind,
         false => Shifts::Clear,
     }
+}
+
+/// What follows arithmetic of the simplest form, whose `((` stands before `text`.
+pub(super) fn behind_arithmetic(text: &str) -> Option<&str> {
+    let end = text.find(['(', ')', '`', '\'', '"', '\\', '\n'])?;
+    text[end..].strip_prefix("))")
 }
 
 /// Whether it is the body of a here-document: no other word ends with a line.
