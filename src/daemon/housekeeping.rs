@@ -50,7 +50,7 @@ pub(super) async fn keep(api: Api) {
         } else if holds && api.executor.running() == 0 {
             // For a while nothing has begun or ended.
             api.executor.rest().await;
-            super::memory::give_back();
+            super::memory::trim();
             holds = false;
         }
         api.executor.tidy();
@@ -68,6 +68,10 @@ pub(super) async fn keep(api: Api) {
             last = line;
         }
         known = problems;
+        if !holds {
+            // What this look has run, too: while nothing happens it is all that runs.
+            super::memory::unmap_code();
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use libc::{PF_W, PT_LOAD, dl_phdr_info};
 /// How much freed memory the allocator holds on to at the top of its heap, and up to which size
 /// it takes blocks from there at all, in bytes. With glibc's own values (128 KiB both, mallopt(3))
 /// every answer of a megabyte is mapped, faulted in and unmapped several times over, which costs
-/// more than all the copying. What is held in vain goes back with [`give_back`].
+/// more than all the copying. What is held in vain goes back with [`trim`].
 const HELD_BYTES: libc::c_int = 64 << 20;
 
 /// Tunes the allocator to answers that come and go.
@@ -24,13 +24,16 @@ pub(super) fn hold() {
     }
 }
 
-/// Gives back what nobody uses: freed memory, and the mappings of code and constants, of which the
-/// kernel maps 64 KiB for each page that is run, and the start has run much that nothing else does.
-/// They stay in the page cache; what is run again is mapped again, a microsecond for each piece.
-/// For a moment when nothing runs.
-pub(super) fn give_back() {
+/// Gives freed memory back to the kernel. For a moment when nothing runs.
+pub(super) fn trim() {
     // SAFETY: releases free memory only (malloc_trim(3)).
     unsafe { libc::malloc_trim(0) };
+}
+
+/// Has the kernel forget where code and constants are mapped, of which it maps 64 KiB for each page that is
+/// run. They stay in the page cache; what is run again is mapped again, a microsecond for each piece.
+/// For a moment when nothing runs.
+pub(super) fn unmap_code() {
     // SAFETY: `unmap_constants` keeps to what it is given, and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(unmap_constants), ptr::null_mut()) };
 }
@@ -79,7 +82,7 @@ unsafe extern "C" fn unmap_constants(
 
 #[cfg(test)]
 mod tests {
-    use super::give_back;
+    use super::unmap_code;
 
     fn resident_file_pages() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").expect("this process");
@@ -94,7 +97,7 @@ mod tests {
     fn what_the_start_has_run_is_not_resident_for_ever() {
         // Touches all of the program's code, as reading it does.
         let before = resident_file_pages();
-        give_back();
+        unmap_code();
         let after = resident_file_pages();
         assert!(after < before, "{before} KiB before, {after} after");
         // And runs on.
