@@ -31,7 +31,7 @@ impl Default for Fence {
 }
 
 /// Stack of the reading thread, of which only what is touched takes memory: for
-/// [`super::tokens::MAX_OPENINGS`] levels of grammar, also in a build without optimisation.
+/// [`super::cost::MAX_OPENINGS`] levels of grammar, also in a build without optimisation.
 const STACK_BYTES: usize = 64 << 20;
 
 /// How many threads may still be reading what nobody waits for any more. They end by

@@ -2,6 +2,7 @@
 //! finds everything that may be run, to refuse it, over a parser of bash's whole grammar, which
 //! [`fence`] keeps within bounds.
 
+mod cost;
 mod fence;
 mod git;
 pub mod hazards;

@@ -3,15 +3,7 @@
 use brush_parser::{SourceSpan, Token, uncached_tokenize_str};
 
 use super::loose::options;
-use super::{Unreadable, parts};
-
-/// The most openings of anything in one script: each may be a level of recursion, and the time
-/// for some shapes grows with the square of it.
-pub(super) const MAX_OPENINGS: usize = 400;
-
-/// Steps that the parser may take, roughly. A token inside `n` constructs that are tried in
-/// several ways is looked at up to 4^n times.
-const MAX_STEPS: u64 = 400_000;
+use super::{Unreadable, cost, parts};
 
 /// Whether a redirect names a descriptor that no number of 32 bits can: the parser panics there.
 fn has_huge_descriptor(text: &str) -> bool {
@@ -47,19 +39,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     if has_huge_descriptor(text) {
         return Err(Unreadable::Grammar);
     }
-    let openings = text
-        .bytes()
-        .filter(|byte| matches!(byte, b'(' | b'{' | b'`'));
-    if openings.count() > MAX_OPENINGS {
-        return Err(Unreadable::TooDeep);
-    }
+    cost::bound_openings(text)?;
     if has_braced_substitution(text) || parts::ways(text) {
         return Err(Unreadable::Ambiguous);
     }
     let options = options().tokenizer_options();
     let tokens = uncached_tokenize_str(text, &options).map_err(|_| Unreadable::Grammar)?;
-    let mut cost = Cost::default();
-    tokens.iter().try_for_each(|token| cost.add(token))?;
+    cost::bound_parsing(&tokens)?;
     let script = Script {
         tokens: &tokens,
         may_comment: text.contains('#'),
@@ -272,54 +258,6 @@ fn is_operator(token: Option<&Token>, text: &str) -> bool {
 fn touch(token: &Token, next: &Token) -> bool {
     let (SourceSpan { end, .. }, SourceSpan { start, .. }) = (token.location(), next.location());
     end.index == start.index
-}
-
-/// What is open, of which the parser tries several readings.
-#[derive(Clone, Copy, PartialEq)]
-enum Open {
-    Parenthesis,
-    Case,
-    /// Has no end of its own; nothing closes what stands before it either.
-    Coprocess,
-}
-
-/// An upper bound of what the parser does with tokens. What may close something does so only
-/// where it must, so that the bound is never too low.
-#[derive(Default)]
-struct Cost {
-    open: Vec<Open>,
-    keywords: usize,
-    steps: u64,
-    after_word: bool,
-}
-
-impl Cost {
-    fn add(&mut self, token: &Token) -> Result<(), Unreadable> {
-        let text = token.to_str();
-        let is_word = matches!(token, Token::Word(..));
-        match text {
-            "(" | "<(" | ">(" if !is_word => self.open.push(Open::Parenthesis),
-            ")" if !is_word && self.open.last() == Some(&Open::Parenthesis) => {
-                self.open.pop();
-            }
-            "esac" if !self.after_word && self.open.last() == Some(&Open::Case) => {
-                self.open.pop();
-            }
-            "case" => self.open.push(Open::Case),
-            "coproc" => self.open.push(Open::Coprocess),
-            "if" | "for" | "while" | "until" | "{" | "[[" | "function" | "!" | "elif" => {
-                self.keywords += 1;
-            }
-            _ => {}
-        }
-        self.after_word = is_word;
-        let branching = self.open.len().min(20);
-        self.steps += 1 << (2 * branching);
-        if self.steps > MAX_STEPS || self.keywords > MAX_OPENINGS {
-            return Err(Unreadable::TooDeep);
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
