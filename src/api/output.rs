@@ -79,6 +79,29 @@ enum Source {
     File(Arc<File>, u64),
 }
 
+impl Source {
+    /// What is kept, and how long it is; `None` where nothing is.
+    async fn open(kept: Kept) -> io::Result<Option<(Self, u64)>> {
+        match kept {
+            Kept::Memory(bytes) => {
+                let length = bytes.len() as u64;
+                Ok(Some((Self::Memory(bytes), length)))
+            }
+            Kept::File {
+                file,
+                offset,
+                length,
+            } => {
+                // Once it is open it stays readable, whatever becomes of the record.
+                let opened = tokio::task::spawn_blocking(move || file.open()).await;
+                let file = opened.map_err(io::Error::other).flatten()?;
+                Ok(Some((Self::File(Arc::new(file), offset), length)))
+            }
+            Kept::Nowhere => Ok(None),
+        }
+    }
+}
+
 /// The raw bytes of one output stream, as far as they are kept.
 ///
 /// Of an execution that still runs: what there is by now. Takes one `Range` of bytes.
@@ -127,73 +150,22 @@ pub(super) async fn show(
         }
     }
     let kept = match &found {
-        Found::Live(execution) => {
-            let kept = execution.kept(name);
-            match &held {
-                // What is not in memory is on its way to where it stays.
-                Some(held) if !matches!(kept, Kept::Memory(_)) => {
-                    held.recorded().await;
-                    execution.kept(name)
-                }
-                Some(_) | None => kept,
-            }
-        }
+        Found::Live(execution) => kept(execution, name, held.as_ref()).await,
         Found::Past(record) => api
             .executor
             .kept(record.id, name)
             .await
             .map_err(unreadable)?,
     };
-    let (source, length) = match kept {
-        Kept::Memory(bytes) => {
-            let length = bytes.len() as u64;
-            (Source::Memory(bytes), length)
-        }
-        Kept::File {
-            file,
-            offset,
-            length,
-        } => {
-            // Once it is open it stays readable, whatever becomes of the record.
-            let opened = tokio::task::spawn_blocking(move || file.open()).await;
-            match opened.map_err(io::Error::other).flatten() {
-                Ok(file) => (Source::File(Arc::new(file), offset), length),
-                Err(error) => return Err(not_kept(name, &id, &error.to_string())),
-            }
-        }
-        Kept::Nowhere => {
-            let why = match &found {
-                Found::Past(record) if record.status == Status::Lost => {
-                    "the daemon was killed while it ran: nothing had been written by then, or within the last second or two"
-                }
-                Found::Live(_) | Found::Past(_) => {
-                    "the spool had no room for it (spool_total_bytes) or could not take it"
-                }
-            };
-            return Err(not_kept(name, &id, why));
-        }
+    let (source, length) = match Source::open(kept).await {
+        Ok(Some(opened)) => opened,
+        Ok(None) => return Err(not_kept(name, &id, why_nowhere(&found))),
+        Err(error) => return Err(not_kept(name, &id, &error.to_string())),
     };
     // Of GET only (section 14.2), and nothing here has a validator that `If-Range` could hold to (13.1.5).
     let range = headers.get(header::RANGE);
     let range = range.filter(|_| method == Method::GET && !headers.contains_key(header::IF_RANGE));
-    let (status, range) = match wanted(range, length) {
-        Wanted::Whole => (
-            StatusCode::OK,
-            ByteRange {
-                first: 0,
-                last: length.wrapping_sub(1),
-            },
-        ),
-        Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
-        Wanted::Unsatisfiable => {
-            let detail = format!("the range is beyond the {length} bytes that are there");
-            let refusal = Refusal::new(Code::RangeNotSatisfiable, detail);
-            return Err(refusal.with_header(
-                header::CONTENT_RANGE,
-                header_value(format!("bytes */{length}")),
-            ));
-        }
-    };
+    let (status, range) = cut(range, length)?;
     let answer = respond(status, range, length, source);
     match held {
         Some(held) if withheld::length(&answer).is_some() => {
@@ -204,6 +176,47 @@ pub(super) async fn show(
             Ok(answer)
         }
         None => Ok(answer),
+    }
+}
+
+/// Where a stream is by now, or for who waits for the end of the execution, where it stays.
+async fn kept(execution: &Execution, name: StreamName, held: Option<&Held<'_>>) -> Kept {
+    let kept = execution.kept(name);
+    match held {
+        // What is not in memory is on its way to where it stays.
+        Some(held) if !matches!(kept, Kept::Memory(_)) => {
+            held.recorded().await;
+            execution.kept(name)
+        }
+        Some(_) | None => kept,
+    }
+}
+
+fn why_nowhere(found: &Found) -> &'static str {
+    match found {
+        Found::Past(record) if record.status == Status::Lost => {
+            "the daemon was killed while it ran: nothing had been written by then, or within the last second or two"
+        }
+        Found::Live(_) | Found::Past(_) => {
+            "the spool had no room for it (spool_total_bytes) or could not take it"
+        }
+    }
+}
+
+/// What of a stream of `length` bytes the value of `Range` asks for, and with which status that is answered.
+fn cut(range: Option<&HeaderValue>, length: u64) -> Result<(StatusCode, ByteRange), Refusal> {
+    match wanted(range, length) {
+        Wanted::Whole => {
+            let last = length.wrapping_sub(1);
+            Ok((StatusCode::OK, ByteRange { first: 0, last }))
+        }
+        Wanted::Part(range) => Ok((StatusCode::PARTIAL_CONTENT, range)),
+        Wanted::Unsatisfiable => {
+            let detail = format!("the range is beyond the {length} bytes that are there");
+            let refusal = Refusal::new(Code::RangeNotSatisfiable, detail);
+            let whole = header_value(format!("bytes */{length}"));
+            Err(refusal.with_header(header::CONTENT_RANGE, whole))
+        }
     }
 }
 
