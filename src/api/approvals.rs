@@ -11,6 +11,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::execute::undivided;
 use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
 use super::path::Name;
@@ -250,8 +251,12 @@ pub(super) async fn decide(
         );
         return Err(Refusal::new(Code::AccessDenied, detail));
     }
-    let decided = api.executor.decide(id, &peer.caller, answer).await;
-    let approval = decided.map_err(refusal)?;
+    let executor = api.executor.clone();
+    let deciding = async move {
+        let decided = executor.decide(id, &peer.caller, answer).await;
+        decided.map_err(refusal)
+    };
+    let approval = undivided(deciding).await?;
     Ok(json_response(
         StatusCode::OK,
         to_json(&body(&api, &approval)),

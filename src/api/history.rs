@@ -12,7 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::body;
-use super::execute::{Manner, accepts_events, answer, idempotency, opened, prefers_async};
+use super::execute::{
+    Manner, accepts_events, answer, idempotency, opened, prefers_async, undivided,
+};
 use super::executions::{find, is_admin, unreadable};
 use super::json::{json_response, to_json};
 use super::path::Name;
@@ -189,8 +191,11 @@ pub(super) async fn clear(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
 ) -> Result<Response, Refusal> {
-    let cleared = api.executor.clear_history(&peer.caller).await;
-    let deleted = cleared.map_err(unreadable)?;
+    let clearing = async move {
+        let cleared = api.executor.clear_history(&peer.caller).await;
+        cleared.map_err(unreadable)
+    };
+    let deleted = undivided(clearing).await?;
     Ok(json_response(
         StatusCode::OK,
         to_json(&ClearedBody { deleted }),
@@ -238,15 +243,17 @@ pub(super) async fn replay(
             "the daemon is shutting down",
         ));
     }
-    let begun = api
-        .executor
-        .replay(id, peer.caller.clone(), terms.clone())
-        .await
-        .map_err(|error| match error {
+    let (executor, caller) = (api.executor.clone(), peer.caller.clone());
+    let own_terms = terms.clone();
+    let replaying = async move {
+        let begun = executor.replay(id, caller, own_terms).await;
+        begun.map_err(|error| match error {
             CannotReplay::Masked => Refusal::new(Code::NotReplayable, error.to_string()),
             CannotReplay::Unknown => Refusal::new(Code::UnknownExecution, error.to_string()),
             CannotReplay::Ledger(error) => unreadable(error),
-        })?;
+        })
+    };
+    let begun = undivided(replaying).await?;
     let manner = Manner {
         is_streamed: accepts_events(&headers),
         terms,

@@ -2,6 +2,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tokio::task::JoinError;
+
 use crate::config::{ConfigError, ExecutorConfig, FilesConfig, read_text, remembered_files};
 use crate::pipeline::Executor;
 use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
@@ -59,6 +61,14 @@ impl UnusablePolicy {
                 "{STAYS}: put the file back, or restart the daemon to go without, which allows everything"
             ),
             Self::Unreadable { .. } | Self::Invalid(_) => STAYS.to_owned(),
+        }
+    }
+
+    /// Reading `path` has ended in a panic.
+    pub(super) fn panicked(path: &Path, error: JoinError) -> Self {
+        Self::Unreadable {
+            path: path.to_owned(),
+            source: io::Error::other(error),
         }
     }
 

@@ -196,7 +196,7 @@ impl Configuration {
     /// Reads the files and takes up the whole of each, or nothing of it.
     async fn reload(&self, api: &Api) {
         let mut problems = self.reload_settings(api);
-        problems.extend(self.reload_policy(api));
+        problems.extend(self.reload_policy(api).await);
         api.health.set_configuration(problems);
         reload_skills(api).await;
     }
@@ -240,28 +240,27 @@ impl Configuration {
         problems
     }
 
-    fn reload_policy(&self, api: &Api) -> Option<Degradation> {
-        let files = &self.surroundings.policy_files;
+    async fn reload_policy(&self, api: &Api) -> Option<Degradation> {
+        let files = self.surroundings.policy_files.clone();
+        let must_exist = self.has_policy.load(Ordering::Relaxed);
         let settings = self.settings();
-        let mut news = None;
-        let amended = api.executor.amend_policy(|before| {
-            let policy = files.read(
-                self.has_policy.load(Ordering::Relaxed),
-                &settings.executor.files,
-            )?;
-            let rules = policy.rule_count();
-            news = (!before.reads_like(&policy)).then_some(Event::PolicyReloaded { rules });
-            // Whom its names stand for may have changed, too.
-            Ok::<_, UnusablePolicy>(policy.with_session_of(before))
-        });
-        match amended {
-            Ok(()) => {
-                self.has_policy
-                    .store(files.path.exists(), Ordering::Relaxed);
-                if let Some(news) = news {
-                    let rules = api.executor.policy().rule_count();
-                    tracing::info!(path = %files.path.display(), rules, "took up a changed policy");
-                    api.executor.announce(news);
+        let amendment = api.executor.amend_policy().await;
+        // There may be many that were remembered.
+        let read = move || files.read(must_exist, &settings.executor.files);
+        let read = tokio::task::spawn_blocking(read).await;
+        let path = &self.surroundings.policy_files.path;
+        match read.unwrap_or_else(|error| Err(UnusablePolicy::panicked(path, error))) {
+            Ok(policy) => {
+                self.has_policy.store(path.exists(), Ordering::Relaxed);
+                let before = amendment.policy();
+                let is_news = !before.reads_like(&policy);
+                // Whom its names stand for may have changed, too.
+                let policy = policy.with_session_of(&before);
+                let rules = policy.rule_count();
+                amendment.put_in_force(policy);
+                if is_news {
+                    tracing::info!(path = %path.display(), rules, "took up a changed policy");
+                    api.executor.announce(Event::PolicyReloaded { rules });
                 }
                 None
             }

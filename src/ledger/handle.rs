@@ -217,43 +217,51 @@ impl Ledger {
             .await
     }
 
-    /// Forgets the oldest executions until the limits hold: these. What the spool has of them is
-    /// the caller's to remove.
+    /// Forgets the oldest executions until the limits hold, a step at a time, and says at each which are
+    /// `forgotten`: what the spool has of them is the caller's to remove.
     ///
     /// # Errors
-    /// When the file cannot be written; what was forgotten before that is not told.
-    pub async fn prune(&self, limits: Limits) -> Result<Vec<ExecutionId>, LedgerError> {
-        let mut ids = Vec::new();
+    /// When the file cannot be written; what was told by then is forgotten.
+    pub async fn prune(
+        &self,
+        limits: Limits,
+        mut forgotten: impl FnMut(Vec<ExecutionId>),
+    ) -> Result<(), LedgerError> {
         loop {
             let step: Pruned = self
                 .write(Failing::Dropped, None, move |store| store.prune(&limits))
                 .await?;
-            ids.extend(step.ids);
+            forgotten(step.ids);
             if step.is_done {
-                return Ok(ids);
+                return Ok(());
             }
         }
     }
 
-    /// Forgets all executions that have ended: these. The audit trail stays, and says who did it.
+    /// Forgets all executions that have ended, likewise. The audit trail stays, and says who did it.
     ///
     /// # Errors
     /// As [`Self::prune`].
-    pub async fn clear(&self, by_uid: u32) -> Result<Vec<ExecutionId>, LedgerError> {
+    pub async fn clear(
+        &self,
+        by_uid: u32,
+        mut forgotten: impl FnMut(Vec<ExecutionId>),
+    ) -> Result<(), LedgerError> {
         let now = micros(SystemTime::now());
-        let mut ids = Vec::new();
+        let mut is_told = false;
         loop {
             let clearing = Clearing {
                 by_uid,
-                so_far: ids.len(),
                 now,
+                is_told,
             };
             let step: Pruned = self
                 .write(Failing::Dropped, None, move |store| store.clear(clearing))
                 .await?;
-            ids.extend(step.ids);
+            is_told |= step.is_done || !step.ids.is_empty();
+            forgotten(step.ids);
             if step.is_done {
-                return Ok(ids);
+                return Ok(());
             }
         }
     }

@@ -35,9 +35,9 @@ pub(super) struct Pruned {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clearing {
     pub by_uid: u32,
-    /// What has been forgotten in earlier steps.
-    pub so_far: usize,
     pub now: i64,
+    /// Whether the audit trail tells of it.
+    pub is_told: bool,
 }
 
 /// An execution that may be forgotten.
@@ -82,14 +82,19 @@ impl Store {
             // What is not indexed yet cannot be taken out of the index.
             return Ok(Pruned::default());
         }
-        let mut oldest = self.oldest(i64::MAX)?;
-        oldest.retain(|execution| execution.number <= clearing.now);
-        let pruned = self.forget(&oldest)?;
-        if pruned.is_done {
-            let body = json!({"by_uid": clearing.by_uid, "executions": clearing.so_far + pruned.ids.len()});
+        if !clearing.is_told {
+            // With the first of them: nothing is forgotten that the trail does not tell of, whatever becomes of the rest.
+            let ended =
+                "SELECT count(*) FROM executions WHERE ended_at IS NOT NULL AND number <= ?";
+            let ended = self
+                .connection
+                .query_row(ended, [clearing.now], |row| row.get::<_, i64>(0))?;
+            let body = json!({"by_uid": clearing.by_uid, "executions": ended});
             self.append("history_cleared", None, clearing.now, &body)?;
         }
-        Ok(pruned)
+        let mut oldest = self.oldest(i64::MAX)?;
+        oldest.retain(|execution| execution.number <= clearing.now);
+        self.forget(&oldest)
     }
 
     /// The oldest that have ended, each of them for as long as it took or [`RESPITE`]: who has

@@ -12,7 +12,7 @@ use super::masking;
 use crate::config::write_remembered;
 use crate::domain::{ApprovalId, Call, Caller, Remember, mask_secrets};
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Decision, LedgerError, Verdicted};
-use crate::policy::{PolicyError, Remembered, Source};
+use crate::policy::{Policy, PolicyError, Remembered, Source};
 
 /// Those who wait, each for the decision on one approval.
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ impl Executor {
     }
 
     /// Answers the question whether something may run. Whether `by` may answer at all is for who
-    /// calls this to know.
+    /// calls this to know. To be polled to its end: of an answer that is on file already, whoever waits would not be told.
     ///
     /// # Errors
     /// See [`CannotDecide`].
@@ -193,13 +193,13 @@ impl Executor {
             Verdicted::TooLate(approval) => return Err(CannotDecide::Decided(approval)),
             Verdicted::Unknown => return Err(CannotDecide::Unknown(id)),
         };
-        let remembered = self.remember(&approval, by, answer.remember);
+        let remembered = self.remember(&approval, by, answer.remember).await;
         self.inner.waiters.tell(&approval);
         remembered.map(|()| approval)
     }
 
     /// Lets calls like this pass from now on. The decision stands whatever becomes of that.
-    fn remember(
+    async fn remember(
         &self,
         approval: &Approval,
         by: &Caller,
@@ -221,41 +221,70 @@ impl Executor {
                 source: None,
             })
             .collect();
-        let config = self.config();
-        let invalid = |error: PolicyError| error.to_string();
-        let amended = self.amend_policy(|policy| {
-            // First, so that no rule gets on disk that could not be read again.
-            let for_session = policy.with_remembered(&rules).map_err(invalid)?;
-            let dir = match (remember, &config.remembered_dir) {
-                (Remember::Always, Some(dir)) => dir,
-                (Remember::Always, None) => return Err("there is no state directory".to_owned()),
-                (Remember::Session | Remember::Once, _) => return Ok(for_session),
-            };
-            let text = Remembered::write(&rules);
-            let path = write_remembered(dir, approval.id, &text)
-                .map_err(|error| format!("cannot write to `{}`: {error}", dir.display()))?;
-            let source = Source {
-                path: &path,
-                text: &text,
-            };
-            let written = Remembered::read(source).map_err(invalid)?;
-            policy.with_remembered(&written).map_err(invalid)
-        });
-        amended.map_err(CannotDecide::NotRemembered)
+        let remembered = match remember {
+            Remember::Session | Remember::Once => self.remember_for_session(&rules).await,
+            Remember::Always => self.remember_for_good(approval.id, &rules).await,
+        };
+        remembered.map_err(CannotDecide::NotRemembered)
     }
 
-    /// Puts in force what `amend` makes of the policy. Nobody else changes it meanwhile.
-    ///
-    /// # Errors
-    /// What `amend` says; the policy is then what it was.
-    pub fn amend_policy<E>(
-        &self,
-        amend: impl FnOnce(&crate::policy::Policy) -> Result<crate::policy::Policy, E>,
-    ) -> Result<(), E> {
-        let _one_at_a_time = self.inner.amending.lock();
-        let amended = amend(&self.inner.policy())?;
-        self.set_policy(amended);
+    async fn remember_for_session(&self, rules: &[Remembered]) -> Result<(), String> {
+        let amendment = self.amend_policy().await;
+        let policy = amendment.policy().with_remembered(rules);
+        amendment.put_in_force(policy.map_err(|error| error.to_string())?);
         Ok(())
+    }
+
+    async fn remember_for_good(&self, id: ApprovalId, rules: &[Remembered]) -> Result<(), String> {
+        let invalid = |error: PolicyError| error.to_string();
+        let dir = self.config().remembered_dir.clone();
+        let dir = dir.ok_or("there is no state directory")?;
+        let amendment = self.amend_policy().await;
+        // First, so that no rule gets on disk that could not be read again.
+        amendment.policy().with_remembered(rules).map_err(invalid)?;
+        let text = Remembered::write(rules);
+        // It waits for the disk.
+        let write = move || {
+            write_remembered(&dir, id, &text)
+                .map(|path| (path, text))
+                .map_err(|error| format!("cannot write to `{}`: {error}", dir.display()))
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        let (path, text) = written.map_err(|error| error.to_string()).flatten()?;
+        let source = Source {
+            path: &path,
+            text: &text,
+        };
+        let written = Remembered::read(source).map_err(invalid)?;
+        let policy = amendment.policy().with_remembered(&written);
+        amendment.put_in_force(policy.map_err(invalid)?);
+        Ok(())
+    }
+
+    /// The right to change the policy, once nobody else has it.
+    pub async fn amend_policy(&self) -> Amendment<'_> {
+        Amendment {
+            executor: self,
+            _alone: self.inner.amending.lock().await,
+        }
+    }
+}
+
+/// The right to change the policy: what is made of it is made of what it is by then. Until this goes nobody else has it.
+pub struct Amendment<'a> {
+    executor: &'a Executor,
+    _alone: tokio::sync::MutexGuard<'a, ()>,
+}
+
+impl Amendment<'_> {
+    /// The policy in force.
+    pub fn policy(&self) -> Policy {
+        self.executor.policy()
+    }
+
+    /// Puts another one in force for executions that begin from now on.
+    pub fn put_in_force(self, policy: Policy) {
+        self.executor.set_policy(policy);
     }
 }
 

@@ -101,7 +101,7 @@ pub(super) struct Inner {
     /// Those who wait for an approval.
     pub(super) waiters: Waiters,
     /// Held while the policy is changed.
-    pub(super) amending: Mutex<()>,
+    pub(super) amending: tokio::sync::Mutex<()>,
     /// Whether what waits for an approval is left to the next daemon.
     pub(super) parking: watch::Sender<bool>,
     /// How many executions run.
@@ -454,7 +454,7 @@ impl Inner {
             capabilities: Capabilities::default(),
             doorkeeper: OnceLock::new(),
             waiters: Waiters::default(),
-            amending: Mutex::new(()),
+            amending: tokio::sync::Mutex::default(),
             parking: watch::Sender::new(false),
             running: Running::default(),
             metrics,

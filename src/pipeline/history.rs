@@ -134,18 +134,21 @@ impl Executor {
     }
 
     /// Forgets every execution that has ended (seed 004's clearHistory), and says how many. The
-    /// audit trail stays, and says who did it.
+    /// audit trail stays, and says who did it. To be polled to its end, or the rest stays.
     ///
     /// # Errors
-    /// When the history cannot be written.
+    /// When the history cannot be written; some may be forgotten by then.
     pub async fn clear_history(&self, by: &Caller) -> Result<usize, LedgerError> {
         let Some(ledger) = &self.inner.ledger else {
             return Ok(self.inner.records.clear());
         };
-        let forgotten = ledger.clear(by.uid).await?;
-        let count = forgotten.len() + self.inner.records.clear();
-        self.remove_outputs(forgotten);
-        Ok(count)
+        let mut count = 0;
+        let forgotten = |ids: Vec<ExecutionId>| {
+            count += ids.len();
+            self.remove_outputs(ids);
+        };
+        ledger.clear(by.uid, forgotten).await?;
+        Ok(count + self.inner.records.clear())
     }
 
     /// Forgets the oldest executions until what is configured holds. Call it now and then.
@@ -164,13 +167,11 @@ impl Executor {
                 .and_then(|age| SystemTime::now().checked_sub(age)),
             max_total_bytes: Some(history.max_total_bytes),
         };
-        let forgotten = ledger.prune(limits).await?;
-        self.remove_outputs(forgotten);
-        Ok(())
+        ledger.prune(limits, |ids| self.remove_outputs(ids)).await
     }
 
     fn remove_outputs(&self, ids: Vec<ExecutionId>) {
-        if let Some(spool) = self.inner.spool.clone() {
+        if let Some(spool) = self.inner.spool.clone().filter(|_| !ids.is_empty()) {
             // Each takes a system call or three, and there may be thousands.
             tokio::task::spawn_blocking(move || ids.into_iter().for_each(|id| spool.remove(id)));
         }

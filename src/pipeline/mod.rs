@@ -35,7 +35,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use approvals::{Answer, CannotDecide};
+pub use approvals::{Amendment, Answer, CannotDecide};
 pub use call_record::CallRecord;
 pub use counting::NoMetrics;
 pub use event::Event;

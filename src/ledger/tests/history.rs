@@ -210,11 +210,13 @@ fn history_is_searched_by_words_of_call_and_answer() {
         Err(LedgerError::NoWords { .. })
     ));
     // What is forgotten is not found, what is left still is.
-    block_on(ledger.prune(Limits {
-        max_count: Some(1),
-        ..Limits::default()
-    }))
-    .expect("pruned");
+    pruned(
+        &ledger,
+        Limits {
+            max_count: Some(1),
+            ..Limits::default()
+        },
+    );
     assert_eq!(found("git", None), [2]);
 }
 
@@ -251,11 +253,13 @@ fn what_ends_in_another_order_than_it_began_is_found_and_forgotten() {
     };
     for limits in [None, Some(120)] {
         let left = limits.map_or(0, |count| entered.len() - count as usize);
-        block_on(ledger.prune(Limits {
-            max_count: limits,
-            ..Limits::default()
-        }))
-        .expect("pruned");
+        pruned(
+            &ledger,
+            Limits {
+                max_count: limits,
+                ..Limits::default()
+            },
+        );
         for (n, id) in entered.iter().enumerate() {
             let expected = if n < left { vec![] } else { vec![*id] };
             assert_eq!(found(n), expected, "{n}");
@@ -320,7 +324,7 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
         drop(ledger.open_execution(record, None));
         drop(ledger.close_execution(close, None));
     }
-    let prune = |limits| block_on(ledger.prune(limits)).expect("pruned");
+    let prune = |limits| pruned(&ledger, limits);
     assert_eq!(prune(Limits::default()), []);
     assert_eq!(
         prune(Limits {
@@ -358,15 +362,12 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
         ..Limits::default()
     };
     // What took long and has only just ended has its time.
-    assert_eq!(
-        block_on(ledger.prune(left)).expect("pruned"),
-        entered[320..391]
-    );
+    assert_eq!(pruned(&ledger, left), entered[320..391]);
     assert!(block_on(ledger.get(still)).expect("read").is_some());
     let head = ledger.head();
     let mut left = vec![still];
     left.extend(&entered[391..]);
-    assert_eq!(block_on(ledger.clear(7)).expect("cleared"), left);
+    assert_eq!(cleared(&ledger, 7), left);
     assert_eq!(list(&ledger, Filter::default()).records.len(), 0);
     // The trail tells of all of them, and of the clearing.
     assert_eq!(ledger.head().number, head.number + 1);
@@ -389,6 +390,29 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
             &json!({"by_uid": 7, "executions": 10})
         )
     );
+}
+
+#[test]
+fn the_trail_tells_of_a_clearing_with_the_first_that_is_forgotten() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    for n in 0..300 {
+        enter(&ledger, opening("bash", 0, at(n)), Status::Success);
+    }
+    let told = ledger.head().number + 1;
+    let mut steps = Vec::new();
+    let forgotten = |ids: Vec<ExecutionId>| steps.push((ids.len(), ledger.head().number));
+    block_on(ledger.clear(7, forgotten)).expect("cleared");
+    steps.retain(|(forgotten, _)| *forgotten > 0);
+    assert_eq!(steps, [(128, told), (128, told), (44, told)]);
+    let mut bodies = Vec::new();
+    let each = |link: Link| {
+        let link: serde_json::Value = serde_json::from_str(&link.to_json()).expect("JSON");
+        bodies.push(link["body"].clone());
+        true
+    };
+    ledger.export_audit(told - 1, each).expect("read");
+    assert_eq!(bodies, [json!({"by_uid": 7, "executions": 300})]);
 }
 
 /// However long who exports it takes to look at a record, others read and write the file.

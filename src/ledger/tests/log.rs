@@ -523,15 +523,15 @@ fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
     let scratch = Scratch::new();
     let ledger = scratch.open();
     let ended = opening("bash", 7, at(1));
-    let cleared = opening("bash", 7, at(0));
-    for record in [&cleared, &ended] {
+    let gone = opening("bash", 7, at(0));
+    for record in [&gone, &ended] {
         assert!(ledger.begin_execution(record.clone(), None).is_none());
         ledger
             .close_execution(closing(record.id, Status::Success), None)
             .wait()
             .expect("closed");
-        if record.id == cleared.id {
-            block_on(ledger.clear(0)).expect("cleared");
+        if record.id == gone.id {
+            cleared(&ledger, 0);
         }
     }
     let begun = opening("bash", 7, at(2));
@@ -556,7 +556,7 @@ fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
     assert_eq!((record.status(), record.open.caller_uid), (Status::Lost, 7));
     assert_eq!(record.open.created_at, begun.created_at);
     assert!(
-        block_on(opened.ledger.get(cleared.id))
+        block_on(opened.ledger.get(gone.id))
             .expect("read")
             .is_none()
     );

@@ -105,6 +105,20 @@ fn enter(ledger: &Ledger, record: OpenRecord, status: Status) -> ExecutionId {
     id
 }
 
+/// What is forgotten until these limits hold.
+fn pruned(ledger: &Ledger, limits: Limits) -> Vec<ExecutionId> {
+    let mut ids = Vec::new();
+    block_on(ledger.prune(limits, |step| ids.extend(step))).expect("pruned");
+    ids
+}
+
+/// What is forgotten where all of it is.
+fn cleared(ledger: &Ledger, by_uid: u32) -> Vec<ExecutionId> {
+    let mut ids = Vec::new();
+    block_on(ledger.clear(by_uid, |step| ids.extend(step))).expect("cleared");
+    ids
+}
+
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .build()

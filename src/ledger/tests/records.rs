@@ -286,7 +286,7 @@ fn a_key_is_claimed_once_whatever_happens_in_between() {
         Ok(Claim::Finished(_))
     ));
     // A key is kept as long as its record.
-    block_on(ledger.clear(0)).expect("cleared");
+    cleared(&ledger, 0);
     assert_eq!(
         ledger.claim(claiming(1, b"b")).wait().expect("answered"),
         Claim::New
@@ -365,7 +365,7 @@ fn events_are_numbered_for_good() {
     assert_eq!(page.events[0].kind, "executionStarted");
     assert_eq!(page.events[0].body["a"], 1);
 
-    block_on(ledger.clear(0)).expect("cleared");
+    cleared(&ledger, 0);
     let page = block_on(ledger.events(0, all(), 10)).expect("read");
     assert!(page.events.is_empty() && page.kept_from > 5);
     drop(ledger);
@@ -387,7 +387,7 @@ fn events_from_before_the_first_execution_go_when_executions_go() {
             .collect(),
     };
     let kept_from = |limits| {
-        block_on(ledger.prune(limits)).expect("pruned");
+        pruned(&ledger, limits);
         let page = block_on(ledger.events(0, EventFilter::default(), 1)).expect("read");
         page.kept_from
     };
@@ -405,7 +405,7 @@ fn events_from_before_the_first_execution_go_when_executions_go() {
     for _ in 0..12_000 {
         drop(ledger.record_events(reloaded()));
     }
-    block_on(ledger.clear(0)).expect("cleared");
+    cleared(&ledger, 0);
     for _ in 0..12_000 {
         drop(ledger.record_events(reloaded()));
     }
@@ -439,7 +439,7 @@ fn who_overtakes_an_older_execution_keeps_its_events() {
         max_count: Some(2),
         ..Limits::default()
     };
-    assert_eq!(block_on(ledger.prune(limits)).expect("pruned").len(), 1);
+    assert_eq!(pruned(&ledger, limits).len(), 1);
     let page = block_on(ledger.events(0, EventFilter::default(), 9)).expect("read");
     let numbers: Vec<u64> = page.events.iter().map(|event| event.number).collect();
     assert_eq!((page.kept_from, numbers), (2, vec![2, 3]));

@@ -1,14 +1,18 @@
 //! What the policy asks about: asked, answered, remembered, and never run without.
 
 use std::fs;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use nix::sys::signal::Signal;
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::access::{by, user};
 use super::call;
+use super::early::locked;
 use crate::support::{Daemon, Reply, bash_call, scratch, skip, wait_for};
 
 /// Who approves where nobody may approve their own; the daemon's user calls.
@@ -74,6 +78,38 @@ fn during<T>(daemon: &Daemon, body: &Value, meanwhile: impl FnOnce() -> T) -> (R
 fn id(reply: &Reply) -> String {
     let body = reply.json();
     body["execution_id"].as_str().expect("an id").to_owned()
+}
+
+/// Decides over HTTP/2, and is gone as soon as the daemon has begun with that, which `lock` keeps it from ending.
+fn decide_and_go(daemon: &Daemon, approval: &Value, lock: Connection) {
+    let path = format!("/approvals/{}", approval["id"].as_str().expect("an id"));
+    let mut curl = Command::new("curl");
+    curl.args(["-sv", "--http2-prior-knowledge", "--unix-socket"])
+        .arg(daemon.socket())
+        .args(["-d", r#"{"decision": "approve"}"#])
+        .arg(format!("http://shelly{path}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut curl = curl.spawn().expect("curl is there");
+    let said = BufReader::new(curl.stderr.take().expect("a pipe"));
+    let is_sent = |line: io::Result<String>| line.expect("text").contains("completely");
+    assert!(said.lines().any(is_sent), "curl sends");
+    // Who asks later, and is answered, comes behind it.
+    assert_eq!(daemon.get("/health").status, 200);
+    curl.kill().expect("it waits");
+    curl.wait().expect("ours");
+    assert_eq!(daemon.get("/health").status, 200);
+    drop(lock);
+}
+
+#[test]
+fn a_decision_that_was_begun_is_told_whoever_goes_meanwhile() {
+    let daemon = start();
+    let (reply, ()) = during(&daemon, &bash_call("true", &json!({})), || {
+        let asked = pending(&daemon);
+        decide_and_go(&daemon, &asked, locked(&daemon));
+    });
+    assert_eq!(reply.status, 200, "{}", reply.content());
 }
 
 fn touch(path: &Path) -> String {

@@ -14,7 +14,7 @@ use super::*;
 use crate::support::Mode;
 
 /// What keeps the daemon from writing its ledger, until it is dropped. SQLite waits for it.
-fn locked(daemon: &Daemon) -> Connection {
+pub(super) fn locked(daemon: &Daemon) -> Connection {
     let file = Connection::open(daemon.dir().join("state/ledger.db")).expect("a ledger");
     file.execute_batch("BEGIN IMMEDIATE")
         .expect("nobody else writes");
