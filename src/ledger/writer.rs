@@ -1,6 +1,7 @@
 //! The one thread that writes. Whatever is queued goes into one transaction, then all who wait
 //! are told; what can wait (text index, checkpoint) happens behind that.
 
+use std::iter;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -44,6 +45,8 @@ pub(super) struct Writer {
     /// What failed for the disk's sake.
     retries: Vec<Box<dyn Work>>,
     is_failing: bool,
+    /// Whether what the store remembers is of a transaction that came to nothing.
+    is_stale: bool,
     since_checkpoint: usize,
     is_log_long: bool,
 }
@@ -55,6 +58,7 @@ impl Writer {
             shared,
             retries: Vec::new(),
             is_failing: false,
+            is_stale: false,
             since_checkpoint: 0,
             is_log_long: false,
         }
@@ -101,7 +105,7 @@ impl Writer {
     }
 
     /// Writes what failed before, then `batch`, and tells everybody.
-    fn write(&mut self, batch: Vec<Box<dyn Work>>) {
+    pub(super) fn write(&mut self, batch: Vec<Box<dyn Work>>) {
         let mut tasks = std::mem::take(&mut self.retries);
         tasks.extend(batch);
         let looked = self.since_checkpoint / LOOK;
@@ -120,27 +124,31 @@ impl Writer {
             }
             Err(error) if error.is_of_the_disk() => self.fail(tasks, &error),
             // One of them cannot be done: each by itself, to find out which.
-            Err(_) => {
-                let mut done = Vec::new();
-                for mut task in tasks {
-                    match self.transact(std::slice::from_mut(&mut task)) {
-                        Ok(()) => task.acknowledge(Ok(())),
-                        Err(error) if error.is_of_the_disk() => {
-                            self.fail(vec![task], &error);
-                            continue;
-                        }
-                        Err(error) => {
-                            if task.failing() != Failing::Dropped {
-                                tracing::error!(%error, "the ledger lacks what could not be entered");
-                            }
-                            task.acknowledge(Err(error));
-                        }
-                    }
-                    done.push(task);
-                }
-                self.shared.spend(done);
-            }
+            Err(_) => self.write_each(tasks),
         }
+    }
+
+    fn write_each(&mut self, tasks: Vec<Box<dyn Work>>) {
+        let mut done = Vec::new();
+        let mut tasks = tasks.into_iter();
+        while let Some(mut task) = tasks.next() {
+            match self.transact(std::slice::from_mut(&mut task)) {
+                Ok(()) => task.acknowledge(Ok(())),
+                Err(error) if error.is_of_the_disk() => {
+                    // What follows may build on it, as an end does on its beginning.
+                    self.fail(iter::once(task).chain(tasks).collect(), &error);
+                    break;
+                }
+                Err(error) => {
+                    if task.failing() != Failing::Dropped {
+                        tracing::error!(%error, "the ledger lacks what could not be entered");
+                    }
+                    task.acknowledge(Err(error));
+                }
+            }
+            done.push(task);
+        }
+        self.shared.spend(done);
     }
 
     /// Does all of it or nothing.
@@ -171,7 +179,9 @@ impl Writer {
         &mut self,
         work: impl FnOnce(&mut Store) -> Result<(), Fault>,
     ) -> Result<(), LedgerError> {
-        let done = execute(&self.store.connection, "BEGIN IMMEDIATE")
+        let done = self
+            .recall()
+            .and_then(|()| execute(&self.store.connection, "BEGIN IMMEDIATE"))
             .and_then(|()| work(&mut self.store))
             .and_then(|()| execute(&self.store.connection, "COMMIT"));
         done.map_err(|fault| {
@@ -188,11 +198,18 @@ impl Writer {
         if !self.store.connection.is_autocommit() {
             let _ = self.store.connection.execute_batch("ROLLBACK");
         }
-        if let Err(error) = self.store.reload() {
-            let error = LedgerError::from_sqlite(error, &self.shared.file);
-            self.is_failing = true;
-            self.shared.set_problem(Some(&error));
+        self.is_stale = true;
+        // What fails here fails the next transaction, which is not begun without it.
+        let _ = self.recall();
+    }
+
+    /// Has the store remember what is in the file.
+    fn recall(&mut self) -> Result<(), Fault> {
+        if self.is_stale {
+            self.store.reload()?;
+            self.is_stale = false;
         }
+        Ok(())
     }
 
     /// Tells everybody that the disk does not do it, and keeps what history should not lack.
@@ -264,6 +281,11 @@ impl Writer {
         let pragma = format!("PRAGMA wal_checkpoint({mode})");
         // What fails here fails the next commit, too, or the next checkpoint does it.
         let _ = self.store.connection.query_row(&pragma, [], |_| Ok(()));
+    }
+
+    #[cfg(test)]
+    pub(super) fn connection(&self) -> &Connection {
+        &self.store.connection
     }
 
     fn log_bytes(&self) -> u64 {

@@ -6,6 +6,7 @@ mod file;
 mod history;
 mod log;
 mod records;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
