@@ -34,6 +34,7 @@ use reload::Configuration;
 use signals::Signals;
 use socket::Socket;
 use state::State;
+use telemetry::Courier;
 
 pub use crate::pipeline::{SkillCheck, SkillProblem};
 pub use check::{
@@ -121,7 +122,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     State::check(&path).map_err(in_state)?;
     let policy_files = policy_files(options);
     let policy = policy_files.read(false, &settings.executor.files)?;
-    let filter = telemetry::start(&settings.log)?;
+    let (filter, courier) = telemetry::start(&settings.log)?;
     process::prepare();
     Executor::prepare_process();
 
@@ -153,9 +154,10 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         asked_socket: socket_path,
         default_socket,
     };
-    let result = event_loop.block_on(start(started, &state));
+    let result = event_loop.block_on(start(started, &state, &courier));
     // Threads that still read from something unkillable must not hold up the end.
     event_loop.shutdown_background();
+    courier.end();
     result
 }
 
@@ -168,7 +170,7 @@ struct Start {
 }
 
 /// Everything that needs the event loop, in the order in which it depends on each other.
-async fn start(start: Start, state: &State) -> Result<(), DaemonError> {
+async fn start(start: Start, state: &State, courier: &Courier) -> Result<(), DaemonError> {
     let Start {
         configuration,
         policy,
@@ -208,6 +210,10 @@ async fn start(start: Start, state: &State) -> Result<(), DaemonError> {
         KillMode::Group => "process group",
     };
     tracing::info!(socket = %socket.path().display(), "listening; process trees are held together by {mode}");
+    // Not before the ledger's writer has memory of its own (`memory::hold`).
+    if let Err(error) = courier.carry() {
+        tracing::warn!(%error, "there is no thread for the log: a journal that stands still will hold up everything");
+    }
 
     let api = Api::new(executor, edge_settings(&settings));
     let limits = Limits {

@@ -1,11 +1,17 @@
 //! One record per execution, with all of its fields, in the form that was asked for.
 
 use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
+use nix::sys::stat;
+use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Mode, bash_call, wait_until};
+use crate::support::{Daemon, Mode, bash_call, scratch, wait_until};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -211,4 +217,43 @@ fn the_level_changes_with_the_configuration() {
         daemon.log().contains(": heard")
     });
     assert!(!daemon.log().contains(": unheard"));
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nobody() {
+    let dir = scratch();
+    fs::write(dir.join("executor.toml"), "[cgroup]\nmode = \"group\"\n").expect("written");
+    let log = dir.join("log");
+    mkfifo(&log, stat::Mode::S_IRWXU).expect("made");
+    let nonblocking = OFlag::O_NONBLOCK.bits();
+    let mut unread = OpenOptions::new();
+    let mut unread = unread
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(&log)
+        .expect("opened");
+    fcntl(&unread, FcntlArg::F_SETPIPE_SZ(4096)).expect("a pipe");
+    let mut daemon = Daemon::launch(dir, None, |_| {});
+    for _ in 0..60 {
+        assert_eq!(daemon.bash("true").status, 200);
+    }
+    let key = [("Idempotency-Key", "once")];
+    let body = bash_call("true", &json!({})).to_string();
+    let keyed = daemon
+        .connect()
+        .request("POST", "/execute", &key, body.as_bytes());
+    assert_eq!(keyed.status, 200, "{}", keyed.content());
+    let listed = daemon.get("/executions?limit=100").json();
+    assert_eq!(listed["executions"].as_array().map(Vec::len), Some(61));
+    fs::write(daemon.dir().join("executor.toml"), "what").expect("written");
+    wait_until("the change is refused", || {
+        daemon.get("/health").json()["status"] == "degraded"
+    });
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().success());
+    let mut first = Vec::new();
+    unread
+        .read_to_end(&mut first)
+        .expect("its writers are gone");
+    assert!(String::from_utf8_lossy(&first).contains("listening"));
 }

@@ -1,10 +1,17 @@
+mod courier;
+
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use nix::sys::stat::fstat;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use courier::Sink;
+
+pub(super) use courier::Courier;
 
 use crate::config::{LogConfig, LogFormat, log_filter};
 
@@ -47,11 +54,11 @@ impl LogFilter {
     }
 }
 
-/// Sets up the log of this process.
+/// Sets up the log of this process: what changes it, and what is still to be [carried](Courier::carry) beside everything else.
 ///
 /// # Errors
 /// See [`TelemetryError`].
-pub(super) fn start(config: &LogConfig) -> Result<LogFilter, TelemetryError> {
+pub(super) fn start(config: &LogConfig) -> Result<(LogFilter, Courier), TelemetryError> {
     let from_environment = std::env::var("RUST_LOG")
         .ok()
         .filter(|value| !value.is_empty());
@@ -59,35 +66,26 @@ pub(super) fn start(config: &LogConfig) -> Result<LogFilter, TelemetryError> {
     let value = from_environment.unwrap_or_else(|| config.level.clone());
     let targets = log_filter(&value).ok_or(TelemetryError::Filter { value })?;
     let (filter, handle) = reload::Layer::new(targets);
+    let courier = Courier::new(sink(config.format)?);
     let registry = tracing_subscriber::registry().with(filter);
-    let format = match config.format {
-        LogFormat::Auto if is_journal() => LogFormat::Journal,
-        LogFormat::Auto => LogFormat::Text,
-        chosen @ (LogFormat::Journal | LogFormat::Text | LogFormat::Json) => chosen,
-    };
-    match format {
-        LogFormat::Journal => registry.with(journal()?).try_init()?,
-        LogFormat::Json => registry
-            .with(
-                fmt::layer()
-                    .json()
-                    .flatten_event(true)
-                    .with_writer(io::stderr),
-            )
-            .try_init()?,
+    registry.with(courier.clone()).try_init()?;
+    Ok((LogFilter { handle, fixed }, courier))
+}
+
+/// Where it goes.
+fn sink(format: LogFormat) -> Result<Sink, TelemetryError> {
+    let registry = tracing_subscriber::registry();
+    let text = fmt::layer().with_writer(io::stderr);
+    Ok(match format {
+        LogFormat::Auto if is_journal() => Arc::new(registry.with(journal()?)),
+        LogFormat::Journal => Arc::new(registry.with(journal()?)),
+        LogFormat::Json => Arc::new(registry.with(text.json().flatten_event(true))),
         LogFormat::Auto | LogFormat::Text => {
             let colour = io::stderr().is_terminal();
-            registry
-                .with(
-                    fmt::layer()
-                        .with_ansi(colour)
-                        .with_target(false)
-                        .with_writer(io::stderr),
-                )
-                .try_init()?;
+            let text = text.with_ansi(colour).with_target(false);
+            Arc::new(registry.with(text))
         }
-    }
-    Ok(LogFilter { handle, fixed })
+    })
 }
 
 /// Fields keep their names: `EXECUTION_ID=…` is what people type after `journalctl`.
