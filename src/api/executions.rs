@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use axum::Extension;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,7 +14,7 @@ use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::query::{self, bad_query};
+use super::query::{self, NoQuery, bad_query};
 use crate::config::Access;
 use crate::domain::StopReason;
 use crate::pipeline::{Found, LedgerError};
@@ -41,7 +42,7 @@ pub(super) async fn show(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     Name(id): Name,
-    query: Result<Query<WaitQuery>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<WaitQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let found = find(&api, &peer, &id).await?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
@@ -61,7 +62,9 @@ pub(super) async fn cancel(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     Name(id): Name,
+    query: Result<Query<NoQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
+    query.map_err(bad_query)?;
     let found = find(&api, &peer, &id).await?;
     if let Found::Live(execution) = &found {
         execution.stop(StopReason::Cancelled);

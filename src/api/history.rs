@@ -20,7 +20,7 @@ use super::json::{json_response, to_json};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::query::{self, bad_query};
+use super::query::{self, NoQuery, bad_query};
 use crate::domain::{Digest, ExecutionId, Status, TraceId, parse_timestamp, timestamp};
 use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
 
@@ -190,7 +190,9 @@ pub(super) async fn list(
 pub(super) async fn clear(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
+    query: Result<Query<NoQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
+    query.map_err(bad_query)?;
     let clearing = async move {
         let cleared = api.executor.clear_history(&peer.caller).await;
         cleared.map_err(unreadable)
@@ -227,8 +229,10 @@ pub(super) async fn replay(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     Name(id): Name,
+    query: Result<Query<NoQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
+    query.map_err(bad_query)?;
     find(&api, &peer, &id).await?;
     let id: ExecutionId = id.parse().map_err(|_| malformed("id", "this is no id"))?;
     let repeated = Digest::of(format!("replay {id}").as_bytes());

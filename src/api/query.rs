@@ -9,6 +9,11 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use super::problem::{Code, Refusal};
 use crate::domain::with_meant;
 
+/// The query of what takes none: what stands there is meant to say something.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoQuery {}
+
 /// The refusal of a query.
 pub(super) fn bad_query(rejection: QueryRejection) -> Refusal {
     let mut cause: &dyn Error = &rejection;

@@ -10,7 +10,7 @@ use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, OpenRecord,
 use super::store::{Fault, Store};
 use super::time::micros;
 use super::{Json, approvals, read};
-use crate::domain::{ExecutionId, Failure, Status};
+use crate::domain::{ApprovalId, ExecutionId, Failure, Status};
 
 /// What was open when the ledger was opened.
 #[derive(Debug, Default)]
@@ -57,7 +57,11 @@ impl Store {
             for approval in approvals {
                 happened.push(self.withdraw(&approval, now)?);
             }
-            self.close(&lost(id, now))?;
+            let approved = self.used_approval(id)?;
+            self.close(&CloseRecord {
+                approved,
+                ..lost(id, now)
+            })?;
             let call: Value = record.open.call.read().unwrap_or_default();
             happened.push(json!({
                 "type": "executionAborted", "status": Status::Lost,
@@ -77,6 +81,17 @@ impl Store {
             recovered.lost.push(record.open);
         }
         Ok(recovered)
+    }
+
+    /// The approval that an execution was begun under, and who gave it.
+    fn used_approval(&self, id: ExecutionId) -> rusqlite::Result<Option<(ApprovalId, u32)>> {
+        let mut used = self.connection.prepare_cached(
+            "SELECT id, decided_by FROM approvals WHERE execution_id = ? AND status = 'used' AND decided_by IS NOT NULL",
+        )?;
+        let mut rows = used.query_map([id.as_bytes()], |row| {
+            Ok((ApprovalId::from_bytes(row.get(0)?), row.get(1)?))
+        })?;
+        rows.next().transpose()
     }
 
     /// The approvals of an execution that may still lead to something.

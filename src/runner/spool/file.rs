@@ -50,7 +50,8 @@ impl SpoolFile {
     /// Appends what fits of `bytes`; where that is not all, nothing more will: what is kept is a beginning.
     /// Only one thread may write to a file at a time.
     pub(in crate::runner) fn append(&self, bytes: &[u8]) {
-        if self.is_evicted() || self.full.load(Ordering::Acquire) {
+        // Nothing tells nothing of the disk.
+        if bytes.is_empty() || self.is_evicted() || self.full.load(Ordering::Acquire) {
             return;
         }
         let granted = self.spool.reserve(self, bytes.len() as u64);
@@ -68,7 +69,9 @@ impl SpoolFile {
                 // Behind that: whoever sees that it is full has seen all there will be.
                 let is_all = granted == bytes.len() as u64;
                 self.full.fetch_or(!is_all, Ordering::Release);
-                self.spool.recover();
+                if granted > 0 {
+                    self.spool.recover();
+                }
             }
             Err(error) => {
                 drop(writer);

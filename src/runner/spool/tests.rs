@@ -176,6 +176,19 @@ fn a_full_disk_is_reported_and_costs_only_the_output() {
     std::fs::remove_dir_all(dir).expect("removable");
 }
 
+#[test]
+fn to_write_nothing_does_not_make_it_well() {
+    let (dir, spool) = spool(100, 100);
+    let file = spool.create(ExecutionId::new(), "stdout").expect("created");
+    spool.report("no space".to_owned());
+    file.append(b"");
+    assert!(spool.problem().is_some());
+    file.append(b"x");
+    assert_eq!(spool.problem(), None);
+    drop(file);
+    std::fs::remove_dir_all(dir).expect("removable");
+}
+
 /// Although nothing long is written any more.
 #[test]
 fn what_is_wrong_is_over_when_the_directory_takes_files_again() {

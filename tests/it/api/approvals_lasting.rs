@@ -28,6 +28,26 @@ fn an_environment_that_is_another_after_a_restart_makes_an_approval_stale() {
 }
 
 #[test]
+fn who_approved_what_was_lost_with_the_daemon_is_still_told() {
+    let mut daemon = start();
+    let running = daemon.dir().join("running");
+    let script = format!("touch {}; sleep 60", running.display());
+    let id = daemon.begin(&script, &json!({}));
+    let asked = pending(&daemon);
+    approve(&daemon, &asked);
+    daemon.wait_until("it runs", || running.exists());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let daemon = daemon.restart();
+    let record = daemon.get(&format!("/executions/{id}")).json();
+    let approval = json!({"id": asked["id"], "approver_uid": 0});
+    assert_eq!(
+        (&record["status"], &record["approval"]),
+        (&json!("lost"), &approval)
+    );
+}
+
+#[test]
 fn nobody_waits_for_what_is_asynchronous_and_a_restart_does_not_end_it() {
     let mut daemon = start();
     let marker = daemon.dir().join("marker");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use shelly_executor::ledger::Digest;
 
 use crate::support::{Daemon, Mode, timed};
 
@@ -225,6 +226,27 @@ fn a_stream_of_packets_is_read_whole() {
         let id = body["execution_id"].as_str().expect("an id");
         assert_eq!(daemon.output(id, "stdout").len(), size * count);
     }
+}
+
+/// Whether the last byte that fits is the last there is, or one of more.
+#[test]
+fn what_is_kept_to_its_last_byte_has_its_digest() {
+    const KEPT: usize = 2_000_000;
+    let limits = format!("max_output_bytes = 10\nspool_max_bytes = {KEPT}");
+    let daemon = Daemon::start_with(Mode::Group, &limits);
+    for length in [KEPT - 1, KEPT, KEPT + 1] {
+        daemon.bash(&format!("head -c {length} /dev/zero"));
+    }
+    let trail = String::from_utf8(daemon.get("/audit").body).expect("text");
+    let records = trail
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let digests: Vec<Value> = records
+        .filter(|record: &Value| record["kind"] == "ending")
+        .map(|record| record["body"]["stdout_sha256"].clone())
+        .collect();
+    let of = |length| json!(Digest::of(&vec![0; length]));
+    assert_eq!(digests, [of(KEPT - 1), of(KEPT), Value::Null]);
 }
 
 #[test]
