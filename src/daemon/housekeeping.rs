@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::api::Api;
 use crate::config::AUDIT_HEAD;
@@ -7,6 +7,9 @@ use crate::domain::Degradation;
 /// How often orphans are looked for and the status line is brought up to date. It is for people;
 /// they do not read faster.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How often history is held to its limits though nothing was recorded: what is there grows older.
+const AGEING: Duration = Duration::from_secs(3600);
 
 /// After how many records of the audit trail its head is written down.
 const AUDIT_RECORDS: u64 = 1000;
@@ -29,7 +32,8 @@ pub(super) async fn keep(api: Api) {
     tokio::spawn(async move { executor.sweep().await });
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut last, mut seen, mut told) = (String::new(), None, 0);
+    let (mut last, mut told) = (String::new(), 0);
+    let (mut held_to, mut held_at) = (None, Instant::now());
     let mut known = Vec::new();
     // The start took memory, too.
     let mut changes = None;
@@ -56,10 +60,11 @@ pub(super) async fn keep(api: Api) {
         api.executor.tidy();
         let problems = api.executor.degradations();
         tell_changes(&known, &problems);
-        let head = api.executor.audit_head();
-        if head != seen {
-            // Something was recorded, so that something may have to go.
-            seen = head;
+        let limits = api.executor.config().history;
+        let kept = Some((api.executor.audit_head(), limits));
+        if held_to != kept || held_at.elapsed() >= AGEING {
+            // Something was recorded, or the limits are others, so that something may have to go.
+            (held_to, held_at) = (kept, Instant::now());
             keep_history(&api, &mut told).await;
         }
         let line = status_line(&api, &problems);

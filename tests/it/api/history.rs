@@ -322,6 +322,20 @@ fn history_is_bounded_and_what_goes_takes_its_output_along() {
 }
 
 #[test]
+fn other_limits_hold_before_anything_else_is_recorded() {
+    let daemon = Daemon::start_with(Mode::Group, "[ledger]\nmax_history_size = 100");
+    for n in 1..=5 {
+        daemon.bash(&format!("echo {n}"));
+    }
+    let path = daemon.dir().join("executor.toml");
+    let toml = fs::read_to_string(&path).expect("there");
+    fs::write(&path, toml.replace("= 100", "= 2")).expect("written");
+    daemon.wait_until("the newest are left", || {
+        summaries(&list(&daemon, "")) == ["echo 5", "echo 4"]
+    });
+}
+
+#[test]
 fn history_is_cleared_and_the_audit_trail_is_not() {
     let daemon = Daemon::start();
     for _ in 0..3 {
