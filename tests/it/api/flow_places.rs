@@ -188,12 +188,13 @@ fn a_server_that_refuses_is_done_without_and_one_that_forgot_its_scripts_is_not(
     for _ in 0..20 {
         assert_eq!(one.bash("true").status, 200);
     }
-    let log = one.log();
-    let warnings = log
-        .lines()
-        .filter(|line| line.contains("by itself meanwhile"));
-    let told = warnings.filter(|line| line.contains("WRONGTYPE")).count();
-    assert_eq!(told, 1, "{log}");
+    wait_to_equal("the warnings", 1, || {
+        let log = one.log();
+        let warnings = log
+            .lines()
+            .filter(|line| line.contains("by itself meanwhile"));
+        warnings.filter(|line| line.contains("WRONGTYPE")).count()
+    });
     redis.ask("DEL shelly:places:tool:bash");
     wait_until("it is asked again", || {
         one.bash("true").status == 200 && problems(&one) == json!([])

@@ -55,7 +55,9 @@ fn what_is_denied_says_why_where_and_what_instead() {
         (&record["status"], &record["http_status"]),
         (&json!("denied"), &json!(403))
     );
-    assert!(daemon.log().contains("STATUS=\"denied\""));
+    daemon.wait_until("it is logged", || {
+        daemon.log().contains("STATUS=\"denied\"")
+    });
 }
 
 #[test]

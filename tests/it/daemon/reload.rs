@@ -304,10 +304,9 @@ fn access_changes_with_the_file() {
     );
     // The daemon's own user stays admitted, whatever the lists say.
     wait_for_word(&daemon, "second");
-    assert!(
-        daemon.log().contains("no-such-user"),
-        "the log warns of a name that nobody has"
-    );
+    wait_until("the log warns of a name that nobody has", || {
+        daemon.log().contains("no-such-user")
+    });
 }
 
 /// Reading it would wait for a writer, and everybody for the reader.

@@ -166,7 +166,9 @@ fn the_watchdog_is_fed_only_with_proof() {
         !heard.iter().any(|message| message.contains("WATCHDOG=1")),
         "{heard:?}"
     );
-    assert!(daemon.log().contains("the watchdog is not fed"));
+    daemon.wait_until("it is logged", || {
+        daemon.log().contains("the watchdog is not fed")
+    });
 
     // Back in its place it is believed again.
     fs::remove_file(daemon.socket()).expect("there");

@@ -301,12 +301,11 @@ fn the_answer_and_the_record_say_where_it_went() {
     let answer = Grpc::open(daemon.socket()).execute(request);
     let told = json_of(&answer.expect("an answer"));
     assert_eq!(told["sandbox"]["connections"], expected, "{told}");
-    let log = daemon.log();
-    let line = log.lines().find(|line| line.contains("evil.test:80"));
-    assert!(
-        line.is_some_and(|line| line.contains(id) && line.contains("refused")),
-        "{log}"
-    );
+    daemon.wait_until("it is logged", || {
+        let log = daemon.log();
+        let line = log.lines().find(|line| line.contains("evil.test:80"));
+        line.is_some_and(|line| line.contains(id) && line.contains("refused"))
+    });
     // Who has no list has no way out, and is not told of one.
     let policy = "curl --silent --proxy http://127.0.0.1:3128 http://api.test:8080/; echo $?";
     let other = start(
