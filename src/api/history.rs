@@ -247,22 +247,23 @@ pub(super) async fn replay(
             "the daemon is shutting down",
         ));
     }
-    let (executor, caller) = (api.executor.clone(), peer.caller.clone());
-    let own_terms = terms.clone();
+    let (executor, own_terms) = (api.executor.clone(), terms.clone());
     let replaying = async move {
-        let begun = executor.replay(id, caller, own_terms).await;
-        begun.map_err(|error| match error {
+        let caller = peer.caller.clone();
+        let begun = executor.replay(id, caller, own_terms.clone()).await;
+        let begun = begun.map_err(|error| match error {
             CannotReplay::Masked => Refusal::new(Code::NotReplayable, error.to_string()),
             CannotReplay::Unknown => Refusal::new(Code::UnknownExecution, error.to_string()),
             CannotReplay::Ledger(error) => unreadable(error),
-        })
+        })?;
+        // In here: it stops what nobody waits for any more.
+        opened(begun, peer, &own_terms)
     };
-    let begun = undivided(replaying).await?;
+    let opened = undivided(replaying).await?;
     let manner = Manner {
         is_streamed: accepts_events(&headers),
         terms,
     };
-    let opened = opened(begun, peer, &manner.terms)?;
     Ok(answer(&api, opened, manner).await)
 }
 

@@ -83,7 +83,7 @@ impl Store {
             return Ok(Pruned::default());
         }
         if !clearing.is_told {
-            // With the first of them: nothing is forgotten that the trail does not tell of, whatever becomes of the rest.
+            // With the first of them, whatever becomes of the rest; how many there are by now, for what ends meanwhile goes, too.
             let ended =
                 "SELECT count(*) FROM executions WHERE ended_at IS NOT NULL AND number <= ?";
             let ended = self

@@ -113,6 +113,11 @@ impl Writer {
         if self.since_checkpoint / LOOK != looked {
             self.is_log_long = self.log_bytes() > LOG_BYTES;
         }
+        if let Err(fault) = self.recall() {
+            // Whatever it is, none of them can help it.
+            let error = self.told(fault);
+            return self.fail(tasks, &error);
+        }
         match self.transact(&mut tasks) {
             Ok(()) => {
                 let pace = Pace::of(&tasks);
@@ -122,7 +127,7 @@ impl Writer {
                 }
                 self.shared.spend(tasks);
             }
-            Err(error) if error.is_of_the_disk() => self.fail(tasks, &error),
+            Err(error) if error.is_of_the_disk() || self.is_stale => self.fail(tasks, &error),
             // One of them cannot be done: each by itself, to find out which.
             Err(_) => self.write_each(tasks),
         }
@@ -134,7 +139,7 @@ impl Writer {
         while let Some(mut task) = tasks.next() {
             match self.transact(std::slice::from_mut(&mut task)) {
                 Ok(()) => task.acknowledge(Ok(())),
-                Err(error) if error.is_of_the_disk() => {
+                Err(error) if error.is_of_the_disk() || self.is_stale => {
                     // What follows may build on it, as an end does on its beginning.
                     self.fail(iter::once(task).chain(tasks).collect(), &error);
                     break;
@@ -186,11 +191,15 @@ impl Writer {
             .and_then(|()| execute(&self.store.connection, "COMMIT"));
         done.map_err(|fault| {
             self.roll_back();
-            match fault {
-                Fault::Sqlite(error) => LedgerError::from_sqlite(error, &self.shared.file),
-                Fault::Refused(error) => error,
-            }
+            self.told(fault)
         })
+    }
+
+    fn told(&self, fault: Fault) -> LedgerError {
+        match fault {
+            Fault::Sqlite(error) => LedgerError::from_sqlite(error, &self.shared.file),
+            Fault::Refused(error) => error,
+        }
     }
 
     /// Forgets the transaction, in the file and in memory.

@@ -1,19 +1,24 @@
 //! Takes what is logged to where it goes, on a thread of its own: a journal that stands still, or a pipe that
 //! nobody reads, holds up nobody. What then does not fit into the queue is dropped, counted and told of.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 use tracing::field::{Field, Value, Visit, debug};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::Context;
+
+use crate::domain::timestamp;
 
 /// How many records may wait: what a busy daemon logs in about a second, some 2 KiB each.
 const WAITING: usize = 2048;
@@ -23,6 +28,23 @@ const LINGER: Duration = Duration::from_millis(10);
 
 /// How long the end waits for what is still to be written.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// When what is being written was logged, if that was not just now.
+    static AT: Cell<Option<SystemTime>> = const { Cell::new(None) };
+    /// Whether this is the thread that carries: what it logs itself waits for nobody.
+    static CARRIES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The time at which something was logged, whenever it is written.
+pub(super) struct LoggedAt;
+
+impl FormatTime for LoggedAt {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        let at = AT.get().unwrap_or_else(SystemTime::now);
+        writer.write_str(&timestamp(at))
+    }
+}
 
 /// Where what is logged goes.
 pub(super) type Sink = Arc<dyn Subscriber + Send + Sync>;
@@ -44,6 +66,7 @@ struct Shared {
 struct Queue {
     way: Way,
     waiting: VecDeque<Record>,
+    /// Since the last that found room.
     dropped: u64,
     /// Whether the thread is at it.
     is_writing: bool,
@@ -93,15 +116,16 @@ impl Courier {
     }
 
     fn run(&self) {
+        CARRIES.set(true);
         loop {
-            let (record, dropped) = self.shared.next();
-            record.send(&self.sink);
-            if dropped > 0 {
+            let record = self.shared.next();
+            if record.missed > 0 {
                 tracing::warn!(
-                    dropped,
+                    records = record.missed,
                     "records of the log are missing here: whoever reads it did not keep up"
                 );
             }
+            record.send(&self.sink);
             if self.shared.has_written() {
                 thread::sleep(LINGER);
             }
@@ -132,6 +156,7 @@ impl<S: Subscriber> Layer<S> for Courier {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let way = self.shared.queue.lock().way;
         match way {
+            _ if CARRIES.get() => self.sink.event(event),
             Way::Direct => self.sink.event(event),
             Way::Carried => self.shared.put(Record::of(event)),
             Way::Closed => {}
@@ -140,9 +165,10 @@ impl<S: Subscriber> Layer<S> for Courier {
 }
 
 impl Shared {
-    fn put(&self, record: Record) {
+    fn put(&self, mut record: Record) {
         let mut queue = self.queue.lock();
         if queue.waiting.len() < WAITING {
+            record.missed = std::mem::take(&mut queue.dropped);
             queue.waiting.push_back(record);
             self.changed.notify_all();
         } else {
@@ -150,13 +176,13 @@ impl Shared {
         }
     }
 
-    /// The next to be written, and how many were dropped since the last.
-    fn next(&self) -> (Record, u64) {
+    /// The next to be written.
+    fn next(&self) -> Record {
         let mut queue = self.queue.lock();
         loop {
             if let Some(record) = queue.waiting.pop_front() {
                 queue.is_writing = true;
-                return (record, std::mem::take(&mut queue.dropped));
+                return record;
             }
             self.changed.wait(&mut queue);
         }
@@ -173,6 +199,9 @@ impl Shared {
 
 /// What was logged, in two pieces of memory: they are given back on another thread.
 struct Record {
+    at: SystemTime,
+    /// How many before it found no room.
+    missed: u64,
     metadata: &'static Metadata<'static>,
     /// All that is text in it.
     text: String,
@@ -214,6 +243,8 @@ impl Record {
     fn of(event: &Event<'_>) -> Self {
         let metadata = event.metadata();
         let mut record = Self {
+            at: SystemTime::now(),
+            missed: 0,
             metadata,
             text: String::new(),
             values: metadata.fields().iter().map(|_| None).collect(),
@@ -234,7 +265,9 @@ impl Record {
             .map(|told| told.as_ref().map(Told::value))
             .collect();
         let values = self.metadata.fields().value_set_all(&values);
+        AT.set(Some(self.at));
         sink.event(&Event::new(self.metadata, &values));
+        AT.set(None);
     }
 
     fn put(&mut self, field: &Field, value: Logged) {
@@ -356,14 +389,17 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted_with_the_next() {
+    fn what_does_not_fit_is_counted_with_the_next_that_does() {
         let courier = Courier::new(Arc::new(registry()));
         courier.shared.queue.lock().way = Way::Carried;
         with_default(registry().with(courier.clone()), || {
             (0..WAITING + 10).for_each(|number| tracing::info!(number));
         });
-        let dropped: Vec<u64> = (0..WAITING).map(|_| courier.shared.next().1).collect();
-        assert_eq!((dropped[0], dropped.iter().sum::<u64>()), (10, 10));
+        let mut records: Vec<Record> = (0..WAITING).map(|_| courier.shared.next()).collect();
+        with_default(registry().with(courier.clone()), || tracing::info!("later"));
+        records.push(courier.shared.next());
+        let missed: Vec<u64> = records.iter().map(|record| record.missed).collect();
+        assert_eq!((missed[WAITING], missed.iter().sum::<u64>()), (10, 10));
         assert!(courier.shared.has_written());
         courier.end();
     }

@@ -9,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use courier::Sink;
+use courier::{LoggedAt, Sink};
 
 pub(super) use courier::Courier;
 
@@ -75,7 +75,7 @@ pub(super) fn start(config: &LogConfig) -> Result<(LogFilter, Courier), Telemetr
 /// Where it goes.
 fn sink(format: LogFormat) -> Result<Sink, TelemetryError> {
     let registry = tracing_subscriber::registry();
-    let text = fmt::layer().with_writer(io::stderr);
+    let text = fmt::layer().with_timer(LoggedAt).with_writer(io::stderr);
     Ok(match format {
         LogFormat::Auto if is_journal() => Arc::new(registry.with(journal()?)),
         LogFormat::Journal => Arc::new(registry.with(journal()?)),

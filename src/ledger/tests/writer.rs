@@ -144,5 +144,6 @@ fn what_came_to_nothing_is_not_built_on_where_the_file_cannot_be_read_either() {
             .eq(1..=found.len() as i64),
         "{found:?}"
     );
-    assert_eq!(found.last().map(|(_, kind)| kind.as_str()), Some("fourth"));
+    let kinds: Vec<&str> = found.iter().map(|(_, kind)| kind.as_str()).collect();
+    assert_eq!(kinds, ["first", "second", "third", "fourth"]);
 }

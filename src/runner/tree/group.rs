@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::kernel_file::KernelFile;
 use super::procfs::{self, Stat, Variable};
 use super::{Members, Remains, signal_group};
-use crate::domain::{EXECUTION_VARIABLE, ExecutionId};
+use crate::domain::{EXECUTION_VARIABLE, ExecutionId, summarize};
 use crate::runner::spawn::Leader;
 
 /// The leaders of all executions whose trees are held together by process groups, those whose
@@ -223,7 +223,7 @@ impl Leaders {
                 && let Some(seen) = seen.filter(|seen| !seen.is_dead)
                 && self.told(pid, seen).is_err()
             {
-                tracing::warn!(%pid, command = procfs::command_line(pid), "killing a process that an earlier command left behind");
+                tracing::warn!(%pid, command = summarize(&procfs::command_line(pid)), "killing a process that an earlier command left behind");
                 let _ = procfs::kill_if_same(pid, seen);
             }
             self.reap(pid);
