@@ -156,9 +156,8 @@ impl<S: Subscriber> Layer<S> for Courier {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let way = self.shared.queue.lock().way;
         match way {
-            _ if CARRIES.get() => self.sink.event(event),
-            Way::Direct => self.sink.event(event),
-            Way::Carried => self.shared.put(Record::of(event)),
+            Way::Carried if !CARRIES.get() => self.shared.put(Record::of(event)),
+            Way::Direct | Way::Carried => self.sink.event(event),
             Way::Closed => {}
         }
     }
