@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
@@ -31,6 +31,9 @@ use crate::pipeline::{self, EventFilter, NumberedEvent, NumberedEvents};
 
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The number of the last event that was heard of (WHATWG HTML, section 9.2.4); in an answer, of the last before it.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How many batches are read from the file at once.
 const PAGE: usize = 64;
@@ -100,14 +103,15 @@ pub(super) struct Missed {
 ///
 /// A caller hears of its own uid's executions, an approver of every question, an admin of
 /// everything. With `Last-Event-ID` (or
-/// `after`) what came after that is told first; without, only what happens from now on.
+/// `after`) what came after that is told first; without, only what happens from now on. The answer's own `Last-Event-ID`
+/// says after which event it begins.
 #[utoipa::path(
     get, path = "/events", tag = "events", operation_id = "followEvents",
     params(
         EventsQuery,
         ("last-event-id" = Option<String>, Header, nullable = false, description = "The number of the last event that was heard of.", example = "42"),
     ),
-    responses((status = 200, description = "Events (`Event`), each under its type's name with its number as `id`; `missed` (`MissedEvents`) for what is forgotten by now.", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "Events (`Event`), each under its type's name with its number as `id`; `missed` (`MissedEvents`) for what is forgotten by now.", body = String, content_type = "text/event-stream", headers(("last-event-id" = u64, description = "After which event the stream begins."))))
 )]
 pub(super) async fn follow(
     State(api): State<Api>,
@@ -136,9 +140,10 @@ pub(super) async fn follow(
     let after = last_event_id(&headers)?
         .or(query.after)
         .map(|after| after.min(last));
+    // Whoever does not say where and does not stay wants all there is.
+    let begins_after = after.unwrap_or(if follows { last } else { 0 });
     let listener = Listener {
-        // Whoever does not say where and does not stay wants all there is.
-        after: after.unwrap_or(if follows { last } else { 0 }),
+        after: begins_after,
         wants_file: after.is_some() || !follows,
         follows,
         filter,
@@ -151,9 +156,10 @@ pub(super) async fn follow(
         Some((Ok::<_, Infallible>(event), listener))
     });
     let events = events.take_until(async move { peer.hung_up().await });
-    Ok(Sse::new(events)
-        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-        .into_response())
+    let stream = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    // Where it is to be taken up again that breaks off before its first event.
+    let begins_after = [(LAST_EVENT_ID, HeaderValue::from(begins_after))];
+    Ok((begins_after, stream).into_response())
 }
 
 /// The types in a list with commas between.
@@ -189,7 +195,7 @@ fn of_everybody(api: &Api, peer: &Peer) -> Vec<String> {
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
-    let Some(value) = headers.get("last-event-id") else {
+    let Some(value) = headers.get(LAST_EVENT_ID) else {
         return Ok(None);
     };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());

@@ -13,6 +13,7 @@ use super::documents::{OutputStream, Received};
 use super::error::{ClientError, TransportError};
 use super::frames::{Broken, Frames};
 use super::sse::Frame;
+use super::transport::Head;
 
 /// One event, with the daemon's count if it gave one.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,9 +69,9 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn new(frames: Frames) -> Self {
+    pub(super) fn new(head: Head) -> Self {
         Self {
-            frames,
+            frames: Frames::new(head.into_body()),
             execution_id: None,
             ended: false,
         }

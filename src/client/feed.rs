@@ -82,9 +82,16 @@ pub enum FeedItem {
 #[derive(Debug)]
 pub struct Feed {
     frames: Frames,
+    begins_after: Option<u64>,
 }
 
 impl Feed {
+    /// The number of the last event before its first: from where to ask again if it breaks before that.
+    #[must_use]
+    pub fn begins_after(&self) -> Option<u64> {
+        self.begins_after
+    }
+
     /// The next item, or none where the daemon ended the feed.
     ///
     /// # Errors
@@ -134,9 +141,7 @@ impl Client {
             Some(number) => ask.header(LAST_EVENT_ID, HeaderValue::from(number)),
             None => ask,
         };
-        Ok(Feed {
-            frames: self.frames(ask).await?,
-        })
+        self.open_feed(ask).await
     }
 
     /// What has happened after that number up to now; then the feed ends.
@@ -147,8 +152,17 @@ impl Client {
         let ask = feed_ask(filter)
             .param("after", &after.to_string())
             .param("follow", "false");
+        self.open_feed(ask).await
+    }
+
+    async fn open_feed(&self, ask: Ask) -> Result<Feed, ClientError> {
+        let head = self.event_stream(ask).await?;
+        let begins_after = head
+            .header(&LAST_EVENT_ID)
+            .and_then(|text| text.parse().ok());
         Ok(Feed {
-            frames: self.frames(ask).await?,
+            frames: Frames::new(head.into_body()),
+            begins_after,
         })
     }
 }

@@ -122,7 +122,7 @@ impl Client {
     /// As [`Client::stream`]; an unknown id is [`ClientError::Refused`].
     pub async fn replay(&self, id: &str) -> Result<EventStream, ClientError> {
         let ask = Ask::new(Method::POST, &["executions", id, "replay"]);
-        Ok(EventStream::new(self.frames(ask).await?))
+        Ok(EventStream::new(self.event_stream(ask).await?))
     }
 
     /// The raw bytes an execution wrote to `stream`, and those that it goes on to write, until it

@@ -43,7 +43,6 @@ pub use feed::{Feed, FeedFilter, FeedItem, Happening};
 pub use history::{Executions, Forgotten, HistoryFilter, Summary};
 pub use output::Output;
 
-use frames::Frames;
 use transport::{Ask, Head, Transport};
 
 /// Where an installed daemon listens.
@@ -213,7 +212,7 @@ impl Client {
     /// # Errors
     /// As [`Client::tools`]; what is refused before the start is [`ClientError::Refused`].
     pub async fn stream(&self, call: &Call) -> Result<EventStream, ClientError> {
-        Ok(EventStream::new(self.frames(post(call)?).await?))
+        Ok(EventStream::new(self.event_stream(post(call)?).await?))
     }
 
     /// The record of an execution. With `wait` it is held back until the end, or for that long (60
@@ -276,7 +275,7 @@ impl Client {
     }
 
     /// Asks for a stream of events.
-    async fn frames(&self, ask: Ask) -> Result<Frames, ClientError> {
+    async fn event_stream(&self, ask: Ask) -> Result<Head, ClientError> {
         let ask = ask.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let sent = self.transport.send(ask).await?;
         let head = sent.expect(&[StatusCode::OK]).await?;
@@ -288,7 +287,7 @@ impl Client {
                 found,
             });
         }
-        Ok(Frames::new(head.into_body()))
+        Ok(head)
     }
 
     async fn read<T: for<'de> Deserialize<'de>>(

@@ -1,8 +1,13 @@
+//! What wants doing now and then: memory and history, and what people are told of how it stands.
+
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
+
 use crate::api::Api;
-use crate::config::AUDIT_HEAD;
+use crate::config::{AUDIT_HEAD, HistoryConfig, SandboxConfig};
 use crate::domain::Degradation;
+use crate::pipeline::Head;
 
 /// How often orphans are looked for and the status line is brought up to date. It is for people;
 /// they do not read faster.
@@ -32,64 +37,130 @@ pub(super) async fn keep(api: Api) {
     tokio::spawn(async move { executor.sweep().await });
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut last, mut told) = (String::new(), 0);
-    let (mut held_to, mut held_at) = (None, Instant::now());
-    let mut known = Vec::new();
-    // The start took memory, too.
-    let mut changes = None;
-    let mut holds = false;
-    let mut tested = None;
+    let mut housekeeper = Housekeeper::new(api);
     loop {
         ticks.tick().await;
-        let sandbox = &api.executor.config().sandbox;
-        if tested.as_ref() != Some(sandbox) && api.executor.wants_sandbox() {
-            tested = Some(sandbox.clone());
-            let executor = api.executor.clone();
-            tokio::spawn(async move { executor.test_sandbox().await });
+        housekeeper.look();
+    }
+}
+
+/// What it knows from its last look. No look waits for anything: what may take its time, as whatever the ledger
+/// writes, is a [`Chore`].
+struct Housekeeper {
+    api: Api,
+    problems: Vec<Degradation>,
+    status: String,
+    /// How much had begun and ended.
+    changes: Option<u64>,
+    /// Whether there is memory to be given back, as the start has taken some.
+    holds: bool,
+    rest: Chore,
+    /// What history was held to its limits for, and when.
+    held_to: Option<(Option<Head>, HistoryConfig)>,
+    held_at: Instant,
+    pruning: Chore,
+    /// Up to which record of the audit trail its head was written down.
+    told: u64,
+    /// The sandbox that was tested.
+    tested: Option<SandboxConfig>,
+}
+
+impl Housekeeper {
+    fn new(api: Api) -> Self {
+        Self {
+            api,
+            problems: Vec::new(),
+            status: String::new(),
+            changes: None,
+            holds: false,
+            rest: Chore::default(),
+            held_to: None,
+            held_at: Instant::now(),
+            pruning: Chore::default(),
+            told: 0,
+            tested: None,
         }
-        let now = Some(api.executor.changes());
-        if changes != now {
-            changes = now;
-            holds = true;
-        } else if holds && api.executor.running() == 0 {
-            // For a while nothing has begun or ended.
-            api.executor.rest().await;
-            super::memory::trim();
-            holds = false;
+    }
+
+    fn look(&mut self) {
+        self.test_sandbox();
+        self.give_back();
+        self.api.executor.tidy();
+        let problems = self.api.executor.degradations();
+        tell_changes(&self.problems, &problems);
+        self.keep_history();
+        let status = status_line(&self.api, &problems);
+        if status != self.status {
+            super::service::status(&status);
+            self.status = status;
         }
-        api.executor.tidy();
-        let problems = api.executor.degradations();
-        tell_changes(&known, &problems);
-        let limits = api.executor.config().history;
-        let kept = Some((api.executor.audit_head(), limits));
-        if held_to != kept || held_at.elapsed() >= AGEING {
-            // Something was recorded, or the limits are others, so that something may have to go.
-            (held_to, held_at) = (kept, Instant::now());
-            keep_history(&api, &mut told).await;
-        }
-        let line = status_line(&api, &problems);
-        if line != last {
-            super::service::status(&line);
-            last = line;
-        }
-        known = problems;
-        if !holds {
+        self.problems = problems;
+        if !self.holds {
             // What this look has run, too: while nothing happens it is all that runs.
             super::memory::unmap_code();
         }
     }
+
+    /// Tests the sandbox once for each configuration of it, as soon as something wants it.
+    fn test_sandbox(&mut self) {
+        let sandbox = &self.api.executor.config().sandbox;
+        if self.tested.as_ref() != Some(sandbox) && self.api.executor.wants_sandbox() {
+            self.tested = Some(sandbox.clone());
+            let executor = self.api.executor.clone();
+            tokio::spawn(async move { executor.test_sandbox().await });
+        }
+    }
+
+    /// Gives memory back when for a while nothing has begun or ended.
+    fn give_back(&mut self) {
+        let now = Some(self.api.executor.changes());
+        if self.changes != now {
+            self.changes = now;
+            self.holds = true;
+        } else if self.holds && self.api.executor.running() == 0 {
+            let executor = self.api.executor.clone();
+            self.holds = !self.rest.begin(async move {
+                executor.rest().await;
+                super::memory::trim();
+            });
+        }
+    }
+
+    /// Forgets what is too old when something was recorded or the limits are others, and writes down how far the
+    /// audit trail has come: what is changed or cut off before that can be found out.
+    fn keep_history(&mut self) {
+        let head = self.api.executor.audit_head();
+        let kept = Some((head, self.api.executor.config().history));
+        if self.held_to != kept || self.held_at.elapsed() >= AGEING {
+            let executor = self.api.executor.clone();
+            let begun = self.pruning.begin(async move {
+                if let Err(error) = executor.prune_history().await {
+                    tracing::debug!(%error, "cannot forget the oldest executions");
+                }
+            });
+            if begun {
+                (self.held_to, self.held_at) = (kept, Instant::now());
+            }
+        }
+        if head.is_some_and(|head| head.number >= self.told + AUDIT_RECORDS) {
+            self.told = head.map_or(0, |head| head.number);
+            tell_audit_head(&self.api);
+        }
+    }
 }
 
-/// Forgets what is too old, and writes down how far the audit trail has come: what is changed or
-/// cut off before that can be found out.
-async fn keep_history(api: &Api, told: &mut u64) {
-    if let Err(error) = api.executor.prune_history().await {
-        tracing::debug!(%error, "cannot forget the oldest executions");
-    }
-    let head = api.executor.audit_head();
-    if head.is_some_and(|head| head.number >= *told + AUDIT_RECORDS) {
-        *told = head.map_or(0, |head| head.number);
-        tell_audit_head(api);
+/// Work beside the looks that may have to wait for a disk.
+#[derive(Default)]
+struct Chore(Option<JoinHandle<()>>);
+
+impl Chore {
+    /// Begins it, unless the last time still goes on; says whether.
+    fn begin(&mut self, work: impl Future<Output = ()> + Send + 'static) -> bool {
+        let is_free = self.0.as_ref().is_none_or(JoinHandle::is_finished);
+        if is_free {
+            self.0 = Some(tokio::spawn(work));
+        }
+        is_free
     }
 }
 

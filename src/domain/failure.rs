@@ -120,7 +120,7 @@ impl FailureKind {
     pub fn asks_for_another_try(self) -> bool {
         matches!(
             self,
-            Self::RateLimited | Self::QueueFull | Self::CircuitOpen
+            Self::RateLimited | Self::QueueFull | Self::CircuitOpen | Self::AuditUnavailable
         )
     }
 

@@ -3,14 +3,15 @@
 use std::time::SystemTime;
 
 use rusqlite::params;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::event::{Events, NumberedEvents};
+use super::event::{EventFilter, Events, NumberedEvents};
 use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, OpenRecord, Output};
 use super::store::{Fault, Store};
 use super::time::micros;
 use super::{Json, approvals, read};
-use crate::domain::{ApprovalId, ExecutionId, Failure, Status};
+use crate::domain::{ApprovalId, ExecutionId, Failure, Stage, StageTimes, Status};
 
 /// What was open when the ledger was opened.
 #[derive(Debug, Default)]
@@ -58,8 +59,10 @@ impl Store {
                 happened.push(self.withdraw(&approval, now)?);
             }
             let approved = self.used_approval(id)?;
+            let stages = self.stages(id)?;
             self.close(&CloseRecord {
                 approved,
+                stages: Json::of(&(true, stages)),
                 ..lost(id, now)
             })?;
             let call: Value = record.open.call.read().unwrap_or_default();
@@ -81,6 +84,32 @@ impl Store {
             recovered.lost.push(record.open);
         }
         Ok(recovered)
+    }
+
+    /// The stages that an execution was in, as its events tell it: the last of them has no end.
+    fn stages(&self, id: ExecutionId) -> Result<Vec<StageTimes>, Fault> {
+        /// Rows, each of which has several: more than any execution has.
+        const ALL: usize = 10_000;
+        let filter = EventFilter {
+            execution_id: Some(id),
+            ..EventFilter::default()
+        };
+        let mut stages: Vec<StageTimes> = Vec::new();
+        for event in read::events(&self.connection, 0, &filter, ALL)?.events {
+            match (event.kind.as_str(), stages.last_mut()) {
+                ("stageStarted", _) => {
+                    let stage = event.body.get("stage").map(Stage::deserialize);
+                    stages.extend(stage.and_then(Result::ok).map(|stage| StageTimes {
+                        stage,
+                        started_at: event.time,
+                        ended_at: None,
+                    }));
+                }
+                ("stageCompleted", Some(last)) => last.ended_at = Some(event.time),
+                _ => {}
+            }
+        }
+        Ok(stages)
     }
 
     /// The approval that an execution was begun under, and who gave it.
@@ -155,7 +184,7 @@ fn lost(id: ExecutionId, now: SystemTime) -> CloseRecord {
         ending: Json::default(),
         problem: None,
         usage: None,
-        stages: json!([]).into(),
+        stages: Json::default(),
         started_at: None,
         ended_at: now,
         approved: None,

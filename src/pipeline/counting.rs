@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::finished::status;
-use super::{Execution, Executor, Finished};
-use crate::domain::{Degradation, ExecutorError, Failure, RunReport, Status, ToolOutput};
+use super::told::Told;
+use super::{Execution, Executor};
+use crate::domain::Degradation;
 use crate::flow::{CircuitState, FlowSnapshot};
 use crate::metrics::{Counted, FlowNow, Metrics, MetricsError, Now, SpansNow, ToolNow};
 use crate::otlp::SpanCounts;
@@ -93,30 +93,8 @@ pub(super) fn begin() -> Option<Arc<Metrics>> {
         .ok()
 }
 
-/// Counts an execution that is kept nowhere else.
-pub(super) fn result(execution: &Execution, result: &Result<ToolOutput, ExecutorError>) {
-    let failure = result.as_ref().err();
-    let failure = failure.map(|error| Failure::of(error, execution.failed_in()));
-    let run = match result {
-        Ok(output) => Some(&output.run),
-        Err(error) => error.partial().map(|partial| &partial.run),
-    };
-    let status = status(failure.as_ref(), result.as_ref().ok());
-    count(execution, status, run, failure.as_ref());
-}
-
 /// Counts an execution that has ended.
-pub(super) fn ending(execution: &Execution, finished: &Finished) {
-    let failure = finished.failure.as_ref();
-    count(execution, finished.status, finished.run(), failure);
-}
-
-fn count(
-    execution: &Execution,
-    status: Status,
-    run: Option<&RunReport>,
-    failure: Option<&Failure>,
-) {
+pub(super) fn count(execution: &Execution, ended: &Told<'_>) {
     let Some(metrics) = &execution.metrics else {
         return;
     };
@@ -124,8 +102,8 @@ fn count(
     metrics.ended(&Counted {
         tool: tool.as_ref().map(|tool| tool.name()),
         risk: execution.risk(),
-        status,
-        failure,
-        run,
+        status: ended.status,
+        failure: ended.failure(),
+        run: ended.run,
     });
 }

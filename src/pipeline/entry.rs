@@ -25,8 +25,12 @@ pub(super) struct Entry {
 struct Pending {
     /// Whether the execution has been entered.
     is_open: bool,
+    /// Whether its end has been.
+    is_closed: bool,
     change: Change,
     has_change: bool,
+    /// When its process was started, as it was entered last.
+    told_start: Option<SystemTime>,
     happened: Happened,
 }
 
@@ -65,19 +69,34 @@ impl Entry {
         self.change(|change| change.status = Some(status));
     }
 
+    /// Its process runs, which nobody hears of otherwise before its end.
+    pub(super) fn tell_start(&self, execution: &Execution) {
+        {
+            let mut pending = self.lock();
+            let started_at = execution.started_at();
+            if pending.is_closed || pending.told_start == started_at {
+                return;
+            }
+            pending.told_start = started_at;
+            pending.has_change = true;
+            pending.change.started_at = started_at;
+        }
+        drop(self.write(execution));
+    }
+
     fn change(&self, change: impl FnOnce(&mut Change)) {
         let mut pending = self.lock();
         pending.has_change = true;
         change(&mut pending.change);
     }
 
-    /// Enters it if nobody has used its key before. To be waited for before anything is run.
+    /// Enters it if nobody has used its key before, which [`Self::adopt`] is to be told of. To be waited for before
+    /// anything is run.
     pub(super) fn claim(
         &self,
         execution: &Execution,
         idempotency: Idempotency,
     ) -> Receipt<ledger::Claim> {
-        self.lock().is_open = true;
         self.ledger.claim(OpenRecord {
             idempotency: Some(idempotency),
             ..open_record(execution, Change::default())
@@ -92,6 +111,11 @@ impl Entry {
     /// It is in the ledger already.
     pub(super) fn adopt(&self) {
         self.lock().is_open = true;
+    }
+
+    /// Whether it has been entered, or will be as soon as that can be written.
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().is_open
     }
 
     /// Enters what has been gathered; `None` when there is nothing to be waited for.
@@ -128,7 +152,8 @@ impl Entry {
         F: FnOnce(Result<(), LedgerError>) + Send + 'static,
     {
         let is_new = {
-            let pending = self.lock();
+            let mut pending = self.lock();
+            pending.is_closed = true;
             !pending.is_open || pending.has_change
         };
         if is_new {

@@ -13,6 +13,7 @@ use super::hurry::Hurry;
 use super::life::Origin;
 use super::records::Records;
 use super::running::Running;
+use super::told::Told;
 use super::values::Sessions;
 use super::{Begun, counting, log, masking, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
@@ -184,9 +185,10 @@ impl Executor {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let result = this.inner.perform(&execution, call, config).await;
-            counting::result(&execution, &result);
-            spans::result(&this.inner.spans, &execution, &result);
-            log::result(&execution, &result);
+            let ended = Told::now(&result, execution.failed_in());
+            counting::count(&execution, &ended);
+            spans::tell(&this.inner.spans, &execution, &ended);
+            log::ending(&execution, &ended);
             result
         });
         let result = task.await;

@@ -11,6 +11,7 @@ use super::entry::Outputs;
 use super::event::Event;
 use super::execution::Execution;
 use super::executor::{Executor, Inner};
+use super::told::Told;
 use super::{Finished, counting, log, spans};
 use crate::domain::{
     Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput, Unhashed,
@@ -38,7 +39,7 @@ impl Aftermath {
     }
 
     fn log(&self) {
-        log::ending(&self.execution, &self.finished);
+        log::ending(&self.execution, &Told::from(&*self.finished));
     }
 
     /// As soon as the ledger can be asked about it, it is the ledger's to tell; where that cannot be,
@@ -62,16 +63,22 @@ impl Aftermath {
 }
 
 impl Executor {
-    /// Puts on disk what executions have said so far that run for longer than `age`, as far as only memory
-    /// holds it: when the daemon is killed, that is what is known of them.
+    /// Puts on disk since when executions run that do so for longer than `age`, and what they have said so far, as
+    /// far as only memory holds it: when the daemon is killed, that is what is known of them.
     pub async fn save_drafts(&self, age: Duration) {
         let long = |execution: &Arc<Execution>| {
             let started = execution.started_at();
             let ran = started.and_then(|started| started.elapsed().ok());
             ran.is_some_and(|ran| ran >= age)
         };
-        let running = self.inner.records.running().into_iter().filter(long);
-        let streams = running.flat_map(|execution| {
+        let running = self.inner.records.running().into_iter();
+        let running: Vec<_> = running.filter(long).collect();
+        for execution in &running {
+            if let Some(entry) = &execution.entry {
+                entry.tell_start(execution);
+            }
+        }
+        let streams = running.iter().flat_map(|execution| {
             [StreamName::Stdout, StreamName::Stderr].map(|name| execution.stream(name))
         });
         let streams: Vec<_> = streams.filter(|stream| stream.wants_draft()).collect();
@@ -130,7 +137,7 @@ impl Inner {
         }
         let (finished, digests) = Finished::new(result, execution.failed_in());
         let finished = Arc::new(finished);
-        counting::ending(execution, &finished);
+        counting::count(execution, &Told::from(&*finished));
         let Some(entry) = &execution.entry else {
             return self.close_in_memory(execution, finished).await;
         };
@@ -165,7 +172,7 @@ impl Inner {
             metrics.recorded(begun.elapsed());
         }
         execution.finish(Arc::clone(&finished));
-        spans::ending(&self.spans, execution, &finished);
+        spans::tell(&self.spans, execution, &Told::from(&*finished));
         if is_long || then.is_some() {
             // Whoever waits for the answer gets it first.
             tokio::task::yield_now().await;
@@ -182,8 +189,9 @@ impl Inner {
         // Whoever waits for the answer gets it before the disk gets its copy, which would take the
         // text from under them.
         tokio::task::yield_now().await;
-        log::ending(execution, &finished);
-        spans::ending(&self.spans, execution, &finished);
+        let ended = Told::from(&*finished);
+        log::ending(execution, &ended);
+        spans::tell(&self.spans, execution, &ended);
         execution.live().keep(finished.verbatim()).await;
         execution.live().release(finished.verbatim());
         let text_bytes = match self.keep_text(execution.id, &finished, None).await {

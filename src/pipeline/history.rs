@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use super::execution::{Execution, Terms};
 use super::executor::{Executor, Inner};
 use super::record::kept;
-use super::{Begun, Event, Record};
+use super::{Begun, Event, Record, remembered};
 use crate::domain::{Caller, ExecutionId, StreamName};
 use crate::ledger::{
     Chain, Cursor, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head, LedgerError,
@@ -109,14 +109,15 @@ impl Executor {
         }))
     }
 
-    /// A page of history. Without a ledger there is what is remembered, on one page.
+    /// A page of history. Without a ledger it is what is remembered, all that fits on one page.
     ///
     /// # Errors
     /// When the history cannot be read, and for a text without a word.
     pub async fn history(&self, filter: Filter) -> Result<HistoryPage, LedgerError> {
         let Some(ledger) = &self.inner.ledger else {
+            let remembered = self.inner.records.all();
             return Ok(HistoryPage {
-                records: self.inner.records.all(),
+                records: remembered::fitting(remembered, &filter)?,
                 next: None,
             });
         };

@@ -155,14 +155,32 @@ impl Inner {
     }
 
     /// Puts it among those that run, if it may begin.
-    async fn open(&self, execution: &Arc<Execution>, config: &ExecutorConfig) -> Result<(), Begun> {
+    async fn open(
+        self: &Arc<Self>,
+        execution: &Arc<Execution>,
+        config: &ExecutorConfig,
+    ) -> Result<(), Begun> {
         if let Err(refused) = self.admit(execution, config).await {
             execution.refuse();
+            self.take_back(execution, &refused).await;
             return Err(refused);
         }
         self.records.open(Arc::clone(execution));
         self.running.begin();
         Ok(())
+    }
+
+    /// Ends what is begun in the ledger, or will be as soon as that can be written, and may not run.
+    async fn take_back(self: &Arc<Self>, execution: &Arc<Execution>, refused: &Begun) {
+        let entered = execution.entry.as_ref().filter(|entry| entry.is_open());
+        if let (Some(_), Begun::Unrecorded(problem)) = (entered, refused) {
+            let refused = ExecutorError::AuditUnavailable {
+                tool_name: execution.tool.clone(),
+                input_summary: execution.summary(),
+                detail: problem.detail.clone(),
+            };
+            self.close(execution, Err(refused)).await;
+        }
     }
 
     /// Takes an execution that is on record from its first stage to its end.
@@ -295,12 +313,14 @@ impl Inner {
             entry.note(Event::skill_call(execution, lineage));
         }
         entry.note(Event::ExecutionStarted { summary });
+        let is_asynchronous = execution.terms.asynchronous;
         if let Some(idempotency) = execution.terms.idempotency.clone() {
             self.claim(entry, execution, idempotency).await?;
-        }
-        if execution.terms.asynchronous
-            && let Some(receipt) = entry.write(execution)
-        {
+            // It is on record. What has happened by now comes behind that, soon where others follow it.
+            if is_asynchronous {
+                drop(entry.write(execution));
+            }
+        } else if is_asynchronous && let Some(receipt) = entry.write(execution) {
             // Its id is the answer: it must not be forgotten by a crash.
             let entered = receipt.await;
             if let (Err(error), Audit::Required) = (entered, config.audit) {
@@ -321,7 +341,10 @@ impl Inner {
             // Without an answer nobody can say that it has not run before.
             let claim = entry.claim(execution, idempotency.clone()).await;
             let id = match claim.map_err(|error| Begun::Unrecorded(unrecorded(&error)))? {
-                Claim::New => return Ok(()),
+                Claim::New => {
+                    entry.adopt();
+                    return Ok(());
+                }
                 Claim::InProgress(id) => return Err(Begun::InProgress(id)),
                 Claim::Conflict(id) => return Err(Begun::OtherCall(id)),
                 Claim::Finished(id) => id,

@@ -1,27 +1,29 @@
-use super::Execution;
-use super::Finished;
-use super::call_record::CallRecord;
-use super::finished::status;
-use crate::domain::{
-    ExecutionId, ExecutorError, Exit, Failure, RunReport, Status, ToolOutput, TraceId, whole_millis,
-};
+use super::told::Told;
+use super::{CallRecord, Execution};
+use crate::domain::{ExecutionId, Exit, Failure, Status, TraceId, whole_millis};
 use crate::ledger::OpenRecord;
 
-/// Writes the record of an execution that is kept nowhere else.
-pub(super) fn result(execution: &Execution, result: &Result<ToolOutput, ExecutorError>) {
-    let failure = result.as_ref().err().map(|error| Failure::of(error, None));
-    let run = match result {
-        Ok(output) => Some(&output.run),
-        Err(error) => error.partial().map(|partial| &partial.run),
-    };
-    let status = status(failure.as_ref(), result.as_ref().ok());
-    write_of(execution, status, run, failure.as_ref());
-}
-
 /// Writes the record of an execution that has ended.
-pub(super) fn ending(execution: &Execution, finished: &Finished) {
-    let failure = finished.failure.as_ref();
-    write_of(execution, finished.status, finished.run(), failure);
+pub(super) fn ending(execution: &Execution, ended: &Told<'_>) {
+    let (correlation, run) = (&execution.correlation, ended.run);
+    let exit_code = match (ended.failure(), run.and_then(|run| run.exit)) {
+        (None, Some(Exit::Code(code))) => Some(code),
+        _ => None,
+    };
+    write(&Line {
+        id: execution.id,
+        tool: &execution.tool,
+        summary: &execution.call().summary,
+        duration_ms: Some(run.map_or(0, |run| whole_millis(run.duration))),
+        exit_code,
+        output_bytes: run.map(|run| run.stdout_bytes + run.stderr_bytes),
+        status: ended.status,
+        caller_uid: execution.caller.uid,
+        trace_id: correlation.trace_id.as_ref().map(TraceId::as_str),
+        tenant_id: correlation.tenant_id.as_deref(),
+        session_id: correlation.session_id.as_deref(),
+        error: ended.failure().map(|failure| failure.detail.as_str()),
+    });
 }
 
 /// Writes the record of an execution whose daemon did not live to see its end.
@@ -40,33 +42,6 @@ pub(super) fn lost(record: &OpenRecord) {
         tenant_id: call.tenant_id.as_deref(),
         session_id: call.session_id.as_deref(),
         error: Some(&Failure::lost().detail),
-    });
-}
-
-fn write_of(
-    execution: &Execution,
-    status: Status,
-    run: Option<&RunReport>,
-    failure: Option<&Failure>,
-) {
-    let correlation = &execution.correlation;
-    let exit_code = match (failure, run.and_then(|run| run.exit)) {
-        (None, Some(Exit::Code(code))) => Some(code),
-        _ => None,
-    };
-    write(&Line {
-        id: execution.id,
-        tool: &execution.tool,
-        summary: &execution.call().summary,
-        duration_ms: Some(run.map_or(0, |run| whole_millis(run.duration))),
-        exit_code,
-        output_bytes: run.map(|run| run.stdout_bytes + run.stderr_bytes),
-        status,
-        caller_uid: execution.caller.uid,
-        trace_id: correlation.trace_id.as_ref().map(TraceId::as_str),
-        tenant_id: correlation.tenant_id.as_deref(),
-        session_id: correlation.session_id.as_deref(),
-        error: failure.map(|failure| failure.detail.as_str()),
     });
 }
 

@@ -25,11 +25,13 @@ mod masking;
 mod questions;
 mod record;
 mod records;
+mod remembered;
 mod retry;
 mod running;
 mod spans;
 mod stages;
 mod start;
+mod told;
 mod values;
 
 #[cfg(test)]

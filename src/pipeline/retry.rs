@@ -48,8 +48,10 @@ impl Again<'_> {
         }
         // What the last try has written is no part of the answer.
         live.end_streams();
-        if let Some(spool) = &self.inner.spool {
-            spool.remove(execution.id);
+        if let Some(spool) = self.inner.spool.clone() {
+            let id = execution.id;
+            // Only a panic makes this fail.
+            let _ = tokio::task::spawn_blocking(move || spool.remove(id)).await;
         }
         let config = self.inner.config();
         let fresh = self

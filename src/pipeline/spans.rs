@@ -1,19 +1,8 @@
 //! What of executions goes to whoever follows traces.
 
-use std::time::SystemTime;
-
-use super::finished::status;
-use super::{Execution, Executor, Finished};
-use crate::domain::{ExecutorError, Failure, RunReport, Status, ToolOutput};
+use super::told::Told;
+use super::{Execution, Executor};
 use crate::otlp::{ExecutionSpan, Exporter};
-
-/// How an execution has ended.
-struct End<'a> {
-    at: SystemTime,
-    status: Status,
-    failure: Option<&'a Failure>,
-    run: Option<&'a RunReport>,
-}
 
 impl Executor {
     /// Sends the spans that wait to be sent, for a few seconds at the most. For the end, when nothing
@@ -23,39 +12,8 @@ impl Executor {
     }
 }
 
-/// Tells of an execution that is kept nowhere else.
-pub(super) fn result(
-    spans: &Exporter,
-    execution: &Execution,
-    result: &Result<ToolOutput, ExecutorError>,
-) {
-    let failure = result.as_ref().err();
-    let failure = failure.map(|error| Failure::of(error, execution.failed_in()));
-    let run = match result {
-        Ok(output) => Some(&output.run),
-        Err(error) => error.partial().map(|partial| &partial.run),
-    };
-    let end = End {
-        at: SystemTime::now(),
-        status: status(failure.as_ref(), result.as_ref().ok()),
-        failure: failure.as_ref(),
-        run,
-    };
-    tell(spans, execution, &end);
-}
-
 /// Tells of an execution that has ended.
-pub(super) fn ending(spans: &Exporter, execution: &Execution, finished: &Finished) {
-    let end = End {
-        at: finished.ended_at,
-        status: finished.status,
-        failure: finished.failure.as_ref(),
-        run: finished.run(),
-    };
-    tell(spans, execution, &end);
-}
-
-fn tell(spans: &Exporter, execution: &Execution, end: &End<'_>) {
+pub(super) fn tell(spans: &Exporter, execution: &Execution, end: &Told<'_>) {
     if !spans.is_on() {
         return;
     }
@@ -85,7 +43,7 @@ fn tell(spans: &Exporter, execution: &Execution, end: &End<'_>) {
         ended_at: end.at,
         stages: if execution.timed { stages } else { Vec::new() },
         status: end.status,
-        failure: end.failure.map(|failure| (failure.kind, failure.stage)),
+        failure: end.failure().map(|failure| (failure.kind, failure.stage)),
         // What was stopped did not end by itself, whatever it made of the signal.
         exit: run
             .filter(|_| end.failure.is_none())

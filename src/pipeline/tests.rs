@@ -63,3 +63,41 @@ async fn a_panic_costs_its_own_execution_and_not_the_record_of_it() {
     executor.shut_down(Duration::from_secs(600)).await;
     assert_eq!(executor.running(), 0);
 }
+
+#[tokio::test]
+async fn what_is_remembered_without_a_ledger_is_filtered_like_history() {
+    let executor = Executor::new(ExecutorConfig::default());
+    for command in ["echo apples", "echo pears; exit 1"] {
+        let call = Call::new("bash", json!({"command": command}));
+        let begun = executor.begin(call, Caller::this_process(), Terms::default());
+        let Begun::New(execution) = begun.await else {
+            panic!("not begun");
+        };
+        execution.wait().await;
+    }
+    let found = async |filter: Filter| {
+        let page = executor.history(filter).await.expect("words");
+        let commands = page.records.into_iter();
+        let commands = commands.map(|record| record.call.summary.clone());
+        commands.collect::<Vec<_>>()
+    };
+    let text = |text: &str| Filter {
+        text: Some(text.to_owned()),
+        ..Filter::default()
+    };
+    let (apples, pears) = ("echo apples".to_owned(), "echo pears; exit 1".to_owned());
+    assert_eq!(found(Filter::default()).await, [&*pears, &*apples]);
+    assert_eq!(found(text("APPLES")).await, [&*apples]);
+    assert_eq!(found(text("echo pear*")).await, [&*pears]);
+    let failed = Filter {
+        status: Some(Status::Error),
+        ..Filter::default()
+    };
+    assert_eq!(found(failed).await, [pears]);
+    let other = Filter {
+        tool: Some("read_file".to_owned()),
+        ..Filter::default()
+    };
+    assert!(found(other).await.is_empty());
+    assert!(executor.history(text("&&")).await.is_err());
+}

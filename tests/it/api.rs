@@ -18,6 +18,7 @@ mod flow_load;
 mod flow_places;
 mod flow_shared;
 mod following;
+mod full_disk;
 mod history;
 mod hooks;
 mod hooks_change;

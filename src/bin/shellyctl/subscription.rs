@@ -27,7 +27,7 @@ pub enum Told {
     Item(FeedItem),
     /// The connection is lost. The next call tries to have it again.
     Lost,
-    /// It is there again. Where nothing had been told before, what happened meanwhile is not.
+    /// It is there again, and what happened meanwhile is told next.
     Again,
 }
 
@@ -59,7 +59,7 @@ impl Subscription {
         Ok(Self {
             client: client.clone(),
             filter,
-            last: after,
+            last: after.or(feed.begins_after()),
             feed: Some(feed),
             wait: FIRST_WAIT,
         })

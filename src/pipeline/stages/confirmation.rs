@@ -296,8 +296,12 @@ impl Question<'_> {
                 self.inner.settle(id, ApprovalStatus::Expired).await
             }
             Ended::Stopped(reason) => {
-                let _ = self.inner.settle(id, ApprovalStatus::Withdrawn).await;
-                self.note_decided(id, "withdrawn", None);
+                let settled = self.inner.settle(id, ApprovalStatus::Withdrawn).await;
+                // Somebody may have answered in the last moment.
+                match settled.ok().flatten() {
+                    Some(settled) => self.note(&settled),
+                    None => self.note_decided(id, ApprovalStatus::Withdrawn, None),
+                }
                 return Err(ExecutorError::Cancelled {
                     tool_name: self.execution.tool.clone(),
                     input_summary: self.context.summary.clone(),
@@ -313,16 +317,13 @@ impl Question<'_> {
 
     /// What an answer means.
     fn read(&self, approval: Approval) -> Result<Approval, ExecutorError> {
+        self.note(&approval);
         let (tool_name, input_summary) =
             (self.execution.tool.clone(), self.context.summary.clone());
         let by = approval.decided.as_ref().and_then(|decided| decided.by);
         match approval.status {
-            ApprovalStatus::Approved => {
-                self.note_decided(approval.id, "approved", by);
-                Ok(approval)
-            }
+            ApprovalStatus::Approved => Ok(approval),
             ApprovalStatus::Denied | ApprovalStatus::Withdrawn => {
-                self.note_decided(approval.id, approval.status.as_str(), by);
                 Err(ExecutorError::UserRejected {
                     tool_name,
                     input_summary,
@@ -331,11 +332,6 @@ impl Question<'_> {
                 })
             }
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
-                if let Some(entry) = &self.execution.entry {
-                    entry.note(Event::ConfirmationExpired {
-                        approval_id: approval.id,
-                    });
-                }
                 let waited = approval.expires_at.duration_since(approval.created_at);
                 Err(ExecutorError::ApprovalExpired {
                     tool_name,
@@ -373,11 +369,28 @@ impl Question<'_> {
         }
     }
 
-    fn note_decided(&self, approval_id: ApprovalId, decision: &str, by: Option<u32>) {
+    /// Something became of the question.
+    fn note(&self, approval: &Approval) {
+        match approval.status {
+            ApprovalStatus::Approved | ApprovalStatus::Denied | ApprovalStatus::Withdrawn => {
+                let by = approval.decided.as_ref().and_then(|decided| decided.by);
+                self.note_decided(approval.id, approval.status, by);
+            }
+            ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
+                if let Some(entry) = &self.execution.entry {
+                    entry.note(Event::ConfirmationExpired {
+                        approval_id: approval.id,
+                    });
+                }
+            }
+        }
+    }
+
+    fn note_decided(&self, approval_id: ApprovalId, decision: ApprovalStatus, by: Option<u32>) {
         if let Some(entry) = &self.execution.entry {
             entry.note(Event::ConfirmationDecided {
                 approval_id,
-                decision: decision.to_owned(),
+                decision: decision.as_str().to_owned(),
                 by,
             });
         }

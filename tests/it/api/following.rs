@@ -62,6 +62,28 @@ fn who_has_heard_of_the_future_hears_what_comes_next() {
     assert_eq!(listener.next().expect("an event")["summary"], "echo now");
 }
 
+/// Nothing had been told before the connection broke.
+#[test]
+fn an_answer_says_where_it_is_to_be_taken_up_again() {
+    let daemon = Daemon::start();
+    daemon.bash("echo before");
+    let (mut connection, mut filtered) = (daemon.connect(), daemon.connect());
+    connection.send("GET", "/events", &[], b"");
+    let head = connection.reply_head();
+    let last = head.header("last-event-id").expect("a number").to_owned();
+    drop(connection);
+    daemon.bash("echo meanwhile");
+    let again = [("Last-Event-ID", last.as_str())];
+    let mut listener = Listener::new(&daemon, "", &again);
+    assert_eq!(
+        listener.next().expect("an event")["summary"],
+        "echo meanwhile"
+    );
+
+    filtered.send("GET", "/events?after=1&follow=false", &[], b"");
+    assert_eq!(filtered.reply_head().header("last-event-id"), Some("1"));
+}
+
 #[test]
 fn an_execution_is_told_as_it_happens() {
     let daemon = Daemon::start();

@@ -2,15 +2,13 @@
 //! cleared away, proved.
 
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::sys::signal::Signal;
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{begin, blocked, call, release};
-use crate::support::{Daemon, Mode, Reply, scratch, skip, wait_to_equal};
+use crate::support::{Daemon, Mode, Reply, wait_to_equal};
 
 pub(super) fn list(daemon: &Daemon, query: &str) -> Value {
     let reply = daemon.get(&format!("/executions?{query}"));
@@ -18,7 +16,7 @@ pub(super) fn list(daemon: &Daemon, query: &str) -> Value {
     reply.json()
 }
 
-fn summaries(page: &Value) -> Vec<String> {
+pub(super) fn summaries(page: &Value) -> Vec<String> {
     let entries = page["executions"].as_array().expect("entries");
     let summary = |entry: &Value| entry["summary"].as_str().expect("text").to_owned();
     entries.iter().map(summary).collect()
@@ -86,9 +84,20 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
     daemon.wait_until("it has written", || {
         daemon.output(&many, "stdout").len() == 3_000_006
     });
+    let file = daemon.dir().join("state/ledger.db");
+    daemon.wait_until("its start is on file", || {
+        let ledger = Connection::open(&file).expect("opened");
+        let started = ledger.query_row("SELECT started_at FROM executions", [], |row| row.get(0));
+        started.is_ok_and(|started: Option<i64>| started.is_some())
+    });
+    let before = daemon.get(&format!("/executions/{many}")).json();
     let daemon = killed(&mut daemon);
     let record = daemon.get(&format!("/executions/{many}")).json();
     assert_eq!(record["status"], "lost");
+    for known in ["started_at", "stages"] {
+        assert_eq!(record[known], before[known], "{known}");
+    }
+    assert_eq!(record["stages"].as_array().map(Vec::len), Some(5));
     assert_eq!(
         (&record["http_status"], &record["result"]["code"]),
         (&json!(500), &json!("lost"))
@@ -496,97 +505,4 @@ fn nothing_on_disk_has_a_secret_that_was_recognised() {
         }
     }
     assert!(!daemon.log().contains(token) && !daemon.log().contains("hunter2hunter2"));
-}
-
-/// A file system of its own for the state directory, so small that it can be filled.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` where nothing can be mounted.
-    fn mount(dir: &Path) -> Option<Self> {
-        fs::create_dir(dir).expect("ours");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=4m,mode=0700", "none"])
-            .arg(dir)
-            .output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(dir.to_owned()));
-        }
-        skip("a disk that is full, which takes root to mount one");
-        None
-    }
-
-    fn fill(&self) {
-        let mut file = fs::File::create(self.0.join("fill")).expect("room");
-        for length in [64 * 1024, 1] {
-            while file.write_all(&vec![b'x'; length]).is_ok() {}
-        }
-    }
-
-    fn free(&self) {
-        fs::remove_file(self.0.join("fill")).expect("ours");
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // The daemon may still be using it.
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
-#[test]
-fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
-    for audit in ["required", "best_effort"] {
-        let dir = scratch();
-        let Some(disk) = SmallDisk::mount(&dir.join("state")) else {
-            return;
-        };
-        let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
-        fs::write(dir.join("executor.toml"), toml).expect("ours");
-        let daemon = Daemon::launch(dir, None, |_| {});
-        assert_eq!(daemon.bash("echo before").status, 200);
-        disk.fill();
-        // The log has its room already: what is there is safe, and that the ledger has none for it is found
-        // behind the answer.
-        assert_eq!(daemon.bash("echo safe").status, 200);
-        wait_to_equal("its code", json!("ledger_full"), || {
-            daemon.get("/health").json()["problems"][0]["code"].clone()
-        });
-        let marker = daemon.dir().join("marker");
-        let body = call(&format!(
-            "touch {}; : {}",
-            marker.display(),
-            "x".repeat(20_000)
-        ));
-        let full = daemon.post(&body);
-        if audit == "required" {
-            assert_eq!(
-                (full.status, &full.json()["code"]),
-                (503, &json!("audit_unavailable"))
-            );
-            assert!(!marker.exists());
-        } else {
-            assert_eq!(full.status, 200, "{}", full.content());
-            assert!(marker.exists());
-        }
-        let health = daemon.get("/health").json();
-        assert_eq!(
-            (&health["status"], &health["problems"][0]["code"]),
-            (&json!("degraded"), &json!("ledger_full"))
-        );
-        disk.free();
-        daemon.wait_until("all is well", || {
-            daemon.get("/health").json()["status"] == "ok"
-        });
-        assert_eq!(daemon.bash("echo after").status, 200);
-        let known = summaries(&list(&daemon, ""));
-        // Where something else has found the disk full before it, a call is refused at the door and
-        // no execution.
-        let was_let_in = full.json()["execution_id"].is_string();
-        assert!(was_let_in || audit == "required", "{}", full.json());
-        let expected = 3 + usize::from(was_let_in);
-        assert_eq!(known.len(), expected, "{audit}: {known:?}");
-        assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
-    }
 }

@@ -15,14 +15,14 @@ pub(super) const ALLOW: &str = r#"echo '{"decision":"allow"}'"#;
 /// in the daemon's directory.
 pub(super) type Hook<'a> = (&'a str, &'a str, &'a str);
 
-fn tables(hooks: &[Hook<'_>]) -> String {
+pub(super) fn tables(hooks: &[Hook<'_>]) -> String {
     let table = |(name, keys, _): &Hook<'_>| {
         format!("[[hooks]]\nname = \"{name}\"\ncommand = [\"/bin/sh\", \"{name}.sh\"]\n{keys}\n")
     };
     hooks.iter().map(table).collect()
 }
 
-fn write_scripts(dir: &Path, hooks: &[Hook<'_>]) {
+pub(super) fn write_scripts(dir: &Path, hooks: &[Hook<'_>]) {
     for (name, _, script) in hooks {
         fs::write(dir.join(format!("{name}.sh")), script).expect("written");
     }

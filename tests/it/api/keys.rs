@@ -11,7 +11,7 @@ use crate::support::{Daemon, Reply};
 
 const KEY: &str = "Idempotency-Key";
 
-fn keyed(daemon: &Daemon, key: &str, body: &Value) -> Reply {
+pub(super) fn keyed(daemon: &Daemon, key: &str, body: &Value) -> Reply {
     let body = body.to_string();
     daemon
         .connect()

@@ -1,0 +1,148 @@
+//! A ledger whose disk is full.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use super::history::{list, summaries};
+use super::keys::keyed;
+use super::{call, hooks};
+use crate::support::{Daemon, scratch, skip, wait_to_equal};
+
+/// A file system of its own for the state directory, so small that it can be filled.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where nothing can be mounted.
+    fn mount(dir: &Path) -> Option<Self> {
+        fs::create_dir(dir).expect("ours");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m,mode=0700", "none"])
+            .arg(dir)
+            .output();
+        if mounted.is_ok_and(|mounted| mounted.status.success()) {
+            return Some(Self(dir.to_owned()));
+        }
+        skip("a disk that is full, which takes root to mount one");
+        None
+    }
+
+    fn fill(&self) {
+        let mut file = fs::File::create(self.0.join("fill")).expect("room");
+        for length in [64 * 1024, 1] {
+            while file.write_all(&vec![b'x'; length]).is_ok() {}
+        }
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.0.join("fill")).expect("ours");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // The daemon may still be using it.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
+    for audit in ["required", "best_effort"] {
+        let dir = scratch();
+        let Some(disk) = SmallDisk::mount(&dir.join("state")) else {
+            return;
+        };
+        let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
+        fs::write(dir.join("executor.toml"), toml).expect("ours");
+        let daemon = Daemon::launch(dir, None, |_| {});
+        assert_eq!(daemon.bash("echo before").status, 200);
+        disk.fill();
+        // The log has its room already: what is there is safe, and that the ledger has none for it is found
+        // behind the answer.
+        assert_eq!(daemon.bash("echo safe").status, 200);
+        wait_to_equal("its code", json!("ledger_full"), || {
+            daemon.get("/health").json()["problems"][0]["code"].clone()
+        });
+        let marker = daemon.dir().join("marker");
+        let body = call(&format!(
+            "touch {}; : {}",
+            marker.display(),
+            "x".repeat(20_000)
+        ));
+        let full = daemon.post(&body);
+        if audit == "required" {
+            assert_eq!(
+                (full.status, &full.json()["code"]),
+                (503, &json!("audit_unavailable"))
+            );
+            assert!(!marker.exists());
+        } else {
+            assert_eq!(full.status, 200, "{}", full.content());
+            assert!(marker.exists());
+        }
+        let health = daemon.get("/health").json();
+        assert_eq!(
+            (&health["status"], &health["problems"][0]["code"]),
+            (&json!("degraded"), &json!("ledger_full"))
+        );
+        disk.free();
+        daemon.wait_until("all is well", || {
+            daemon.get("/health").json()["status"] == "ok"
+        });
+        assert_eq!(daemon.bash("echo after").status, 200);
+        let known = summaries(&list(&daemon, ""));
+        // Where something else has found the disk full before it, a call is refused at the door and
+        // no execution.
+        let was_let_in = full.json()["execution_id"].is_string();
+        assert!(was_let_in || audit == "required", "{}", full.json());
+        let expected = 3 + usize::from(was_let_in);
+        assert_eq!(known.len(), expected, "{audit}: {known:?}");
+        assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
+    }
+}
+
+/// Nothing ran, and the caller was told to come again.
+#[test]
+fn a_key_is_good_for_another_try_of_what_could_not_be_recorded() {
+    let dir = scratch();
+    let Some(disk) = SmallDisk::mount(&dir.join("state")) else {
+        return;
+    };
+    let hook = format!("until [ -e go ]; do sleep 0.02; done; {}", hooks::ALLOW);
+    let hooks = [("gate", "before = \"permission\"", hook.as_str())];
+    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"required\"\n";
+    fs::write(dir.join("executor.toml"), hooks::tables(&hooks) + toml).expect("ours");
+    hooks::write_scripts(&dir, &hooks);
+    let daemon = Daemon::launch(dir, None, |_| {});
+    let marker = daemon.dir().join("marker");
+    let body = call(&format!("echo ran >>{}", marker.display()));
+
+    let first = std::thread::scope(|scope| {
+        let first = scope.spawn(|| keyed(&daemon, "k", &body));
+        daemon.wait_until("it is on record", || {
+            summaries(&list(&daemon, "status=running")).len() == 1
+        });
+        disk.fill();
+        fs::write(daemon.dir().join("go"), "").expect("written");
+        first.join().expect("answered")
+    });
+    assert_eq!(
+        (first.status, &first.json()["code"]),
+        (503, &json!("audit_unavailable"))
+    );
+    assert!(!marker.exists());
+
+    disk.free();
+    daemon.wait_until("all is well", || {
+        daemon.get("/health").json()["status"] == "ok"
+    });
+    let second = keyed(&daemon, "k", &body);
+    assert_eq!(second.status, 200, "{}", second.content());
+    assert_eq!(keyed(&daemon, "k", &body).json(), second.json());
+    assert_eq!(fs::read_to_string(&marker).expect("written"), "ran\n");
+    assert_eq!(list(&daemon, "status=running")["executions"], json!([]));
+}
