@@ -72,6 +72,11 @@ const CONFIGURATION: (&str, &str) = (
     "the configuration, described in executor.toml(5)",
 );
 
+const POLICY: (&str, &str) = (
+    "/etc/shelly-executor/policy.toml",
+    "what may be run, and what somebody is asked about",
+);
+
 const TOOLS: (&str, &str) = (
     "/etc/shelly-executor/tools.toml",
     "what a model is told of each tool",
@@ -84,14 +89,14 @@ const SKILLS: (&str, &str) = (
 
 const STATE: (&str, &str) = (
     "/var/lib/shelly-executor",
-    "the daemon's lock and id, in spool/ what executions write, and in policy.d/ remembered approvals",
+    "the daemon's lock and id, ledger.db with history and audit trail, in spool/ what executions write, and in policy.d/ remembered approvals",
 );
 
 /// The files that a page's command has to do with.
 fn files(page: &str) -> Files {
     match page {
-        "shelly-executord" => &[SOCKET, CONFIGURATION, TOOLS, SKILLS, STATE],
-        "shellyctl-config" | "shellyctl-config-check" => &[CONFIGURATION, TOOLS],
+        "shelly-executord" => &[SOCKET, CONFIGURATION, POLICY, TOOLS, SKILLS, STATE],
+        "shellyctl-config" | "shellyctl-config-check" => &[CONFIGURATION, POLICY, TOOLS],
         "shellyctl-tools" => &[SOCKET, SKILLS],
         "shellyctl-tools-install" | "shellyctl-tools-remove" | "shellyctl-tools-check" => &[SKILLS],
         "shellyctl-completions" | "shellyctl-tools-new" => &[],

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::json::{Text, json_response, to_json_around};
 use super::openapi::ResultSchema;
-use super::problem::{Problem, problem_response};
+use super::problem::{Code, Problem, problem_response};
 use crate::domain::{
     Display, ExecutionId, Exit, KillMode, KillReason, KillReport, LeftBehind, RiskLevel, Ruling,
     RunReport, Sandboxed, Stage, StageTimes, Status, StreamName, timestamp, whole_millis,
@@ -417,12 +417,12 @@ pub(super) fn result<'a>(
 
 /// The response to a call that was waited for.
 pub(super) fn response<'a>(subject: impl Into<Subject<'a>>, finished: &'a Finished) -> Response {
-    match result(subject, finished) {
-        (StatusCode::OK, body) => json_response(StatusCode::OK, body),
-        (status, body) => {
-            let mut response = problem_response(status, body);
-            let failure = finished.failure.as_ref();
-            if let Some(secs) = failure.and_then(|failure| failure.retry_after_secs) {
+    let (status, body) = result(subject, finished);
+    match &finished.failure {
+        None => json_response(status, body),
+        Some(failure) => {
+            let mut response = problem_response(Code::of(failure.kind), body);
+            if let Some(secs) = failure.retry_after_secs {
                 let headers = response.headers_mut();
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
             }

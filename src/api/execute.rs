@@ -323,20 +323,28 @@ pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether `Accept` names the event stream itself (a wildcard means JSON), and not to rule it out
+/// Whether `Accept` names the event stream itself (a wildcard means JSON), and does not rather want JSON
 /// (RFC 9110, section 12.4.2).
 pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
-    listed(headers, "accept").any(|range| {
-        let mut parts = range.split(';').map(str::trim);
-        let kind = parts.next().unwrap_or_default();
-        let weight = |part: &str| {
-            let (name, value) = part.split_once('=')?;
-            let weight = name.eq_ignore_ascii_case("q").then_some(value)?;
-            weight.parse::<f32>().ok()
-        };
-        let mut weights = parts.filter_map(weight);
-        kind.eq_ignore_ascii_case("text/event-stream") && weights.all(|weight| weight > 0.0)
-    })
+    let weight_of = |wanted: &str| {
+        let ranges = listed(headers, "accept").map(media_range);
+        let weights = ranges.filter(|(kind, _)| kind.eq_ignore_ascii_case(wanted));
+        weights.map(|(_, weight)| weight).fold(0.0, f32::max)
+    };
+    let events = weight_of("text/event-stream");
+    events > 0.0 && events >= weight_of("application/json")
+}
+
+/// A media range and how much it is wanted, from 0 to 1.
+fn media_range(range: &str) -> (&str, f32) {
+    let mut parts = range.split(';').map(str::trim);
+    let kind = parts.next().unwrap_or_default();
+    let weight = |part: &str| {
+        let (name, value) = part.split_once('=')?;
+        let weight = name.eq_ignore_ascii_case("q").then_some(value)?;
+        weight.parse::<f32>().ok()
+    };
+    (kind, parts.find_map(weight).unwrap_or(1.0))
 }
 
 fn listed<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {

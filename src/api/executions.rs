@@ -46,7 +46,7 @@ pub(super) async fn show(
 ) -> Result<Response, Refusal> {
     let found = find(&api, &peer, &id).await?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
-    hold(&found, wait, &peer).await?;
+    hold(&api, &found, wait, &peer).await?;
     Ok(answer(&api, &found).await)
 }
 
@@ -87,12 +87,19 @@ async fn answer(api: &Api, found: &Found) -> Response {
     json_response(StatusCode::OK, to_json(&body))
 }
 
-/// Waits for the end of an execution, as long as the caller asked for and is there.
-pub(super) async fn hold(found: &Found, wait: Option<f64>, peer: &Peer) -> Result<(), Refusal> {
+/// Waits for the end of an execution, as long as the caller asked for and is there, and the daemon is.
+pub(super) async fn hold(
+    api: &Api,
+    found: &Found,
+    wait: Option<f64>,
+    peer: &Peer,
+) -> Result<(), Refusal> {
     if let (Some(wait), Found::Live(execution)) = (longest_wait(wait)?, found) {
         tokio::select! {
             _ = tokio::time::timeout(wait, execution.wait()) => {}
             () = peer.hung_up() => {}
+            // One that waits for an approval outlasts it.
+            () = api.health.ended() => {}
         }
     }
     Ok(())

@@ -148,6 +148,8 @@ struct PolicyBody {
     file: Option<String>,
     /// How many rules it has, approvals that are remembered among them.
     rules: usize,
+    /// How many of them are such approvals.
+    remembered: usize,
 }
 
 fn policy(api: &Api) -> PolicyBody {
@@ -155,6 +157,7 @@ fn policy(api: &Api) -> PolicyBody {
     PolicyBody {
         file: policy.main_file().map(|file| file.display().to_string()),
         rules: policy.rule_count(),
+        remembered: policy.remembered().count(),
     }
 }
 

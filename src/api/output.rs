@@ -55,10 +55,16 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     /// Waits until it is known how it ended, which need not be on record by then. `None` when that is
     /// later than the deadline, or nobody waits any more.
-    async fn by(execution: &'a Arc<Execution>, deadline: Instant, peer: &Peer) -> Option<Self> {
+    async fn by(
+        execution: &'a Arc<Execution>,
+        deadline: Instant,
+        peer: &Peer,
+        api: &Api,
+    ) -> Option<Self> {
         let formed = tokio::select! {
             formed = timeout_at(deadline, execution.wait_formed()) => formed.is_ok(),
             () = peer.hung_up() => false,
+            () = api.health.ended() => false,
         };
         formed.then_some(Self {
             execution,
@@ -135,10 +141,10 @@ pub(super) async fn show(
     let deadline = longest_wait(wait)?.map(|wait| Instant::now() + wait);
     let held = match (deadline, &found) {
         (Some(deadline), Found::Live(execution)) if follow != Some(true) => {
-            Held::by(execution, deadline, &peer).await
+            Held::by(execution, deadline, &peer, &api).await
         }
         (Some(_) | None, _) => {
-            hold(&found, wait, &peer).await?;
+            hold(&api, &found, wait, &peer).await?;
             None
         }
     };

@@ -102,6 +102,20 @@ impl Code {
         }
     }
 
+    /// After how many seconds what is refused so is worth another try, where nothing says so more exactly.
+    pub(crate) fn retry_after_secs(self) -> Option<u64> {
+        // Restarts, bursts of connections and what holds up a disk are over in about that time. A sandbox that is
+        // not there, or a provider, takes somebody to set it up.
+        let passes = matches!(
+            self,
+            Self::CircuitOpen
+                | Self::ShuttingDown
+                | Self::TooManyConnections
+                | Self::AuditUnavailable
+        );
+        passes.then_some(1)
+    }
+
     /// Whether a process may have run before it came to this.
     pub(super) fn may_follow_a_start(self) -> bool {
         match self {
@@ -342,7 +356,7 @@ impl IntoResponse for Refusal {
             errors: self.errors,
             judgement: None,
         };
-        let mut response = problem_response(status, to_json_around(&problem.detail, &problem));
+        let mut response = problem_response(self.code, to_json_around(&problem.detail, &problem));
         response.headers_mut().extend(self.headers);
         response
     }
@@ -358,21 +372,14 @@ pub(crate) fn violations(failure: &Failure) -> Option<Vec<ViolationBody>> {
 }
 
 /// A response that carries a problem.
-pub(super) fn problem_response(status: StatusCode, body: Vec<u8>) -> Response {
+pub(super) fn problem_response(code: Code, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
+    *response.status_mut() = code.status();
     let kind = HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    if let Some(secs) = retry_after_secs(status) {
+    if let Some(secs) = code.retry_after_secs() {
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
     response
-}
-
-/// After how many seconds what is refused with that status is worth another try, where nothing says
-/// so more exactly.
-pub(crate) fn retry_after_secs(status: StatusCode) -> Option<u64> {
-    // Restarts and bursts of connections are over in about that time.
-    (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1)
 }

@@ -33,33 +33,29 @@ pub(super) fn wanted(header: Option<&HeaderValue>, length: u64) -> Wanted {
     let Some((first, last)) = spec.split_once('-') else {
         return Wanted::Whole;
     };
-    match (first, last) {
-        ("", suffix) => match suffix.parse::<u64>() {
-            Err(_) => Wanted::Whole,
-            Ok(0) => Wanted::Unsatisfiable,
-            // The last of nothing is all of it (section 14.1.2).
-            Ok(_) if length == 0 => Wanted::Whole,
-            Ok(suffix) => Wanted::Part(ByteRange {
-                first: length.saturating_sub(suffix),
-                last: length - 1,
-            }),
-        },
-        (first, last) => match (first.parse::<u64>(), last.parse::<u64>(), last.is_empty()) {
-            (Ok(first), Ok(last), _) if first > last => Wanted::Whole,
-            (Ok(first), Ok(_), _) | (Ok(first), _, true) if first >= length => {
-                Wanted::Unsatisfiable
-            }
-            (Ok(first), Ok(last), _) => Wanted::Part(ByteRange {
-                first,
-                last: last.min(length - 1),
-            }),
-            (Ok(first), Err(_), true) => Wanted::Part(ByteRange {
-                first,
-                last: length - 1,
-            }),
-            _ => Wanted::Whole,
-        },
+    match (number(first), number(last)) {
+        (None, Some(0)) if first.is_empty() => Wanted::Unsatisfiable,
+        // The last of nothing is all of it (section 14.1.2).
+        (None, Some(_)) if first.is_empty() && length == 0 => Wanted::Whole,
+        (None, Some(suffix)) if first.is_empty() => Wanted::Part(ByteRange {
+            first: length.saturating_sub(suffix),
+            last: length - 1,
+        }),
+        (Some(first), Some(last)) if first > last => Wanted::Whole,
+        (Some(_), None) if !last.is_empty() => Wanted::Whole,
+        (Some(first), _) if first >= length => Wanted::Unsatisfiable,
+        (Some(first), last) => Wanted::Part(ByteRange {
+            first,
+            last: last.map_or(length - 1, |last| last.min(length - 1)),
+        }),
+        (None, _) => Wanted::Whole,
     }
+}
+
+/// Digits; more of them than any length has are as good as the largest number.
+fn number(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -75,6 +71,11 @@ mod tests {
             ("bytes=4-400", part(4, 9)),
             ("bytes=-3", part(7, 9)),
             ("bytes=-30", part(0, 9)),
+            ("bytes=4-99999999999999999999", part(4, 9)),
+            ("bytes=-99999999999999999999", part(0, 9)),
+            ("bytes=99999999999999999999-", Wanted::Unsatisfiable),
+            ("bytes=1-2-3", Wanted::Whole),
+            ("bytes=-", Wanted::Whole),
             ("bytes=10-", Wanted::Unsatisfiable),
             ("bytes=10-20", Wanted::Unsatisfiable),
             ("bytes=-0", Wanted::Unsatisfiable),

@@ -1,9 +1,14 @@
 //! A request's body into a call.
 
+use std::fmt::Display;
+use std::time::Duration;
+
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
+use hyper::body::Frame;
 
 use super::Api;
 use super::problem::{Code, Refusal};
@@ -14,9 +19,8 @@ use crate::domain::{Call, Digest};
 /// from everybody else for about a millisecond a MiB.
 const PARSE_INLINE_BYTES: usize = 256 * 1024;
 
-/// How much of a body that is too large is read and thrown away, in multiples of the limit, so
-/// that a client which sends before it reads gets to see the answer.
-const DISCARD_LIMITS: usize = 4;
+/// How long nothing of a body may come: as long as a connection may say nothing between two requests.
+const STALLED: Duration = Duration::from_secs(300);
 
 /// Reads all of the body, and the call in it; with the digest of the body.
 pub(super) async fn call(
@@ -24,7 +28,7 @@ pub(super) async fn call(
     headers: &HeaderMap,
     api: &Api,
 ) -> Result<(Call, Digest), Refusal> {
-    let bytes = read(body, headers, api.edge.settings().max_request_bytes).await?;
+    let bytes = self::body(body, api).await?;
     let digest = if headers.contains_key("idempotency-key") {
         Digest::of(&bytes)
     } else {
@@ -34,42 +38,41 @@ pub(super) async fn call(
 }
 
 /// Reads all of the body.
-pub(super) async fn body(body: Body, headers: &HeaderMap, api: &Api) -> Result<Bytes, Refusal> {
-    read(body, headers, api.edge.settings().max_request_bytes).await
+pub(super) async fn body(body: Body, api: &Api) -> Result<Bytes, Refusal> {
+    let read = read(body, api.edge.settings().max_request_bytes);
+    tokio::select! {
+        biased;
+        read = read => read,
+        () = api.health.ended() => {
+            let detail = "the daemon was stopped before all of the body had come";
+            Err(Refusal::new(Code::ShuttingDown, detail))
+        }
+    }
 }
 
-async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
+async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     let too_large = || {
         let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
         Refusal::new(Code::PayloadTooLarge, detail)
     };
+    // What is refused before it was read is read by `unread`, for clients that listen only then.
     let announced = body.size_hint().lower();
-    if announced > limit as u64 && headers.contains_key(header::EXPECT) {
-        // It waits for a word before it sends: this is the word.
+    if announced > limit as u64 {
         return Err(too_large());
     }
     let mut body = body;
     let mut first: Option<Bytes> = None;
     let mut whole = BytesMut::new();
     let mut length = 0usize;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            Refusal::new(
-                Code::MalformedRequest,
-                format!("the body ended early: {error}"),
-            )
-        })?;
+    while let Some(frame) = next_frame(&mut body).await? {
         let Ok(data) = frame.into_data() else {
             continue;
         };
         length += data.len();
-        if length > limit.saturating_mul(DISCARD_LIMITS) {
+        if length > limit {
             return Err(too_large());
         }
-        if length > limit {
-            whole = BytesMut::new();
-            first = None;
-        } else if first.is_none() && whole.is_empty() {
+        if first.is_none() && whole.is_empty() {
             first = Some(data);
         } else {
             if let Some(first) = first.take() {
@@ -79,10 +82,22 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
             whole.extend_from_slice(&data);
         }
     }
-    if length > limit {
-        return Err(too_large());
-    }
     Ok(first.unwrap_or_else(|| whole.freeze()))
+}
+
+async fn next_frame(body: &mut Body) -> Result<Option<Frame<Bytes>>, Refusal> {
+    let early = |why: &dyn Display| {
+        let detail = format!("the body ended early: {why}");
+        Refusal::new(Code::MalformedRequest, detail)
+    };
+    let frame = match body.frame().now_or_never() {
+        Some(frame) => frame,
+        None => {
+            let frame = tokio::time::timeout(STALLED, body.frame()).await;
+            frame.map_err(|_| early(&format!("nothing came for {} s", STALLED.as_secs())))?
+        }
+    };
+    frame.transpose().map_err(|error| early(&error))
 }
 
 /// The call in a body that is there.

@@ -14,8 +14,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::oneshot;
 
-/// How much is read of what nobody wants, in bytes: four times the largest request by default, as of one
-/// that is too large.
+/// How much is read of what nobody wants, in bytes: four times the largest request by default.
 const MOST: usize = 64 << 20;
 
 /// How long that may take.

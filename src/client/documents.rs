@@ -149,6 +149,9 @@ pub struct PolicyHealth {
     pub file: Option<String>,
     /// How many rules it has.
     pub rules: usize,
+    /// How many of them are approvals that are remembered.
+    #[serde(default)]
+    pub remembered: usize,
 }
 
 /// How the sandbox is.
@@ -206,6 +209,9 @@ pub struct Record {
     pub summary: Option<String>,
     /// The tool's input, what is secret masked.
     pub input: Option<Value>,
+    /// The hooks that changed the input.
+    #[serde(default)]
+    pub changed_by: Vec<String>,
     /// The directory that the call named.
     pub working_dir: Option<String>,
     /// The variables that the call set, without their values.

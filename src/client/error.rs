@@ -142,9 +142,9 @@ fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => Some(
             "callers are in the group `shelly`: `sudo usermod -aG shelly \"$USER\"`, then log in again",
         ),
-        io::ErrorKind::ConnectionRefused => {
-            Some("nobody listens there any more: see `systemctl status shelly-executor`")
-        }
+        io::ErrorKind::ConnectionRefused => Some(
+            "nobody listens there any more, or it is no socket: see `systemctl status shelly-executor`",
+        ),
         _ => None,
     }
 }
@@ -158,7 +158,7 @@ fn refusal_hint(code: &str) -> Option<&'static str> {
             "`shellyctl history -n 1000` lists those that you may see, with their ids of 36 characters",
         ),
         "approval_decided" => Some("`shellyctl approvals --all` shows what was decided"),
-        "queue_full" | "rate_limited" => Some("try again in a moment"),
+        "queue_full" => Some("try again in a moment"),
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),
         _ => None,
     }

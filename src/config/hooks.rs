@@ -10,6 +10,7 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
+use super::executor::can_run;
 use super::values::Bounded;
 use crate::domain::{Point, Stage};
 
@@ -69,6 +70,14 @@ impl Hook {
     /// Whether it is asked about calls of this tool.
     pub fn concerns(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
+    }
+
+    /// The program that it asks and that cannot be executed, if so.
+    pub fn lacks(&self) -> Option<&Path> {
+        match &self.asked {
+            Asked::Program { program, .. } => Some(program.as_path()).filter(|path| !can_run(path)),
+            Asked::Skill { .. } => None,
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub use places::{Places, SKILLS_DIR, default_socket, skills_dir, socket_from_env
 pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};
 pub use sandbox::{SandboxConfig, SandboxUser};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
-pub use text::read_text;
+pub use text::{is_absent, read_text};
 pub use tools_file::{CheckedTools, DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use tracing::{OtlpEndpoint, TracingConfig};
 pub use watch::{leads_to, watch_files, watch_tree};

@@ -3,13 +3,12 @@ use std::time::Duration;
 
 use toml::{Table, Value};
 
-use super::executor::can_run;
 use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
-use super::text::read_text;
+use super::text::{is_absent, read_text};
 use super::values::Bounded;
 use super::{
-    Access, Asked, CgroupChoice, ConfigError, ConfirmationConfig, Durability, ExecutorConfig,
+    Access, CgroupChoice, ConfigError, ConfirmationConfig, Durability, ExecutorConfig,
     HistoryConfig, Limits, LogConfig, SecretsConfig, SkillsConfig,
 };
 
@@ -48,18 +47,14 @@ impl Settings {
         Self::parse(path, &read_text(path)?)
     }
 
-    /// Reads and validates `path`; where there is none, the shipped settings.
+    /// Reads and validates `path`, where there is such a file.
     ///
     /// # Errors
-    /// As [`Settings::read`].
-    pub fn read_or_shipped(path: &Path) -> Result<Self, ConfigError> {
+    /// As [`Settings::read`]; a link that leads nowhere is no lack of a file.
+    pub fn read_if_there(path: &Path) -> Result<Option<Self>, ConfigError> {
         match Self::read(path) {
-            Err(ConfigError::Unreadable { source, .. })
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                Self::shipped()
-            }
-            read => read,
+            Err(ConfigError::Unreadable { .. }) if is_absent(path) => Ok(None),
+            read => read.map(Some),
         }
     }
 
@@ -81,17 +76,6 @@ impl Settings {
                 "`spool_max_bytes`: {} of a stream never fit into spool_total_bytes = {}",
                 self.spool_max_bytes, self.spool_total_bytes
             ));
-        }
-        for hook in &self.executor.hooks {
-            if let Asked::Program { program, .. } = &hook.asked
-                && !can_run(program)
-            {
-                doubts.push(format!(
-                    "the hook `{}`: cannot execute `{}`",
-                    hook.name,
-                    program.display()
-                ));
-            }
         }
         doubts
     }
@@ -388,6 +372,19 @@ mod tests {
         assert_eq!(doubts.len(), about.len(), "{doubts:?}");
         let shipped = Settings::shipped().expect("valid").doubts();
         assert!(!shipped.iter().any(|doubt| doubt.contains("spool")));
+    }
+
+    #[test]
+    fn only_what_is_not_there_at_all_is_absent() {
+        let path = std::env::temp_dir().join(format!("absent-{}.toml", std::process::id()));
+        assert!(Settings::read_if_there(&path).expect("none").is_none());
+        std::os::unix::fs::symlink("/no/such/file", &path).expect("made");
+        let dangling = Settings::read_if_there(&path);
+        std::fs::remove_file(&path).expect("ours");
+        assert!(
+            matches!(dangling, Err(ConfigError::Unreadable { .. })),
+            "{dangling:?}"
+        );
     }
 
     /// Each shipped key and table in the place of which there is something of another type.

@@ -28,6 +28,11 @@ pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
+/// Whether there is nothing of that name, not even a link that leads nowhere.
+pub fn is_absent(path: &Path) -> bool {
+    matches!(std::fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

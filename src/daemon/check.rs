@@ -118,7 +118,7 @@ pub fn check_skill(options: &Options, path: PathBuf, among: Option<PathBuf>) -> 
 }
 
 fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidConfig> {
-    let settings = read_settings(options)?;
+    let (settings, _) = read_settings(options)?;
     let policy_files = policy_files(options);
     let policy = policy_files.read(false, &settings.executor.files)?;
     let tools = path.with_file_name("tools.toml");

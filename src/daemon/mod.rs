@@ -30,7 +30,7 @@ use crate::grpc;
 use crate::pipeline::{Executor, StartError, Started};
 use crate::policy::Policy;
 use policy::PolicyFiles;
-use reload::Configuration;
+use reload::{Configuration, WereRead};
 use signals::Signals;
 use socket::Socket;
 use state::State;
@@ -112,7 +112,7 @@ pub enum DaemonError {
 pub fn run(options: &Options) -> Result<(), DaemonError> {
     signals::hold().map_err(DaemonError::EventLoop)?;
     let config_path = config_path(options);
-    let settings = read_settings(options)?;
+    let (settings, was_read) = read_settings(options)?;
     let path = state_path(options);
     let in_state = |source| DaemonError::State {
         path: path.clone(),
@@ -141,6 +141,10 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
     let configuration = Configuration::new(
         config_path,
         settings,
+        WereRead {
+            configuration: was_read.into(),
+            policy: policy.main_file().is_some().into(),
+        },
         reload::Surroundings {
             policy_files,
             places: state.places(),
@@ -300,11 +304,16 @@ fn edge_settings(settings: &Settings) -> EdgeSettings {
     }
 }
 
-/// Reads the configuration that was named, or the one at the usual place if there is one.
-fn read_settings(options: &Options) -> Result<Settings, ConfigError> {
-    match &options.config {
-        Some(_) => Settings::read(&config_path(options)),
-        None => Settings::read_or_shipped(&config_path(options)),
+/// Reads the configuration that was named, or the one at the usual place if there is one; and whether it was read.
+fn read_settings(options: &Options) -> Result<(Settings, bool), ConfigError> {
+    let path = config_path(options);
+    let settings = match &options.config {
+        Some(_) => Some(Settings::read(&path)?),
+        None => Settings::read_if_there(&path)?,
+    };
+    match settings {
+        Some(settings) => Ok((settings, true)),
+        None => Ok((Settings::shipped()?, false)),
     }
 }
 

@@ -1,10 +1,11 @@
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::task::JoinError;
 
-use crate::config::{ConfigError, ExecutorConfig, FilesConfig, read_text, remembered_files};
+use crate::config::{
+    ConfigError, ExecutorConfig, FilesConfig, is_absent, read_text, remembered_files,
+};
 use crate::pipeline::Executor;
 use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
@@ -93,8 +94,7 @@ pub(super) struct PolicyFiles {
 impl PolicyFiles {
     /// That there is no policy, in words, if there is none.
     pub(super) fn absence(&self) -> Option<String> {
-        let is_gone = matches!(fs::metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound);
-        is_gone.then(|| {
+        is_absent(&self.path).then(|| {
             let path = self.path.display();
             format!("there is no `{path}`: everything is allowed that [access] lets in")
         })
@@ -135,9 +135,9 @@ impl PolicyFiles {
 
     fn read_policy(&self, must_exist: bool, files: &FilesConfig) -> Result<Policy, UnusablePolicy> {
         let path = &self.path;
-        let text = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => None,
-            Ok(_) | Err(_) => Some(read_text(path)?),
+        let text = match is_absent(path) && !must_exist {
+            true => None,
+            false => Some(read_text(path)?),
         };
         let source = match &text {
             Some(text) => Source { path, text },

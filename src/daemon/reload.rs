@@ -32,6 +32,10 @@ const LONGEST_UNREST: Duration = Duration::from_secs(1);
 /// replaced, and whether links lead where they did.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// That the configuration cannot be used, or the policy.
+const CONFIG_INVALID: &str = "config_invalid";
+const POLICY_INVALID: &str = "policy_invalid";
+
 /// What is watched while it lasts, and what tells of changes.
 type Watch = (RecommendedWatcher, mpsc::Receiver<()>);
 
@@ -41,12 +45,16 @@ pub(super) struct Configuration {
     /// What the process was started with: some of it cannot change while it runs.
     started_with: Settings,
     in_force: Mutex<Arc<Settings>>,
-    /// Whether a file has been read, as opposed to the built-in configuration. From then on there
-    /// has to be one: a file that is gone does not mean that everything in it is revoked.
-    has_file: AtomicBool,
-    /// The same of the policy's file.
-    has_policy: AtomicBool,
+    were_read: WereRead,
     surroundings: Surroundings,
+}
+
+/// Which files have been read, as opposed to what is built in. From then on there has to be one: a file that is
+/// gone does not mean that everything in it is revoked.
+#[derive(Default)]
+pub(super) struct WereRead {
+    pub configuration: AtomicBool,
+    pub policy: AtomicBool,
 }
 
 /// What a daemon has around its configuration.
@@ -59,14 +67,18 @@ pub(super) struct Surroundings {
 }
 
 impl Configuration {
-    pub(super) fn new(path: PathBuf, settings: Settings, surroundings: Surroundings) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        settings: Settings,
+        were_read: WereRead,
+        surroundings: Surroundings,
+    ) -> Self {
         tell_doubts(&path, &settings);
         if let Some(absence) = surroundings.policy_files.absence() {
             tracing::warn!("{absence}");
         }
         Self {
-            has_file: AtomicBool::new(path.exists()),
-            has_policy: AtomicBool::new(surroundings.policy_files.path.exists()),
+            were_read,
             path,
             started_with: settings.clone(),
             in_force: Mutex::new(Arc::new(settings)),
@@ -185,11 +197,14 @@ impl Configuration {
     }
 
     fn read(&self) -> Result<Settings, ConfigError> {
-        if self.has_file.load(Ordering::Relaxed) {
+        let was_read = &self.were_read.configuration;
+        if was_read.load(Ordering::Relaxed) {
             return Settings::read(&self.path);
         }
-        let settings = Settings::read_or_shipped(&self.path)?;
-        self.has_file.store(self.path.exists(), Ordering::Relaxed);
+        let Some(settings) = Settings::read_if_there(&self.path)? else {
+            return Settings::shipped();
+        };
+        was_read.store(true, Ordering::Relaxed);
         Ok(settings)
     }
 
@@ -212,7 +227,7 @@ impl Configuration {
                 api.executor.announce(Event::ConfigurationRefused {
                     detail: detail.clone(),
                 });
-                return vec![unusable("config_invalid", detail, &self.path)];
+                return vec![unusable(CONFIG_INVALID, detail, &self.path)];
             }
         };
         let restart = self.started_with.needs_restart(&settings);
@@ -223,6 +238,10 @@ impl Configuration {
         });
         let problems = problems.collect();
         if *self.settings() == settings {
+            if was_refused(api, CONFIG_INVALID) {
+                tracing::info!(path = %self.path.display(), "the configuration is valid again, and the one that is in force");
+                api.executor.announce(Event::ConfigurationReloaded);
+            }
             return problems;
         }
         tell_doubts(&self.path, &settings);
@@ -242,8 +261,10 @@ impl Configuration {
 
     async fn reload_policy(&self, api: &Api) -> Option<Degradation> {
         let files = self.surroundings.policy_files.clone();
-        let must_exist = self.has_policy.load(Ordering::Relaxed);
+        let was_read = &self.were_read.policy;
+        let must_exist = was_read.load(Ordering::Relaxed);
         let settings = self.settings();
+        let was_refused = was_refused(api, POLICY_INVALID);
         let amendment = api.executor.amend_policy().await;
         // There may be many that were remembered.
         let read = move || files.read(must_exist, &settings.executor.files);
@@ -251,7 +272,7 @@ impl Configuration {
         let path = &self.surroundings.policy_files.path;
         match read.unwrap_or_else(|error| Err(UnusablePolicy::panicked(path, error))) {
             Ok(policy) => {
-                self.has_policy.store(path.exists(), Ordering::Relaxed);
+                was_read.fetch_or(policy.main_file().is_some(), Ordering::Relaxed);
                 let before = amendment.policy();
                 let is_news = !before.reads_like(&policy);
                 // Whom its names stand for may have changed, too.
@@ -260,6 +281,10 @@ impl Configuration {
                 amendment.put_in_force(policy);
                 if is_news {
                     tracing::info!(path = %path.display(), rules, "took up a changed policy");
+                } else if was_refused {
+                    tracing::info!(path = %path.display(), rules, "the policy is valid again, and the one that is in force");
+                }
+                if is_news || was_refused {
                     api.executor.announce(Event::PolicyReloaded { rules });
                 }
                 None
@@ -269,7 +294,7 @@ impl Configuration {
                 api.executor.announce(Event::PolicyRefused {
                     detail: detail.clone(),
                 });
-                Some(unusable("policy_invalid", detail, error.path()))
+                Some(unusable(POLICY_INVALID, detail, error.path()))
             }
         }
     }
@@ -302,6 +327,12 @@ async fn reload_skills(api: &Api) {
     for doubt in api.executor.unknown_tools() {
         tracing::warn!("{doubt}");
     }
+}
+
+/// Whether what was there until now could not be used. Who heard of that is to hear that it is over.
+fn was_refused(api: &Api, code: &str) -> bool {
+    let problems = api.health.configuration();
+    problems.iter().any(|problem| problem.code == code)
 }
 
 /// Says that a file cannot be used, and what that means.

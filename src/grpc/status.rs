@@ -10,7 +10,7 @@ use tonic_types::pb::{BadRequest, ErrorInfo, RetryInfo, bad_request::FieldViolat
 
 use super::answer::{End, Subject, response};
 use super::proto;
-use crate::api::{Code, Refusal, ViolationBody, retry_after_secs, violations};
+use crate::api::{Code, Refusal, ViolationBody, violations};
 use crate::domain::Failure;
 use crate::pipeline::Finished;
 
@@ -120,7 +120,7 @@ fn status(code: Code, problem: proto::Problem, retry_after: Option<u64>) -> Stat
     fit(&mut problem);
 
     let mut details = vec![any("google.rpc.ErrorInfo", &info(&problem))];
-    if let Some(secs) = retry_after.or_else(|| retry_after_secs(http_status)) {
+    if let Some(secs) = retry_after.or_else(|| code.retry_after_secs()) {
         let retry_delay = prost_types::Duration {
             seconds: i64::try_from(secs).unwrap_or(i64::MAX),
             nanos: 0,

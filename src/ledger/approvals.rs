@@ -109,6 +109,21 @@ impl Store {
         self.settle(id, used, at, "approval_used")
     }
 
+    /// Takes back an approved one that nothing will be run under. Says whether there was one.
+    pub(super) fn revoke(&mut self, approval: &Approval, at: i64) -> Result<bool, Fault> {
+        let revoked = self
+            .connection
+            .prepare_cached(
+                "UPDATE approvals SET status = 'withdrawn' WHERE id = ? AND status = 'approved'",
+            )?
+            .execute([approval.id.as_bytes()])?;
+        if revoked > 0 {
+            let body = json!({"approval_id": approval.id.to_string(), "status": "withdrawn"});
+            self.append("approval_decided", Some(approval.execution_id), at, &body)?;
+        }
+        Ok(revoked > 0)
+    }
+
     /// Lets those lapse that nobody has decided in time.
     pub(super) fn expire(&mut self, now: i64) -> Result<Vec<Approval>, Fault> {
         let due: Vec<ApprovalId> = {

@@ -7,7 +7,7 @@ use super::LedgerError;
 use super::event::Events;
 use super::handle::{Inner, Ledger};
 use super::log::{Begun, Log, Logged, Opening, Queued};
-use super::queue::{Failing, Receipt};
+use super::queue::{Failing, Receipt, Write};
 use super::record::{Change, Claim, CloseRecord, LateDigests, OpenRecord};
 use super::store::{Fault, Store};
 use super::time::micros;
@@ -113,7 +113,12 @@ impl Ledger {
             Some(Opening::Here(begun)) => self.inner.enter(begun, record, late, events),
             Some(Opening::Unsafe) | None => {
                 let failing = Failing::kept(record.held_bytes());
-                self.write(failing, events, finish(record, late, []))
+                let finish = Finish {
+                    close: record,
+                    late,
+                    _lines: [],
+                };
+                self.inner.shared.queue(failing, events, |_| finish)
             }
         }
     }
@@ -146,8 +151,13 @@ impl Ledger {
                     return Ended::Queued(self.inner.enter(begun, record, late, events), then);
                 };
                 let failing = Failing::never(begun.record.held_bytes() + record.held_bytes());
-                let lines = [begun.logged, end];
-                let make = |event| enter(begun.record, record, late, lines, event);
+                let make = |first_event| Enter {
+                    open: begun.record,
+                    close: record,
+                    late,
+                    _lines: [begun.logged, end],
+                    first_event,
+                };
                 shared.queue_then(failing, events, make, then);
             }
             None => {
@@ -155,7 +165,12 @@ impl Ledger {
                     return Ended::Queued(self.close(record, late, events), then);
                 };
                 let failing = Failing::never(record.held_bytes());
-                shared.queue_then(failing, events, |_| finish(record, late, [end]), then);
+                let finish = Finish {
+                    close: record,
+                    late,
+                    _lines: [end],
+                };
+                shared.queue_then(failing, events, |_| finish, then);
             }
             // A start that found the end alone could make nothing of it.
             Some(Opening::Unsafe) => {
@@ -209,39 +224,53 @@ impl Inner {
         events: Option<Events>,
     ) -> Receipt<()> {
         let events = Events::joined(begun.events, events);
-        let lines = [begun.logged];
         let failing = Failing::kept(begun.record.held_bytes() + record.held_bytes());
-        self.shared.queue(failing, events, |event| {
-            enter(begun.record, record, late, lines, event)
+        self.shared.queue(failing, events, |first_event| Enter {
+            open: begun.record,
+            close: record,
+            late,
+            _lines: [begun.logged],
+            first_event,
         })
     }
 }
 
-/// Enters the end of an execution that has been entered; the lines stay in the log until that has been done for
-/// good.
-fn finish<const N: usize>(
-    mut close: CloseRecord,
-    mut late: Option<LateDigests>,
-    lines: [Logged; N],
-) -> impl FnMut(&mut Store) -> Result<(), Fault> + Send {
-    move |store| {
-        let _lines = &lines;
-        close.complete(late.take());
-        store.close(&close)
+/// The end of an execution that has been entered; the lines stay in the log until that has been done for good.
+struct Finish<const N: usize> {
+    close: CloseRecord,
+    late: Option<LateDigests>,
+    _lines: [Logged; N],
+}
+
+impl<const N: usize> Write<()> for Finish<N> {
+    fn write(&mut self, store: &mut Store) -> Result<(), Fault> {
+        self.close.complete(self.late.take());
+        store.close(&self.close)
+    }
+
+    fn lighten(&mut self) -> Option<usize> {
+        self.close.lighten();
+        Some(self.close.held_bytes())
     }
 }
 
-/// Enters an execution as a whole; the lines stay in the log until that has been done for good.
-fn enter<const N: usize>(
+/// An execution as a whole, likewise.
+struct Enter<const N: usize> {
     open: OpenRecord,
-    mut close: CloseRecord,
-    mut late: Option<LateDigests>,
-    lines: [Logged; N],
+    close: CloseRecord,
+    late: Option<LateDigests>,
+    _lines: [Logged; N],
     first_event: u64,
-) -> impl FnMut(&mut Store) -> Result<(), Fault> + Send {
-    move |store| {
-        let _lines = &lines;
-        close.complete(late.take());
-        store.enter(&open, first_event, &close)
+}
+
+impl<const N: usize> Write<()> for Enter<N> {
+    fn write(&mut self, store: &mut Store) -> Result<(), Fault> {
+        self.close.complete(self.late.take());
+        store.enter(&self.open, self.first_event, &self.close)
+    }
+
+    fn lighten(&mut self) -> Option<usize> {
+        self.close.lighten();
+        Some(self.open.held_bytes() + self.close.held_bytes())
     }
 }

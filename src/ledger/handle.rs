@@ -322,6 +322,14 @@ impl Ledger {
         })
     }
 
+    /// Takes back an approved one that nothing will be run under, if it is one still; says whether it was.
+    pub fn revoke_approval(&self, approval: Approval) -> Receipt<bool> {
+        let now = micros(SystemTime::now());
+        self.write(Failing::kept(0), None, move |store| {
+            store.revoke(&approval, now)
+        })
+    }
+
     /// Lets the approvals lapse that nobody decided before `now`: these.
     pub fn expire_approvals(&self, now: SystemTime) -> Receipt<Vec<Approval>> {
         self.write(Failing::Dropped, None, move |store| {

@@ -132,6 +132,27 @@ struct OnTrust {
     bytes: usize,
 }
 
+/// What is to be written.
+pub(super) trait Write<T>: Send + 'static {
+    /// Does it within a transaction; done again when that failed.
+    fn write(&mut self, store: &mut Store) -> Result<T, Fault>;
+
+    /// Lets go of what may be long and can be done without, and says how much is left of what may be long, in
+    /// bytes; `None` where that is all of it.
+    fn lighten(&mut self) -> Option<usize> {
+        None
+    }
+}
+
+impl<T, F> Write<T> for F
+where
+    F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
+{
+    fn write(&mut self, store: &mut Store) -> Result<T, Fault> {
+        self(store)
+    }
+}
+
 /// One write, its type forgotten.
 pub(super) trait Work: Send {
     /// Does it within a transaction; done again when that failed.
@@ -139,6 +160,8 @@ pub(super) trait Work: Send {
     /// Tells whoever waits.
     fn acknowledge(&mut self, committed: Result<(), LedgerError>);
     fn failing(&self) -> Failing;
+    /// Lets go of what can be done without, where there is no room for all of it until the disk is back.
+    fn lighten(&mut self);
 }
 
 /// Who is told what came of a write.
@@ -148,8 +171,8 @@ enum Reply<T> {
     Then(Box<dyn FnOnce(Result<T, LedgerError>) + Send>),
 }
 
-struct Task<T, F> {
-    write: F,
+struct Task<T, W> {
+    write: W,
     events: Option<NumberedEvents>,
     done: Option<T>,
     reply: Option<Reply<T>>,
@@ -157,9 +180,9 @@ struct Task<T, F> {
     told: broadcast::Sender<Arc<NumberedEvents>>,
 }
 
-impl<T: Send, F: FnMut(&mut Store) -> Result<T, Fault> + Send> Work for Task<T, F> {
+impl<T: Send, W: Write<T>> Work for Task<T, W> {
     fn apply(&mut self, store: &mut Store) -> Result<(), Fault> {
-        self.done = Some((self.write)(store)?);
+        self.done = Some(self.write.write(store)?);
         match &self.events {
             Some(events) => store.events(events),
             None => Ok(()),
@@ -189,6 +212,16 @@ impl<T: Send, F: FnMut(&mut Store) -> Result<T, Fault> + Send> Work for Task<T, 
 
     fn failing(&self) -> Failing {
         self.failing
+    }
+
+    fn lighten(&mut self) {
+        // What is taken on trust is accounted for as it was.
+        if let Failing::Kept { .. } = self.failing
+            && let Some(bytes) = self.write.lighten()
+        {
+            let events = self.events.as_ref().map(|events| &events.events);
+            self.failing = Failing::kept(bytes).with_events(events);
+        }
     }
 }
 
@@ -296,42 +329,35 @@ impl Shared {
     }
 
     /// Queues the write that `make` makes, given the next number for events, and `events` with it.
-    pub(super) fn queue<T: Send + 'static, F>(
+    pub(super) fn queue<T: Send + 'static, W: Write<T>>(
         &self,
         failing: Failing,
         events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
-    ) -> Receipt<T>
-    where
-        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
-    {
+        make: impl FnOnce(u64) -> W,
+    ) -> Receipt<T> {
         let (reply, receipt) = oneshot::channel();
         self.push(failing, events, make, Reply::Receipt(reply));
         Receipt(receipt)
     }
 
     /// The same, and then `then`, on the writer's thread; not at all if the ledger is closing.
-    pub(super) fn queue_then<F>(
+    pub(super) fn queue_then<W: Write<()>>(
         &self,
         failing: Failing,
         events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
+        make: impl FnOnce(u64) -> W,
         then: impl FnOnce(Result<(), LedgerError>) + Send + 'static,
-    ) where
-        F: FnMut(&mut Store) -> Result<(), Fault> + Send + 'static,
-    {
+    ) {
         self.push(failing, events, make, Reply::Then(Box::new(then)));
     }
 
-    fn push<T: Send + 'static, F>(
+    fn push<T: Send + 'static, W: Write<T>>(
         &self,
         failing: Failing,
         events: Option<Events>,
-        make: impl FnOnce(u64) -> F,
+        make: impl FnOnce(u64) -> W,
         reply: Reply<T>,
-    ) where
-        F: FnMut(&mut Store) -> Result<T, Fault> + Send + 'static,
-    {
+    ) {
         let failing = failing.with_events(events.as_ref());
         let OnTrust { count, bytes } = failing.on_trust();
         let mut queue = self.queue.lock();

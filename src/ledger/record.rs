@@ -192,6 +192,15 @@ impl CloseRecord {
         texts.into_iter().chain(facts).sum()
     }
 
+    /// Lets go of the texts that nothing else holds: what became of the execution counts for more.
+    pub(super) fn lighten(&mut self) {
+        for output in [&mut self.content, &mut self.stdout, &mut self.stderr] {
+            if let Place::Inline(_) = output.place {
+                output.place = Place::Nowhere;
+            }
+        }
+    }
+
     /// Waits for what is late of it.
     pub(super) fn complete(&mut self, late: Option<LateDigests>) {
         if let Some(late) = late {

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use rusqlite::params;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -140,19 +139,7 @@ impl Store {
         let withdrawn = json!({
             "type": "confirmationDecided", "approval_id": id, "decision": "withdrawn", "by": null,
         });
-        if approval.status == ApprovalStatus::Approved {
-            // Decided, but what it was given for will not run: only the trail tells.
-            self.connection.execute(
-                "UPDATE approvals SET status = 'withdrawn' WHERE id = ?",
-                params![approval.id.as_bytes()],
-            )?;
-            let body = json!({"approval_id": id, "status": "withdrawn"});
-            self.append(
-                "approval_decided",
-                Some(approval.execution_id),
-                micros(now),
-                &body,
-            )?;
+        if self.revoke(approval, micros(now))? {
             return Ok(withdrawn);
         }
         let status = if approval.expires_at > now {

@@ -29,8 +29,9 @@ const CHECKPOINT_IDLE: usize = 256;
 /// The log is moved whatever it takes once it is that long, in bytes.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// How many writes that failed for want of disk are kept for when there is some.
-const RETRIES: usize = 1024;
+/// How many writes that failed for want of disk are kept for when there is some: with one or two KiB each when
+/// they are as light as can be.
+const RETRIES: usize = 16_384;
 
 /// How much they may hold, in bytes, if there is more than one: a call may be 16 MiB.
 const RETRIED_BYTES: usize = 64 << 20;
@@ -225,33 +226,17 @@ impl Writer {
     fn fail(&mut self, tasks: Vec<Box<dyn Work>>, error: &LedgerError) {
         self.is_failing = true;
         self.shared.set_problem(Some(error));
+        let mut kept = Kept::default();
         for mut task in tasks {
             task.acknowledge(Err(error.clone()));
-            // What was told already takes nobody's place: an opening that is dropped makes its end
-            // one of an execution that was never opened.
-            let is_kept = match task.failing() {
-                Failing::Never { .. } => true,
-                Failing::Kept { bytes } => {
-                    let (count, held) = self.kept_retries();
-                    let fits = held.saturating_add(bytes) <= RETRIED_BYTES;
-                    count == 0 || (count < RETRIES && fits)
-                }
-                Failing::Dropped => false,
-            };
-            if is_kept {
+            if !kept.has_room_for(&*task) {
+                // Better an end without its text than an execution that never ended.
+                task.lighten();
+            }
+            if kept.take(&*task) {
                 self.retries.push(task);
             }
         }
-    }
-
-    /// How many there are that nobody was told of, and how much they hold.
-    fn kept_retries(&self) -> (usize, usize) {
-        let retries = self.retries.iter();
-        let kept = retries.filter_map(|task| match task.failing() {
-            Failing::Kept { bytes } => Some(bytes),
-            Failing::Never { .. } | Failing::Dropped => None,
-        });
-        kept.fold((0, 0), |(count, held), bytes| (count + 1, held + bytes))
     }
 
     /// Tries whether the disk is back, with what waits for it or a write of its own.
@@ -300,6 +285,38 @@ impl Writer {
     fn log_bytes(&self) -> u64 {
         let log = std::fs::metadata(file::beside(&self.shared.file, "-wal"));
         log.map_or(0, |log| log.len())
+    }
+}
+
+/// What is kept for when the disk is back and nobody was told of.
+#[derive(Default)]
+struct Kept {
+    count: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    fn has_room_for(&self, task: &dyn Work) -> bool {
+        match task.failing() {
+            // What was told already takes nobody's place: an opening that is dropped makes its end
+            // one of an execution that was never opened.
+            Failing::Never { .. } => true,
+            Failing::Kept { bytes } => {
+                let fits = self.bytes.saturating_add(bytes) <= RETRIED_BYTES;
+                self.count == 0 || (self.count < RETRIES && fits)
+            }
+            Failing::Dropped => false,
+        }
+    }
+
+    /// Says whether it is kept.
+    fn take(&mut self, task: &dyn Work) -> bool {
+        let is_kept = self.has_room_for(task);
+        if let (true, Failing::Kept { bytes }) = (is_kept, task.failing()) {
+            self.count += 1;
+            self.bytes += bytes;
+        }
+        is_kept
     }
 }
 

@@ -62,6 +62,9 @@ pub struct CallRecord {
     /// Whether secrets were masked in it, so that it is not the call any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_masked: bool,
+    /// Whether some of those were in its input.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_input_masked: bool,
 }
 
 impl CallRecord {
@@ -73,6 +76,7 @@ impl CallRecord {
         };
         let mut input = call.input.clone();
         masking.value(&mut input);
+        let is_input_masked = masking.is_masked;
         let mut env = options.env.clone();
         env.iter_mut()
             .for_each(|(name, value)| masking.variable(name, value));
@@ -93,13 +97,17 @@ impl CallRecord {
         session_id.iter_mut().for_each(|text| masking.text(text));
         let mut tenant_id = options.tenant_id.clone();
         tenant_id.iter_mut().for_each(|text| masking.text(text));
+        // What names no version may be anything.
+        let mut tool_version = options.tool_version.clone();
+        tool_version.iter_mut().for_each(|text| masking.text(text));
         let mut values = options.values.clone();
-        let brought = values.values_mut().flat_map(Map::values_mut);
-        brought.for_each(|value| masking.value(value));
+        for of_scope in values.values_mut() {
+            masking.members(of_scope);
+        }
         Self {
             summary: summary.to_owned(),
             input,
-            tool_version: options.tool_version.clone(),
+            tool_version,
             timeout: options.timeout,
             working_dir,
             env,
@@ -114,6 +122,7 @@ impl CallRecord {
             caller_groups: Vec::new(),
             changed_by: Vec::new(),
             is_masked: masking.is_masked,
+            is_input_masked,
         }
     }
 
@@ -187,5 +196,9 @@ impl Masking<'_> {
 
     fn value(&mut self, value: &mut Value) {
         self.is_masked |= self.secrets.mask_value(value);
+    }
+
+    fn members(&mut self, members: &mut Map<String, Value>) {
+        self.is_masked |= self.secrets.mask_members(members);
     }
 }

@@ -53,39 +53,33 @@ impl Executor {
         problems.iter().map(degradation).collect()
     }
 
-    /// Hooks that ask a skill which is not there, or cannot be given their input.
+    /// Hooks that can come to nothing.
     fn hook_problems(&self) -> Vec<Degradation> {
-        let (config, registry) = (self.config(), self.inner.registry());
-        let problem = |hook: &Hook| {
-            let Asked::Skill { name, input } = &hook.asked else {
-                return None;
-            };
-            let wrong = match (registry.find(name, None), hooks::template(input)) {
-                (None, _) => format!("there is no skill `{name}`"),
-                (Some(_), Err(why)) => why,
-                (Some(_), Ok(_)) => return None,
-            };
-            Some(Degradation {
-                code: "hook_invalid",
-                detail: format!("the hook `{}` fails for every call: {wrong}", hook.name),
-                source: "[[hooks]]".to_owned(),
-            })
+        let degradation = |detail| Degradation {
+            code: "hook_invalid",
+            detail,
+            source: "[[hooks]]".to_owned(),
         };
-        config.hooks.iter().filter_map(problem).collect()
+        self.wrong_hooks().into_iter().map(degradation).collect()
     }
 
-    /// Hooks that cannot give a skill their input, whichever skills there are.
+    /// Hooks whose program cannot be executed, that ask a skill which is not there, or that cannot give it their
+    /// input.
     pub fn wrong_hooks(&self) -> Vec<String> {
-        let config = self.config();
-        let wrong = |hook: &Hook| match &hook.asked {
-            Asked::Skill { input, .. } => {
-                let why = hooks::template(input).err()?;
-                Some(format!(
-                    "the hook `{}` fails for every call: {why}",
-                    hook.name
-                ))
-            }
-            Asked::Program { .. } => None,
+        let (config, registry) = (self.config(), self.inner.registry());
+        let wrong = |hook: &Hook| {
+            let why = match &hook.asked {
+                Asked::Program { .. } => format!("cannot execute `{}`", hook.lacks()?.display()),
+                Asked::Skill { name, input } => match hooks::template(input) {
+                    Err(why) => why,
+                    Ok(_) if registry.find(name, None).is_none() => {
+                        format!("there is no skill `{name}`")
+                    }
+                    Ok(_) => return None,
+                },
+            };
+            let name = &hook.name;
+            Some(format!("the hook `{name}` fails for every call: {why}"))
         };
         config.hooks.iter().filter_map(wrong).collect()
     }

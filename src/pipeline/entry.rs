@@ -6,8 +6,8 @@ use super::event::Event;
 use super::{CallRecord, Execution, Finished};
 use crate::domain::{ApprovalId, Correlation, Digests, ExecutionId, Ruling, Status, StreamName};
 use crate::ledger::{
-    self, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json, LateDigests,
-    Ledger, LedgerError, OpenRecord, Output, Place, Receipt,
+    self, Approval, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json,
+    LateDigests, Ledger, LedgerError, OpenRecord, Output, Place, Receipt,
 };
 use crate::runner::Kept;
 
@@ -138,6 +138,11 @@ impl Entry {
     /// Enters something about it into the audit trail.
     pub(super) fn audit(&self, entry: AuditEntry) -> Receipt<()> {
         self.ledger.audit(entry)
+    }
+
+    /// Takes back an approval of it that nothing will be run under.
+    pub(super) fn revoke(&self, approval: Approval) -> Receipt<bool> {
+        self.ledger.revoke_approval(approval)
     }
 
     /// Enters its end, and then does `then`; see [`Ledger::end_execution`].

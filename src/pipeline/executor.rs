@@ -15,7 +15,7 @@ use super::records::Records;
 use super::running::Running;
 use super::told::Told;
 use super::values::Sessions;
-use super::{Begun, counting, log, masking, spans, stages};
+use super::{Begun, CallRecord, counting, log, masking, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Doorkeeper, ExecutionId, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
@@ -310,7 +310,8 @@ impl Executor {
         let of_tool = tool.map_or_else(RiskLevel::default, |tool| tool.risk_level(&config));
         let raised = of_tool.max(call.options.risk_level);
         judgement.risk_level = judgement.risk_level.max(raised);
-        judgement.mask(|text| secrets.mask_text(text));
+        let shown = CallRecord::new(&call, &summary, &secrets);
+        masking::mask_judgement(&mut judgement, &shown, &secrets);
         Ok(judgement)
     }
 

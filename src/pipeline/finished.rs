@@ -51,6 +51,9 @@ pub(super) enum Text {
     Lost(&'static str),
 }
 
+/// Why a text is lost that neither memory nor disk could hold.
+pub(super) const NO_ROOM: &str = "there was no room for it";
+
 /// A text as the bytes that others may share.
 struct TextBytes(Arc<String>);
 
@@ -129,6 +132,11 @@ impl Finished {
     /// Lets go of the text in memory, which `file` has.
     pub(super) fn move_text_to(&self, file: Arc<SpoolFile>) {
         *self.lock_text() = Text::Spooled(file);
+    }
+
+    /// Lets go of the text in memory, which nothing else has.
+    pub(super) fn lose_text(&self) {
+        *self.lock_text() = Text::Lost(NO_ROOM);
     }
 
     /// Which streams the text holds as they were written.

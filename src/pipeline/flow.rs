@@ -136,7 +136,7 @@ impl Inner {
                 retry_after,
             } => full(
                 format!(
-                    "as many calls run as may at once, and {queue_max} wait for their end, which is all that may"
+                    "as many calls run as may at once, and the queue of {queue_max} behind them is full"
                 ),
                 retry_after,
             ),

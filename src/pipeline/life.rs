@@ -214,12 +214,26 @@ impl Inner {
         execution.waits().await;
     }
 
-    /// An approval that was asked for and that nothing will be run under any more.
+    /// An approval that was asked for and that nothing will be run under any more, though it may have been given.
     async fn withdraw(&self, execution: &Execution) {
         let unused = execution.asked().filter(|_| execution.approved().is_none());
-        if let Some(asked) = unused {
-            // Where it is decided already it stays so.
-            let _ = self.settle(asked.id, ApprovalStatus::Withdrawn).await;
+        let (Some(asked), Some(entry)) = (unused, &execution.entry) else {
+            return;
+        };
+        let settled = self.settle(asked.id, ApprovalStatus::Withdrawn).await;
+        // Where it was refused, or has expired, it stays so.
+        if let Ok(Some(approval)) = settled
+            && approval.status == ApprovalStatus::Approved
+            && entry
+                .revoke(approval)
+                .await
+                .is_ok_and(|was_given| was_given)
+        {
+            entry.note(Event::ConfirmationDecided {
+                approval_id: asked.id,
+                decision: ApprovalStatus::Withdrawn.as_str().to_owned(),
+                by: None,
+            });
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::CallRecord;
 use crate::config::ExecutorConfig;
-use crate::domain::{Call, Correlation, ExecutorError, Secrets, ToolOutput, summarize};
+use crate::domain::{Call, Correlation, ExecutorError, Judgement, Secrets, ToolOutput, summarize};
 use crate::tools::Produced;
 
 /// How much of a text is looked at for its summary, in bytes: more than goes into one.
@@ -45,13 +46,30 @@ pub(super) fn summary(text: &str, secrets: &Secrets) -> String {
     summarize(&secrets.mask_text(beginning))
 }
 
-/// Masks what a tool of the daemon's own answers; what a process wrote is masked where it is read.
+/// Masks what a tool answers in its own words, and what was made of what a process wrote: that itself is masked
+/// where it is read, but may have said it in another way (JSON has `\u0041` for `A`).
 pub(super) fn mask_produced(produced: &mut Produced, secrets: &Secrets) {
-    if let Produced::Answered(answer) = produced {
-        answer.content = secrets.mask_text(&answer.content);
-        if let Some(output) = &mut answer.output {
+    match produced {
+        Produced::Answered(answer) | Produced::Spoke(_, answer) => {
+            answer.content = secrets.mask_text(&answer.content);
+            if let Some(output) = &mut answer.output {
+                secrets.mask_value(output);
+            }
+        }
+        Produced::Told(_, output) => {
             secrets.mask_value(output);
         }
+        Produced::Garbled(_, why) => *why = secrets.mask_text(why),
+        Produced::Ran(_) => {}
+    }
+}
+
+/// Masks what the policy said of a call. Rules that would let it pass repeat it with escapes of their own, so
+/// that there are none where it holds a secret.
+pub(super) fn mask_judgement(judgement: &mut Judgement, call: &CallRecord, secrets: &Secrets) {
+    judgement.mask(|text| secrets.mask_text(text));
+    if call.is_input_masked {
+        judgement.remember_rules.clear();
     }
 }
 

@@ -2,7 +2,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::finished::{Archived, Text};
+use super::finished::{Archived, NO_ROOM, Text};
 use super::{CallRecord, Finished, Ran};
 use crate::domain::{
     ApprovalId, Digest, ExecutionId, Failure, Hasher, Lineage, Ruling, StageTimes, Status,
@@ -111,7 +111,7 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
         (Place::Nowhere | Place::InContent { .. }, Some(failure)) if ran.is_none() => {
             Text::Memory(Arc::new(failure.detail.clone()))
         }
-        (Place::Nowhere | Place::InContent { .. }, _) => Text::Lost("there was no room for it"),
+        (Place::Nowhere | Place::InContent { .. }, _) => Text::Lost(NO_ROOM),
     };
     Finished::from(Archived {
         status: close.status,

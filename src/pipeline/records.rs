@@ -7,7 +7,7 @@ use super::{Execution, Record};
 use crate::domain::ExecutionId;
 
 /// How much memory the texts of finished answers may take in all, in bytes, when there is no
-/// spool to put them. Beyond it the oldest are forgotten.
+/// spool to put them. Beyond it those of the oldest are let go of.
 const TEXT_BYTES: usize = 32 << 20;
 
 /// The executions that run, and the last that have finished.
@@ -28,6 +28,22 @@ struct Inner {
     /// those who begin executions: they let go of it, or one thread would wait for the other at every
     /// piece of it.
     forgotten: Vec<Arc<Execution>>,
+}
+
+impl Inner {
+    /// Lets go of the oldest texts until the others are few enough. What became of an execution is known all the
+    /// same, here and maybe nowhere else.
+    fn lose_texts(&mut self) {
+        for (id, bytes) in &mut self.finished {
+            if self.text_bytes <= TEXT_BYTES {
+                return;
+            }
+            if let Some(finished) = self.by_id.get(id).and_then(|one| one.finished()) {
+                finished.lose_text();
+            }
+            self.text_bytes -= std::mem::take(bytes);
+        }
+    }
 }
 
 impl Records {
@@ -60,13 +76,14 @@ impl Records {
         let mut inner = self.lock();
         inner.finished.push_back((id, text_bytes));
         inner.text_bytes += text_bytes;
-        while inner.finished.len() > self.max_count || inner.text_bytes > TEXT_BYTES {
+        while inner.finished.len() > self.max_count {
             let Some((oldest, bytes)) = inner.finished.pop_front() else {
                 break;
             };
             inner.text_bytes -= bytes;
             forgotten.extend(inner.by_id.remove(&oldest));
         }
+        inner.lose_texts();
         drop(inner);
         drop(forgotten);
     }

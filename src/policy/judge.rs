@@ -275,6 +275,11 @@ impl Policy {
         self.grants.iter().map(|grant| &grant.remembered)
     }
 
+    /// Whether it is the very same, and not only one that reads like it.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner) && Arc::ptr_eq(&self.grants, &other.grants)
+    }
+
     /// Whether both were read from the same text, and remember the same for good.
     pub fn reads_like(&self, other: &Self) -> bool {
         let written = |approval: &&Remembered| approval.source.is_some();

@@ -90,6 +90,7 @@ impl ToolImpl for CheckCondition {
                 context: values,
             } = shell::input(call, &context)?;
             // Its own bounds end it within milliseconds, which others need not wait for.
+            context.live.mark_started();
             let checked = context.work(call, move |_| Ok(expression::check(&condition, &values)));
             Ok(Produced::Answered(match checked.await? {
                 Ok((result, value)) => Answer {

@@ -36,7 +36,7 @@ impl Stop {
 impl Context<'_> {
     /// Has `work` done on a thread of its own. When its time is up or it is stopped, it is told so
     /// and given `kill_grace` to leave nothing half done; what is done all the same counts. A thread
-    /// that the disk holds longer than that is left to itself.
+    /// that the disk holds longer than that is left to itself. When it has started is the caller's to say.
     ///
     /// # Errors
     /// `Timeout` or `Cancelled` of what was stopped, `Internal` of what panicked.
@@ -49,7 +49,6 @@ impl Context<'_> {
         let limit = call.options.timeout.unwrap_or(config.default_timeout);
         let stop = Stop::default();
         let (told, begun) = (stop.clone(), Instant::now());
-        self.live.mark_started();
         let workers = Arc::clone(&self.workers);
         let mut task = tokio::spawn(async move {
             // It is never closed.

@@ -25,6 +25,7 @@ mod hooks_change;
 mod hostile;
 mod keys;
 mod limits;
+mod masking;
 mod metrics;
 mod output;
 mod permissions;

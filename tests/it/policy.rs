@@ -224,7 +224,7 @@ const CORNERS: &[&str] = &[
     "marker x", "marker x", "marker x\n", "marker", ":", ": ", "\n", "\n", ";", " ", " ", "(", ")", "( ", " )", "((", "))", "( (", ") )", "(\\\n(", "$((", "$(", "<(", ">(", "`", "$[", "]",
     "{ ", "; }", "'", "\"", "'", "\"", "\\", "\\\n", "\\\\\n", "#", " # ", "# '", "it's", "$'", "$\"", "\\'", "\\\"", "\\`", "cat <<E\n", "cat <<-E\n", "cat <<'E'\n", "cat <<\\E\n", "<<E ", "<<E",
     "E\n", "\nE\n", "\tE\n", "E", "E\\\n", "<<<", "1 << 2", "1", "+", "x", "x=", "a=(", "[[ ", " ]]", "${x:-", "${x#", "${#x}", "}", "\"$(", "echo ", "case x in x) ", "(x) ", ";; ", "esac", "if ", "; then ", "; fi",
-    "for x in 1; do ", "; done", "for ((i=0;i<1;i++)); do ", "while ", "f() ", "f() { ", "f", "! ", "time ", "coproc ", "bash -c '", "eval '", "eval ", "&& ", "|| ", "| ", "& ", ">/dev/null ", "2>&1", "{x}>&1 ", "}",
+    "for x in 1; do ", "; done", "for ((i=0;i<1;i++)); do ", "while ", "f() ", "f() { ", "f", "! ", "time ", "coproc ", "bash -c '", "eval '", "eval ", "&& ", "|| ", "| ", "& ", ">/dev/null ", "2>&1", "{x}>&1 ", "{x[", "]}>&1 ", "]}</dev/null ", "}",
 ];
 
 /// The numbers of the paper on xorshift: the same on every machine.

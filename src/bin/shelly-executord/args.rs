@@ -17,7 +17,7 @@ use clap::{ArgGroup, Parser};
 pub struct Args {
     /// Read this configuration instead of /etc/shelly-executor/executor.toml
     ///
-    /// tools.toml is looked for beside it. Without this option a file that is not there stands
+    /// policy.toml, tools.toml and skills/ are looked for beside it. Without this option a file that is not there stands
     /// for the built-in configuration.
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
@@ -25,8 +25,8 @@ pub struct Args {
     /// Listen on this socket, in place of $SHELLY_SOCKET
     ///
     /// Where neither names one it is the socket systemd hands over, else /run/shelly-executor/executor.sock for
-    /// root and $XDG_RUNTIME_DIR/shelly-executor/executor.sock for others. An empty SHELLY_SOCKET is
-    /// as good as none.
+    /// root and $XDG_RUNTIME_DIR/shelly-executor/executor.sock for others (without that variable
+    /// executor.sock in the state directory). An empty SHELLY_SOCKET is as good as none.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 

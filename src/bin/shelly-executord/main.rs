@@ -1,16 +1,15 @@
 //! The daemon's program: arguments, configuration, daemon, exit code.
 
 mod args;
-mod skill;
+mod check;
 
 use std::error::Error;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use serde_json::{Value, json};
-use shelly_executor::daemon::{self, ConfigCheck, DaemonError, Options, PolicyCheck};
-use shelly_executor::domain::counted;
+use shelly_executor::daemon::{self, DaemonError, Options};
 
 use args::Args;
 
@@ -34,13 +33,13 @@ fn main() -> ExitCode {
         state,
     };
     if check_config {
-        return check(&options, json);
+        return check::config(&options, json).tell();
     }
     if let Some(path) = check_policy {
-        return check_policy_file(&options, path, json);
+        return check::policy(&options, path, json).tell();
     }
     if let Some(path) = check_skill {
-        return skill::check(&options, path, skills_dir, json);
+        return check::skill(&options, path, skills_dir, json).tell();
     }
     match daemon::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,118 +50,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what a check of the configuration found; on standard error too, when it is not valid.
-fn check(options: &Options, json: bool) -> ExitCode {
-    let found = daemon::check_config(options);
-    if json {
-        println!("{}", as_json(&found));
-    }
-    match &found.verdict {
-        Err(error) => return fail(error, INVALID_CONFIGURATION),
-        Ok(warnings) if !json => {
-            let found_there = match found.exists {
-                true => "valid",
-                false => "not there; the built-in configuration is used",
-            };
-            println!("{}: {found_there}", found.path.display());
-            warn(warnings);
-        }
-        Ok(_) => {}
-    }
-    ExitCode::SUCCESS
-}
-
-/// Says what a check of the policy found, and which examples hold.
-fn check_policy_file(options: &Options, path: Option<PathBuf>, json: bool) -> ExitCode {
-    let PolicyCheck {
-        path,
-        verdict,
-        warnings,
-    } = daemon::check_policy(options, path);
-    let at = path.display().to_string();
-    match verdict {
-        Ok(policy) if json => {
-            println!(
-                "{}",
-                json!({"path": at, "valid": true, "rules": policy.rule_count(), "remembered": policy.remembered().count(), "examples": policy.examples().len(), "warnings": warnings, "error": null})
-            );
-        }
-        Ok(policy) => {
-            for approval in policy.remembered() {
-                if let Some(source) = &approval.source {
-                    println!(
-                        "remembered: {}:{}: `{}` for uid {}",
-                        source.file.display(),
-                        source.line,
-                        approval.rule,
-                        approval.uid
-                    );
-                }
-            }
-            for example in policy.examples() {
-                let word = if example.matches {
-                    "matches"
-                } else {
-                    "does not match"
-                };
-                println!(
-                    "ok: {}:{}: `{}` {word} {:?}",
-                    at, example.source.line, example.rule, example.text
-                );
-            }
-            match path.exists() {
-                true => println!(
-                    "{at}: valid: {}, {}",
-                    counted(policy.rule_count() as u64, "rule", "rules"),
-                    counted(
-                        policy.examples().len() as u64,
-                        "example holds",
-                        "examples hold"
-                    )
-                ),
-                false => println!(
-                    "{at}: not there; the built-in policy is used, which allows everything"
-                ),
-            }
-            warn(&warnings);
-        }
-        Err(error) => {
-            if json {
-                println!(
-                    "{}",
-                    json!({"path": at, "valid": false, "rules": null, "remembered": null, "examples": null, "warnings": warnings, "error": chain(&error)})
-                );
-            }
-            return fail(&error, INVALID_CONFIGURATION);
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn warn(warnings: &[String]) {
-    for warning in warnings {
-        println!("warning: {warning}");
-    }
-}
-
-fn as_json(found: &ConfigCheck) -> Value {
-    let (warnings, error) = match &found.verdict {
-        Ok(warnings) => (warnings.as_slice(), None),
-        Err(error) => (Default::default(), Some(chain(error))),
-    };
-    json!({
-        "path": found.path.display().to_string(),
-        "exists": found.exists,
-        "valid": error.is_none(),
-        "warnings": warnings,
-        "error": error,
-    })
-}
-
 /// Prints an error with its causes.
 fn fail(error: &dyn Error, code: u8) -> ExitCode {
-    eprintln!("{}: {}", program(), chain(error));
+    complain(&chain(error));
     ExitCode::from(code)
+}
+
+/// Says something on standard error. Where even that cannot be written, nobody listens.
+fn complain(message: &str) {
+    let _ = writeln!(io::stderr(), "{}: {message}", program());
 }
 
 /// What was called: `shellyctl`, too, becomes this program, under its own name.

@@ -63,16 +63,25 @@ async fn resolve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The id that is meant: a whole one, or the beginning or end of a single pending one.
+/// The id that is meant: a whole one, or the beginning or end of a single pending one, or that of the execution
+/// which waits for it.
 async fn pending(client: &Client, given: &str) -> Result<String, Failure> {
-    if ids::is_whole(given) {
-        return Ok(given.to_owned());
-    }
     let list = client.approvals().await?;
-    ids::pick(
-        given,
-        list.approvals.iter().map(|approval| approval.id.as_str()),
-    )
+    meant(given, &list.approvals)
+}
+
+fn meant(given: &str, pending: &[Received<Approval>]) -> Result<String, Failure> {
+    let id = ids::pick(given, pending.iter().map(|approval| approval.id.as_str()))?;
+    if pending.iter().any(|approval| approval.id == id) {
+        return Ok(id);
+    }
+    let executions = pending
+        .iter()
+        .map(|approval| approval.execution_id.as_str());
+    let execution = ids::pick(given, executions)?;
+    let mut pending = pending.iter();
+    let asked = pending.find(|approval| approval.execution_id == execution);
+    Ok(asked.map_or(id, |approval| approval.id.clone()))
 }
 
 /// What became of an approval, and what is remembered of it.
@@ -183,6 +192,28 @@ mod tests {
             r#"{{"id": "7", "execution_id": "8", "tool": "bash", "summary": "git push", "caller_uid": 4294967{more}}}"#
         );
         serde_json::from_str(&json).expect("an approval")
+    }
+
+    #[test]
+    fn an_approval_is_found_by_its_execution_too() {
+        let pending: Vec<Received<Approval>> = [("a1-7", "e1-8"), ("a2-9", "e2-8")]
+            .map(|(id, execution)| {
+                let json = format!(
+                    r#"{{"id": "{id}", "execution_id": "{execution}", "status": "pending"}}"#
+                );
+                serde_json::from_str(&json).expect("an approval")
+            })
+            .into();
+        for (given, id) in [
+            ("a1", "a1-7"),
+            ("-9", "a2-9"),
+            ("e2", "a2-9"),
+            ("e1-8", "a1-7"),
+            ("x", "x"),
+        ] {
+            assert_eq!(meant(given, &pending).expect("one"), id, "{given}");
+        }
+        assert!(meant("-8", &pending).is_err());
     }
 
     #[test]

@@ -15,7 +15,10 @@ const BROKEN: u8 = 1;
 pub async fn run(client: &Client, command: AuditCommand, json: bool) -> Result<ExitCode, Failure> {
     match command {
         AuditCommand::Verify { head } => verify(client, head.as_deref(), json).await,
-        AuditCommand::Export { after } => output::pass_on(client.audit(after).await?).await,
+        AuditCommand::Export { after } => {
+            output::pass_on(client.audit(after).await?).await?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -8,12 +8,16 @@ use shelly_executor::client::{self, Client, FeedFilter, FeedItem, Happening};
 use crate::args::EventsArgs;
 use crate::failure::Failure;
 use crate::subscription::{self, Subscription, Told};
-use crate::{clock, print};
+use crate::{clock, ids, print};
 
 /// Prints what has happened, or with `--follow` what happens.
 pub async fn run(client: &Client, args: EventsArgs, json: bool) -> Result<ExitCode, Failure> {
+    let execution_id = match args.execution {
+        Some(given) => Some(ids::execution(client, &given).await?),
+        None => None,
+    };
     let filter = FeedFilter {
-        execution_id: args.execution,
+        execution_id,
         tool: args.tool,
         types: args.types,
     };

@@ -49,6 +49,11 @@ pub enum Failure {
         id: String,
         source: serde_json::Error,
     },
+    /// What is to be the beginning or end of an id is that of too many.
+    #[error(
+        "`{given}` is too short for an execution's id: expected {least} characters of one at the least"
+    )]
+    TooShort { given: String, least: usize },
     /// What may be the beginning or end of an id is that of several.
     #[error("`{given}` may mean any of {found}")]
     Ambiguous { given: String, found: String },
@@ -124,6 +129,7 @@ impl Failure {
             Self::Stdout { .. }
             | Self::Stdin { .. }
             | Self::Record { .. }
+            | Self::TooShort { .. }
             | Self::Unquotable { .. }
             | Self::Cwd { .. }
             | Self::Daemon { .. }
@@ -140,6 +146,7 @@ impl Failure {
             | Self::Unquotable { .. }
             | Self::Cwd { .. }
             | Self::Ambiguous { .. }
+            | Self::TooShort { .. }
             | Self::NotAsked
             | Self::NoTerminal => USAGE,
             Self::Tools(ToolsError::Misplaced { .. }) => USAGE,

@@ -7,9 +7,9 @@ use shelly_executor::client::{Answer, Approval, Client, ClientError, EventKind, 
 use tokio::sync::SetOnce;
 
 use crate::failure::Failure;
-use crate::print;
 use crate::relay::Relay;
 use crate::signals::Signals;
+use crate::{clock, print};
 
 /// How long the answer may take once the daemon has confirmed the cancelling. It is on its way by
 /// then; longer means that standard output is stuck.
@@ -107,8 +107,12 @@ fn tell_it_waits(approval: &Approval) {
 /// Whether callers decide on their own calls is the daemon's configuration, which callers are not told.
 fn who_decides(approval: &Approval) -> String {
     let caller = approval.caller_uid.map(print::user);
+    let until = approval.expires_at.as_deref().map(clock::stamp);
+    let until = until
+        .map(|until| format!("until {until} "))
+        .unwrap_or_default();
     format!(
-        "an approver lets it run with `shellyctl approve {id}`, or not with `shellyctl deny {id}`; \
+        "{until}an approver lets it run with `shellyctl approve {id}`, or not with `shellyctl deny {id}`; \
          {}, who called, may only where `self_approval` is set in [confirmation] of executor.toml",
         caller.as_deref().unwrap_or("the user"),
         id = print::one_line(&approval.id)

@@ -107,9 +107,10 @@ fn row(item: &Summary) -> [String; 6] {
     ]
 }
 
-/// The status, with the exit where it says more.
+/// The status, with the exit code or signal where it says more.
 fn status(item: &Summary) -> String {
-    match &item.exit {
+    let says_more = |exit: &&String| exit.starts_with("SIG") || exit.parse::<i32>().is_ok();
+    match item.exit.as_ref().filter(says_more) {
         Some(exit) if item.status == "error" => format!("{} {exit}", item.status),
         Some(_) | None => item.status.clone(),
     }
@@ -169,6 +170,9 @@ mod tests {
             ["soon", "2", "bash", "running", "", "sleep 9 now"]
         );
         assert_eq!(row(&items()[1])[3..], ["error 1", "12ms", "false"]);
+        // Of a tool that is no process; `failed` is another status.
+        let failed = r#"{"execution_id":"1","status":"error","tool":"a","summary":"s","created_at":"soon","exit":"failed"}"#;
+        assert_eq!(row(&item(failed))[3], "error");
     }
 
     #[test]

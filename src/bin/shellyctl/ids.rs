@@ -24,8 +24,15 @@ pub const fn is_whole(given: &str) -> bool {
 
 /// The id of the execution that is meant.
 pub async fn execution(client: &Client, given: &str) -> Result<String, Failure> {
-    if is_whole(given) || given.len() < LEAST {
+    if is_whole(given) {
         return Ok(given.to_owned());
+    }
+    if given.len() < LEAST {
+        let given = given.to_owned();
+        return Err(Failure::TooShort {
+            given,
+            least: LEAST,
+        });
     }
     let newest = HistoryFilter {
         limit: Some(NEWEST),

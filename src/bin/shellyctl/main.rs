@@ -7,6 +7,7 @@ mod audit;
 mod call;
 mod cancel;
 mod clock;
+mod columns;
 mod completions;
 mod config;
 mod ending;

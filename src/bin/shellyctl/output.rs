@@ -21,13 +21,40 @@ pub async fn run(client: &Client, args: OutputArgs) -> Result<ExitCode, Failure>
     } else {
         client.output(&id, stream, ..).await?
     };
-    pass_on(output).await
-}
-
-/// Prints the bytes as they come.
-pub async fn pass_on(mut output: Output) -> Result<ExitCode, Failure> {
-    while let Some(bytes) = output.chunk().await? {
-        print::bytes(&bytes)?;
+    let printed = pass_on(output).await?;
+    if let Some(written) = written(client, id, stream).await?
+        && written > printed
+    {
+        print::note(&format!(
+            "it wrote {written} bytes to {}, of which the daemon keeps these {printed} (`spool_max_bytes`)",
+            stream.name()
+        ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How much an execution that has ended has written.
+async fn written(
+    client: &Client,
+    id: String,
+    stream: OutputStream,
+) -> Result<Option<u64>, Failure> {
+    let record = client.execution(&id, None).await?;
+    let answer = record
+        .answer()
+        .map_err(|source| Failure::Record { id, source })?;
+    Ok(answer.and_then(|answer| match stream {
+        OutputStream::Stdout => answer.outcome.stdout_bytes,
+        OutputStream::Stderr => answer.outcome.stderr_bytes,
+    }))
+}
+
+/// Prints the bytes as they come, and says how many there were.
+pub async fn pass_on(mut output: Output) -> Result<u64, Failure> {
+    let mut printed = 0;
+    while let Some(bytes) = output.chunk().await? {
+        print::bytes(&bytes)?;
+        printed += bytes.len() as u64;
+    }
+    Ok(printed)
 }

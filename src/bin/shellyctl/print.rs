@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use crate::columns;
 use crate::failure::Failure;
 
 /// How text stands out.
@@ -66,27 +67,21 @@ impl Page {
     /// One line, as much of it as the terminal has room for.
     pub fn cut(self, text: &str) -> String {
         match self.width {
-            Some(width) => cut(text, width),
+            Some(width) => columns::cut(text, width),
             None => text.to_owned(),
         }
     }
 
     /// One line, as many of the terminal's lines as it takes.
     pub fn wrap(self, text: &str) -> Vec<String> {
-        let characters: Vec<char> = text.chars().collect();
-        let width = self.width.unwrap_or(usize::MAX).max(1);
-        let lines = characters.chunks(width).map(|line| line.iter().collect());
-        if text.is_empty() {
-            return vec![String::new()];
-        }
-        lines.collect()
+        columns::wrap(text, self.width.unwrap_or(usize::MAX).max(1))
     }
 
     /// Rows under their headings. Only the last column is cut, and only on a terminal.
     pub fn table<const N: usize>(self, headings: [&str; N], rows: &[[String; N]]) -> String {
         const GAP: usize = 2;
         let widths: [usize; N] = std::array::from_fn(|column| {
-            let cells = rows.iter().map(|row| row[column].chars().count());
+            let cells = rows.iter().map(|row| columns::width(&row[column]));
             GAP + cells
                 .chain([headings[column].len()])
                 .max()
@@ -96,11 +91,11 @@ impl Page {
         let line = |cells: [&str; N]| {
             let mut text = String::new();
             for (cell, width) in cells[..N - 1].iter().zip(widths) {
-                text += &format!("{cell:width$}");
+                text += &columns::pad(cell, width);
             }
             text += &match self.width {
                 // A screen too narrow for the other columns is no reason to leave out the last.
-                Some(width) => cut(cells[N - 1], width.saturating_sub(before).max(LEAST)),
+                Some(width) => columns::cut(cells[N - 1], width.saturating_sub(before).max(LEAST)),
                 None => cells[N - 1].to_owned(),
             };
             text.trim_end().to_owned() + "\n"
@@ -153,15 +148,6 @@ impl Fields {
 
 /// How far labels stand in from the left.
 const INDENT: usize = 2;
-
-/// At most `width` characters, the last of them an ellipsis where something is missing.
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    kept.trim_end().to_owned() + "…"
-}
 
 /// One line, without anything that would move a terminal's cursor.
 pub fn one_line(text: &str) -> String {

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use shelly_executor::client::{
-    self, Answer, Child, Client, Connection, Kill, Outcome, Record, RecordedJudgement, StageTimes,
+    self, Answer, Approval, Child, Client, Connection, Kill, Outcome, Record, RecordedJudgement,
+    StageTimes,
 };
 
 use crate::failure::Failure;
@@ -20,9 +21,35 @@ pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Fail
         let answer = record
             .answer()
             .map_err(|source| Failure::Record { id, source })?;
-        print::text(&render(&record, answer.as_ref(), Page::stdout()))?;
+        let asked = match record.status.as_str() {
+            "waiting" => asked(client, &record.execution_id).await,
+            _ => None,
+        };
+        let shown = Shown {
+            record: &record,
+            answer: answer.as_ref(),
+            asked: asked.as_ref(),
+        };
+        print::text(&shown.render(Page::stdout()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an execution waits for, where this user may see it.
+async fn asked(client: &Client, execution_id: &str) -> Option<Approval> {
+    let list = client.approvals().await.ok()?;
+    let approvals = list.value.approvals.into_iter();
+    let mut approvals = approvals.map(|approval| approval.value);
+    approvals.find(|approval| approval.execution_id == execution_id)
+}
+
+/// An execution as it is shown.
+struct Shown<'a> {
+    record: &'a Record,
+    /// What came of it.
+    answer: Option<&'a Answer>,
+    /// What it waits for.
+    asked: Option<&'a Approval>,
 }
 
 /// How a status stands out.
@@ -34,30 +61,37 @@ pub fn look(status: &str) -> Look {
     }
 }
 
-fn render(record: &Record, answer: Option<&Answer>, page: Page) -> String {
-    let look = look(&record.status);
-    let tool = record.tool.as_deref().unwrap_or("?");
-    let summary = record.summary.as_deref().unwrap_or_default();
-    let heading = print::one_line(&format!("{} {tool}: {summary}", record.execution_id));
-    let mut text = format!("{} {heading}\n", page.look(look, "●"));
-    text += &format!("  {}\n", page.look(look, &status(record, answer)));
-    text += &call(record).render();
-    if let Some(answer) = answer {
-        text += &outcome(&answer.outcome).render();
+impl Shown<'_> {
+    fn render(&self, page: Page) -> String {
+        let Self {
+            record,
+            answer,
+            asked,
+        } = *self;
+        let look = look(&record.status);
+        let tool = record.tool.as_deref().unwrap_or("?");
+        let summary = record.summary.as_deref().unwrap_or_default();
+        let heading = print::one_line(&format!("{} {tool}: {summary}", record.execution_id));
+        let mut text = format!("{} {heading}\n", page.look(look, "●"));
+        text += &format!("  {}\n", page.look(look, &status(record, answer)));
+        text += &call(record, asked).render();
+        if let Some(answer) = answer {
+            text += &outcome(&answer.outcome).render();
+        }
+        if let Some(input) = record.input.as_ref().filter(|input| !input.is_null()) {
+            let input = print::plain(&format!("{input:#}"));
+            text += &format!("\n{}\n{input}\n", page.look(Look::Heading, "Input"));
+        }
+        if !record.children.is_empty() {
+            text += &format!("\n{}\n", page.look(Look::Heading, "Calls"));
+            text += &calls(&record.children, "", page);
+        }
+        if let Some(content) = answer.map(|answer| answer.outcome.content.trim_end()) {
+            let content = print::plain(content);
+            text += &format!("\n{}\n{content}\n", page.look(Look::Heading, "Result"));
+        }
+        text
     }
-    if let Some(input) = record.input.as_ref().filter(|input| !input.is_null()) {
-        let input = print::plain(&format!("{input:#}"));
-        text += &format!("\n{}\n{input}\n", page.look(Look::Heading, "Input"));
-    }
-    if !record.children.is_empty() {
-        text += &format!("\n{}\n", page.look(Look::Heading, "Calls"));
-        text += &calls(&record.children, "", page);
-    }
-    if let Some(content) = answer.map(|answer| answer.outcome.content.trim_end()) {
-        let content = print::plain(content);
-        text += &format!("\n{}\n{content}\n", page.look(Look::Heading, "Result"));
-    }
-    text
 }
 
 /// The status, and how it came about.
@@ -94,19 +128,31 @@ pub fn is_kept(background: &&str) -> bool {
 }
 
 /// What was asked for and what was said to that.
-fn call(record: &Record) -> Fields {
+fn call(record: &Record, asked: Option<&Approval>) -> Fields {
     let time = |time: &Option<String>| time.as_deref().map(clock::full);
     let mut fields = Fields::default();
     fields.add("Called", time(&record.created_at));
     fields.add("By", record.caller_uid.map(print::user));
     fields.add("Started", time(&record.started_at));
     fields.add("Ended", time(&record.ended_at));
+    fields.add("Changed by", Some(record.changed_by.join(", ")));
     fields.add("Directory", record.working_dir.as_ref());
     fields.add("Variables", Some(record.env_names.join(" ")));
     fields.add("Standard input", record.stdin.as_ref());
     fields.add("Time limit", record.timeout_secs.map(secs));
     fields.add("Background", record.background.as_deref().filter(is_kept));
     fields.add("Policy", record.judgement.as_ref().map(judgement));
+    fields.add(
+        "Waits for",
+        asked.map(|approval| {
+            let until = approval.expires_at.as_deref().map(clock::full);
+            format!(
+                "approval {} until {}",
+                approval.id,
+                until.unwrap_or_default()
+            )
+        }),
+    );
     fields.add(
         "Approval",
         record.approval.as_ref().map(|approval| {
@@ -229,7 +275,12 @@ mod tests {
     fn shown(json: &str) -> String {
         let record: Record = serde_json::from_str(json).expect("a record");
         let answer = record.answer().expect("an answer");
-        render(&record, answer.as_ref(), Page::plain())
+        let shown = Shown {
+            record: &record,
+            answer: answer.as_ref(),
+            asked: None,
+        };
+        shown.render(Page::plain())
     }
 
     #[test]
@@ -250,7 +301,7 @@ mod tests {
     fn an_ended_one_shows_everything() {
         let text = shown(
             r#"{"execution_id": "2", "status": "timeout", "tool": "bash", "summary": "sleep 9", "caller_uid": 4294967,
-            "created_at": "a", "started_at": "b", "ended_at": "c", "working_dir": "/srv", "env_names": ["A", "B"],
+            "created_at": "a", "started_at": "b", "ended_at": "c", "changed_by": ["first", "second"], "working_dir": "/srv", "env_names": ["A", "B"],
             "judgement": {"verdict": "ask", "rule": "bash(command:sleep *)", "source": "policy.toml:3"},
             "approval": {"id": "7", "approver_uid": 4294968}, "replay_of": "1", "trace_id": "ff", "tenant_id": "acme",
             "stages": [{"name": "execution", "started_at": "2026-11-22T09:01:02.000Z", "ended_at": "2026-11-22T09:01:02.250Z"}],
@@ -263,6 +314,7 @@ mod tests {
         );
         for part in [
             "  timeout, the time limit of 1s ended it (timeout)\n",
+            "Changed by: first, second\n",
             "Directory: /srv\n",
             "Variables: A B\n",
             "Policy: ask bash(command:sleep *) [policy.toml:3]\n",

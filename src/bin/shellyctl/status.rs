@@ -68,7 +68,11 @@ fn policy_line(policy: &PolicyHealth) -> String {
         None => "none: there is no policy.toml, so that everything is allowed".to_owned(),
         Some(file) => {
             let rules = client::counted(policy.rules as u64, "rule", "rules");
-            format!("{file}, {rules}")
+            let remembered = match policy.remembered {
+                0 => String::new(),
+                approvals => format!(", {approvals} of them remembered approvals"),
+            };
+            format!("{file}, {rules}{remembered}")
         }
     }
 }
@@ -81,6 +85,10 @@ fn sandbox_line(sandbox: &SandboxHealth) -> String {
     let tested = match (sandbox.self_test.as_str(), sandbox.self_test_ms) {
         ("untested", _) => "not tested, for nothing is configured to run in it".to_owned(),
         ("passed", Some(ms)) => format!("self-test passed in {ms} ms"),
+        ("failed", _) => match &sandbox.detail {
+            Some(detail) => format!("self-test failed: {detail}"),
+            None => "self-test failed".to_owned(),
+        },
         (other, _) => format!("self-test {other}"),
     };
     let ready = match sandbox.ready {
@@ -147,6 +155,21 @@ fn render(health: &Health, socket: &Path, page: Page) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_that_were_remembered_are_told_apart_and_a_failed_test_says_why() {
+        let health = r#"{"status": "ok", "version": "1", "uptime_secs": 5, "running": 0, "problems": [],
+            "policy": {"file": "/p.toml", "rules": 3, "remembered": 1},
+            "sandbox": {"runtime": "runsc", "version": null, "self_test": "failed", "self_test_ms": 9, "detail": "no such\nfile"}}"#;
+        let health = serde_json::from_str(health).expect("a health");
+        let text = render(&health, Path::new("/s"), Page::plain());
+        for line in [
+            "    Policy: /p.toml, 3 rules, 1 of them remembered approvals\n",
+            "   Sandbox: runsc, self-test failed: no such file\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
 
     #[test]
     fn a_problem_says_where_it_comes_from() {

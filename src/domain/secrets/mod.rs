@@ -59,11 +59,19 @@ impl Secrets {
         }
     }
 
-    /// Masks `value` too, unless it is shorter than four bytes.
+    /// Masks `value` too, as it is and as JSON has it, unless it is shorter than four bytes.
     pub fn add(&mut self, value: &str) {
-        if value.len() >= SHORTEST_VALUE {
-            self.values.push(Given::new(value.as_bytes()));
+        if value.len() < SHORTEST_VALUE {
+            return;
         }
+        let mut forms = vec![value.to_owned()];
+        for escaped in json_forms(value) {
+            if !forms.contains(&escaped) {
+                forms.push(escaped);
+            }
+        }
+        let given = forms.iter().map(|form| Given::new(form.as_bytes()));
+        self.values.extend(given);
     }
 
     /// Masks a whole text.
@@ -92,7 +100,8 @@ impl Secrets {
         }
     }
 
-    fn mask_members(&self, members: &mut Map<String, Value>) -> bool {
+    /// The same of all members of an object.
+    pub fn mask_members(&self, members: &mut Map<String, Value>) -> bool {
         let mut differs = false;
         for member in members.values_mut() {
             differs |= self.mask_value(member);
@@ -148,6 +157,24 @@ impl Secrets {
         let Search { hold, found, .. } = search;
         replace(buffer, found, hold)
     }
+}
+
+/// A text as it stands in JSON (RFC 8259, section 7), between its quotes: with the escapes that it needs, and as
+/// encoders write it that keep to ASCII.
+fn json_forms(text: &str) -> [String; 2] {
+    let quoted = Value::from(text).to_string();
+    let escaped = &quoted[1..quoted.len() - 1];
+    let mut ascii = String::with_capacity(escaped.len());
+    for character in escaped.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                ascii.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    [escaped.to_owned(), ascii]
 }
 
 /// A value that is to be masked.
@@ -420,6 +447,18 @@ mod tests {
             ("é hunter2 \u{fffd}", "é *** \u{fffd}"),
         ] {
             assert_eq!(secrets.mask_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_masked_as_json_has_them_too() {
+        let secrets = secrets(&["pa\"ss\\wörd\n🔑"], &[]);
+        for text in [
+            "pa\"ss\\wörd\n🔑",
+            r#"pa\"ss\\wörd\n🔑"#,
+            r#"pa\"ss\\w\u00f6rd\n\ud83d\udd11"#,
+        ] {
+            assert_eq!(secrets.mask_text(&format!("<{text}>")), "<***>", "{text}");
         }
     }
 

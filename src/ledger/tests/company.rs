@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::queue::{CROWD, FEW, Failing, Next, Rest, Shared};
+use super::super::store::Store;
 use super::*;
 
 /// How long the writer lets this many wait.
@@ -13,7 +14,7 @@ fn patience(writes: usize, rest: Rest) -> Duration {
     };
     let shared = Shared::new("/nowhere".into(), head, 1);
     for _ in 0..writes {
-        shared.queue_then(Failing::never(0), None, |_| |_| Ok(()), |_| {});
+        shared.queue_then(Failing::never(0), None, |_| |_: &mut Store| Ok(()), |_| {});
     }
     let begun = Instant::now();
     assert!(matches!(shared.next(rest), Next::Write(tasks) if tasks.len() == writes));

@@ -23,6 +23,8 @@ struct Write {
     name: &'static str,
     troubles: Vec<LedgerError>,
     told: Arc<Mutex<Vec<(&'static str, bool)>>>,
+    /// What it holds that may be long, and can be done without.
+    held: usize,
 }
 
 impl Work for Write {
@@ -38,7 +40,11 @@ impl Work for Write {
     }
 
     fn failing(&self) -> Failing {
-        Failing::kept(0)
+        Failing::kept(self.held)
+    }
+
+    fn lighten(&mut self) {
+        (self.name, self.held) = ("lightened", 0);
     }
 }
 
@@ -78,6 +84,7 @@ fn what_comes_behind_what_the_disk_refuses_waits_for_it() {
             name,
             troubles,
             told,
+            held: 0,
         })
     };
     writer.write(vec![
@@ -109,6 +116,31 @@ fn what_comes_behind_what_the_disk_refuses_waits_for_it() {
     );
 }
 
+/// Only what the rest of it would take the room of.
+#[test]
+fn what_there_is_no_room_for_is_kept_without_its_text() {
+    let scratch = Scratch::new();
+    let mut writer = writer(&scratch);
+    let write = |name, troubles, held| -> Box<dyn Work> {
+        Box::new(Write {
+            name,
+            troubles,
+            told: Arc::default(),
+            held,
+        })
+    };
+    writer.write(vec![
+        write("first", vec![unwritable()], 40 << 20),
+        write("second", vec![], 40 << 20),
+        write("third", vec![], 20 << 20),
+    ]);
+    assert_eq!(kinds(&writer), []);
+    writer.write(Vec::new());
+    let found = kinds(&writer);
+    let kinds: Vec<&str> = found.iter().map(|(_, kind)| kind.as_str()).collect();
+    assert_eq!(kinds, ["first", "lightened", "third"]);
+}
+
 #[test]
 fn what_came_to_nothing_is_not_built_on_where_the_file_cannot_be_read_either() {
     let scratch = Scratch::new();
@@ -120,6 +152,7 @@ fn what_came_to_nothing_is_not_built_on_where_the_file_cannot_be_read_either() {
             name,
             troubles,
             told,
+            held: 0,
         })]
     };
     writer.write(write("first", vec![]));

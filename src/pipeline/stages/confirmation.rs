@@ -14,6 +14,8 @@ use crate::pipeline::Execution;
 use crate::pipeline::event::Event;
 use crate::pipeline::executor::Inner;
 use crate::pipeline::intent::{Intent, Means};
+use crate::pipeline::masking;
+use crate::policy::Policy;
 use crate::tools::{Context, Resolved, Tool};
 
 /// A call that may run.
@@ -24,6 +26,8 @@ pub(super) struct Confirmed {
     pub(super) risk: RiskLevel,
     /// What the policy lets it write to in the sandbox.
     pub(super) workspace: Option<PathBuf>,
+    /// The policy that let it pass.
+    policy: Policy,
     /// What an approval was given for, if it took one.
     intent: Option<Intent>,
 }
@@ -48,6 +52,7 @@ pub(super) async fn confirm(
         resolved,
         judgement,
         risk,
+        policy,
     } = judged;
     if judgement.verdict == Verdict::Allow {
         // One that was taken up again has waited until now.
@@ -58,6 +63,7 @@ pub(super) async fn confirm(
             resolved,
             risk,
             workspace: judgement.workspace,
+            policy,
             intent: None,
         });
     }
@@ -82,41 +88,69 @@ pub(super) async fn confirm(
     }
     let approval = question.ask(judgement, &intent).await?;
     let approval = question.wait(approval).await?;
-    // It may be denied by now, which no approval outweighs.
-    let subject = Subject {
-        caller: execution.caller.clone(),
-        chain: execution.family.chain(),
-        default_dir: context.config.working_dir.clone(),
-    };
-    let now = subject.judged(&call, &resolved, &inner.policy()).await;
-    if now.verdict == Verdict::Deny {
-        execution.learn_ruling(&now);
-        return Err(ExecutorError::PermissionDenied {
-            tool_name: call.tool,
-            input_summary: context.summary.clone(),
-            judgement: Box::new(now),
-        });
-    }
-    // Nor does one make it trusted that is not by now.
-    let risk = settle_risk(risk, &call, &tool, &now, execution, &context.config)?;
-    let call = question.use_up(approval, call, &intent).await?;
-    Ok(Confirmed {
+    let mut confirmed = Confirmed {
         call,
         tool,
-        resolved,
+        resolved: resolved.clone(),
         risk,
-        workspace: now.workspace,
-        intent: Some(intent),
-    })
+        workspace: None,
+        policy: inner.policy(),
+        intent: Some(intent.clone()),
+    };
+    confirmed.judge_again(execution, context).await?;
+    confirmed.call = question.use_up(approval, confirmed.call, &intent).await?;
+    Ok(confirmed)
 }
 
-/// Whether what was approved is still what would run: looked at last of all, for the ledger and
-/// hooks have taken their time.
+impl Confirmed {
+    /// Asks its policy. What that denies no approval outweighs, nor does one make trusted what is not by now; what
+    /// it asks about takes one.
+    async fn judge_again(
+        &mut self,
+        execution: &Execution,
+        context: &Context<'_>,
+    ) -> Result<(), ExecutorError> {
+        let subject = Subject {
+            caller: execution.caller.clone(),
+            chain: execution.family.chain(),
+            default_dir: context.config.working_dir.clone(),
+        };
+        let mut now = subject
+            .judged(&self.call, &self.resolved, &self.policy)
+            .await;
+        if now.verdict == Verdict::Ask && self.intent.is_none() {
+            now.verdict = Verdict::Deny;
+            now.suggest = Some("call it again, and somebody is asked".to_owned());
+            now.reason = format!("the policy was changed meanwhile: {}", now.reason);
+        }
+        if now.verdict == Verdict::Deny {
+            execution.learn_ruling(&now);
+            return Err(ExecutorError::PermissionDenied {
+                tool_name: self.call.tool.clone(),
+                input_summary: context.summary.clone(),
+                judgement: Box::new(now),
+            });
+        }
+        let (call, tool) = (&self.call, &self.tool);
+        self.risk = settle_risk(self.risk, call, tool, &now, execution, &context.config)?;
+        self.workspace = now.workspace;
+        Ok(())
+    }
+}
+
+/// Whether what was let pass is still what would run, and passes by now: looked at last of all, for the ledger,
+/// hooks and the queue have taken their time.
 pub(super) async fn still_holds(
     mut confirmed: Confirmed,
+    inner: &Inner,
     execution: &Execution,
     context: &Context<'_>,
 ) -> Result<Confirmed, ExecutorError> {
+    let policy = inner.policy();
+    if !policy.is(&confirmed.policy) {
+        confirmed.policy = policy;
+        confirmed.judge_again(execution, context).await?;
+    }
     let Some(approved) = &confirmed.intent else {
         return Ok(confirmed);
     };
@@ -228,7 +262,7 @@ impl Question<'_> {
         // As it is shown, secrets masked.
         let shown = execution.call();
         let mut judgement = judgement;
-        judgement.mask(|text| execution.secrets.mask_text(text));
+        masking::mask_judgement(&mut judgement, &shown, &execution.secrets);
         let approval = Approval {
             id: ApprovalId::new(),
             execution_id: execution.id,

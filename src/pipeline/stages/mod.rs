@@ -92,7 +92,7 @@ async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<Too
             chain: execution.family.chain(),
             default_dir: config.working_dir.clone(),
         };
-        let judged = permission::judge(valid, subject, &inner.policy(), execution, config).await?;
+        let judged = permission::judge(valid, subject, inner.policy(), execution, config).await?;
         hooks.after(Stage::Permission, &judged.call).await?;
         // What would be asked about and nobody can be asked about is refused next: it costs nothing.
         if judged.judgement.verdict == Verdict::Allow || confirmation::can_ask(inner, config) {
@@ -131,7 +131,8 @@ async fn carry_out(
             hooks.inner.hurry(execution);
         }
         let held = hooks.inner.take_place(execution, &confirmed.call).await?;
-        let confirmed = confirmation::still_holds(confirmed, execution, &context).await?;
+        let confirmed =
+            confirmation::still_holds(confirmed, hooks.inner, execution, &context).await?;
         let context = Context {
             risk: confirmed.risk,
             granted: confirmed.workspace.clone(),

@@ -23,13 +23,15 @@ pub(super) struct Judged {
     pub(super) judgement: Judgement,
     /// How far it is trusted, by all who have a say in it.
     pub(super) risk: RiskLevel,
+    /// By what it was judged.
+    pub(super) policy: Policy,
 }
 
 /// Asks the policy.
 pub(super) async fn judge(
     valid: Valid,
     subject: Subject,
-    policy: &Policy,
+    policy: Policy,
     execution: &Execution,
     config: &ExecutorConfig,
 ) -> Result<Judged, ExecutorError> {
@@ -39,7 +41,7 @@ pub(super) async fn judge(
         resolved,
         ..
     } = valid;
-    let judgement = subject.judged(&call, &resolved, policy).await;
+    let judgement = subject.judged(&call, &resolved, &policy).await;
     execution.learn_ruling(&judgement);
     let least = execution.family.risk();
     let risk = settle_risk(least, &call, &tool, &judgement, execution, config);
@@ -57,6 +59,7 @@ pub(super) async fn judge(
         resolved,
         judgement,
         risk,
+        policy,
     })
 }
 

@@ -59,6 +59,7 @@ pub fn read(script: &str) -> Result<Vec<Segment>, Opaque> {
         at: 0,
         segments: Vec::new(),
         words: Vec::new(),
+        begin: 0,
         operator: Operator::Start,
     };
     reader.script(script)?;
@@ -92,6 +93,8 @@ struct Reader<'a> {
     at: usize,
     segments: Vec<Segment>,
     words: Vec<String>,
+    /// Where the first of them begins.
+    begin: usize,
     operator: Operator,
 }
 
@@ -139,14 +142,15 @@ impl Reader<'_> {
     }
 
     fn joint(&mut self, byte: u8) -> Result<(), Opaque> {
+        let at = self.at;
         self.at += 1;
         let second = self.peek();
         match (byte, second) {
             (b'&', Some(b'&')) | (b'|', Some(b'|')) => {}
-            (b'|', Some(b'&')) => return self.opaque("`|&`"),
-            (b'|', _) => self.at -= 1,
+            (b'|', Some(b'&')) => return Err(Opaque { at, what: "`|&`" }),
+            (b'|', _) => self.at = at,
             // `&>` as well: to a plain sh it is `&` and a redirect of the next command.
-            _ => return self.opaque("`&`"),
+            _ => return Err(Opaque { at, what: "`&`" }),
         }
         self.separator(Operator::Joint)
     }
@@ -158,17 +162,17 @@ impl Reader<'_> {
         let Some(program) = words.first() else {
             return Ok(());
         };
-        if program.is_empty() {
-            return self.opaque("a command without a name");
-        }
-        if program.contains('=') {
-            return self.opaque("an assignment");
-        }
-        if RESERVED.contains(&program.as_str()) {
-            return self.opaque("a word of the shell's grammar");
-        }
-        self.segments.push(Segment { words });
-        Ok(())
+        let what = match program.as_str() {
+            "" => "a command without a name",
+            program if program.contains('=') => "an assignment",
+            program if RESERVED.contains(&program) => "a word of the shell's grammar",
+            _ => {
+                self.segments.push(Segment { words });
+                return Ok(());
+            }
+        };
+        let at = self.begin;
+        Err(Opaque { at, what })
     }
 
     /// At `<` or `>`; a descriptor's number is already gone.
@@ -211,6 +215,9 @@ impl Reader<'_> {
     fn word(&mut self, script: &str) -> Result<(), Opaque> {
         let mut word = Vec::new();
         let start = self.at;
+        if self.words.is_empty() {
+            self.begin = start;
+        }
         let mut plain = true;
         let mut before = None;
         while let Some(byte) = self.peek() {
@@ -436,6 +443,24 @@ mod tests {
             "a <>/dev/null",
         ] {
             assert_eq!(words(script), None, "{script:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_where_it_begins() {
+        for (script, at, what) in [
+            ("FOO=1 git status", 0, "an assignment"),
+            ("git status; FOO=1 ls", 12, "an assignment"),
+            (
+                "for i in a; do ls; done",
+                0,
+                "a word of the shell's grammar",
+            ),
+            ("git status &", 11, "`&`"),
+            ("a |& b", 2, "`|&`"),
+            ("a; '' b", 3, "a command without a name"),
+        ] {
+            assert_eq!(read(script), Err(Opaque { at, what }), "{script}");
         }
     }
 }

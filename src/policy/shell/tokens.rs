@@ -56,12 +56,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     }
     let apart: Vec<bool> = (0..tokens.len()).map(|at| script.is_apart(at)).collect();
     let tokens = with_subshells_apart(tokens, apart);
-    Ok(without_descriptor_names(tokens))
+    without_descriptor_names(tokens)
 }
 
 /// Takes out the names that redirects give descriptors (`rm x {name}>file`): the parser knows
-/// numbers there only, and takes them for words of the command.
-fn without_descriptor_names(tokens: Vec<Token>) -> Vec<Token> {
+/// numbers there only, and takes them for words of the command. A subscript is arithmetic, and may run anything
+/// (`{name[$(rm x)]}>file`): of more than a number nothing is read.
+fn without_descriptor_names(tokens: Vec<Token>) -> Result<Vec<Token>, Unreadable> {
     let names = |at: usize| match tokens.get(at..at + 2) {
         Some(
             [
@@ -71,31 +72,46 @@ fn without_descriptor_names(tokens: Vec<Token>) -> Vec<Token> {
         ) => {
             // With a parenthesis it is a word with a process substitution in it.
             let parenthesis = tokens.get(at + 2).is_some_and(|next| next.to_str() == "(");
-            operator.starts_with(['<', '>'])
+            let is_redirect = operator.starts_with(['<', '>'])
                 && !operator.ends_with('(')
                 && !parenthesis
-                && word_at.end.index == operator_at.start.index
-                && is_descriptor_name(&joined(word))
+                && word_at.end.index == operator_at.start.index;
+            is_redirect
+                .then(|| descriptor_name(&joined(word)))
+                .flatten()
         }
-        _ => false,
+        _ => None,
     };
-    let is_name: Vec<bool> = (0..tokens.len()).map(names).collect();
-    let kept = tokens.into_iter().zip(is_name);
-    kept.filter(|(_, is_name)| !is_name)
-        .map(|(token, _)| token)
-        .collect()
+    let names: Vec<Option<Subscript>> = (0..tokens.len()).map(names).collect();
+    if names.contains(&Some(Subscript::Arithmetic)) {
+        return Err(Unreadable::Ambiguous);
+    }
+    let kept = tokens.into_iter().zip(names);
+    let kept = kept.filter(|(_, name)| name.is_none());
+    Ok(kept.map(|(token, _)| token).collect())
 }
 
-/// Whether `word` is `{name}` or `{name[subscript]}`.
-fn is_descriptor_name(word: &str) -> bool {
-    let inner = word
-        .strip_prefix('{')
-        .and_then(|word| word.strip_suffix('}'));
-    let Some(inner) = inner else { return false };
-    let (name, subscript) = inner.split_once('[').unwrap_or((inner, "]"));
-    subscript.ends_with(']')
-        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+/// What stands behind the name of a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subscript {
+    /// Nothing, or a number.
+    Plain,
+    Arithmetic,
+}
+
+/// What `word` is if it is `{name}` or `{name[subscript]}`.
+fn descriptor_name(word: &str) -> Option<Subscript> {
+    let inner = word.strip_prefix('{')?.strip_suffix('}')?;
+    let (name, subscript) = match inner.split_once('[') {
+        Some((name, rest)) => (name, rest.strip_suffix(']')?),
+        None => (inner, ""),
+    };
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then(|| match subscript.bytes().all(|b| b.is_ascii_digit()) {
+        true => Subscript::Plain,
+        false => Subscript::Arithmetic,
+    })
 }
 
 /// Has the parser take `( (` for what it is to bash: two subshells. It takes any two parentheses for the beginning

@@ -177,28 +177,40 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
             let judged = context.resolved.first().map(|path| path.real.clone());
             let (caller, config) = (context.caller.clone(), context.config.clone());
             let (asked, calls) = (call.clone(), Arc::clone(&context.calls));
+            let live = Arc::clone(&context.live);
             let done = context.work(call, move |stop| {
                 let place = Place::of(&asked, &caller, &config);
                 let access = Access::new(&config.files, &place);
                 let work = Work {
                     access: &access,
                     should_stop: &|| stop.check().is_err(),
-                    permits: &|real| reach.permits(judged.as_deref(), real, &*calls),
+                    permits: &|real| {
+                        let permits = reach.permits(judged.as_deref(), real, &*calls);
+                        if permits {
+                            // What is refused has not.
+                            live.mark_started();
+                        }
+                        permits
+                    },
                 };
                 match does(&work, &input) {
                     Err(FileError::Stopped) => Err(Stopped),
                     done => Ok(done),
                 }
             });
-            match done.await? {
-                Ok(answer) => Ok(Produced::Answered(answer)),
-                Err(error @ FileError::Denied { .. }) => Err(denied(call, &context, &error)),
-                Err(error) => Ok(Produced::Answered(Answer {
+            let answer = match done.await? {
+                Err(error @ FileError::Denied { .. }) => {
+                    return Err(denied(call, &context, &error));
+                }
+                Ok(answer) => answer,
+                Err(error) => Answer {
                     content: error.to_string(),
                     output: None,
                     is_error: true,
-                })),
-            }
+                },
+            };
+            context.live.mark_started();
+            Ok(Produced::Answered(answer))
         }
         .boxed()
     }

@@ -338,6 +338,12 @@ fn an_approval_is_for_what_was_shown() {
         );
         assert!(reply.content().contains("changed"), "{}", reply.content());
         assert!(!marker.exists(), "{command}");
+        // It is not to be used for anything any more.
+        let all = approvals(&daemon, "?all=true");
+        assert!(
+            all.iter().all(|one| one["status"] == "withdrawn"),
+            "{all:?}"
+        );
     }
     prepare();
     let (reply, ()) = during(&daemon, &bash_call("bash deploy", &members), || {
@@ -496,7 +502,11 @@ fn what_is_denied_meanwhile_is_not_run_whatever_is_answered() {
     });
     assert_eq!(reply.json()["code"], "permission_denied");
     assert!(!marker.exists());
-    assert_eq!(approvals(&daemon, "?all=true")[0]["status"], "approved");
+    let given = &approvals(&daemon, "?all=true")[0];
+    assert_eq!(
+        (&given["status"], &given["decided_by"]),
+        (&json!("withdrawn"), &json!(0))
+    );
 }
 
 #[test]

@@ -231,6 +231,11 @@ fn only_who_asks_for_a_stream_gets_one() {
             "text/event-stream",
         ),
         ("text/event-stream;q=0", "application/json"),
+        ("application/json, text/event-stream", "text/event-stream"),
+        (
+            "application/json, text/event-stream;q=0.1",
+            "application/json",
+        ),
         ("*/*", "application/json"),
         ("text/*", "application/json"),
         ("application/json", "application/json"),

@@ -339,25 +339,53 @@ fn a_pattern_that_takes_long_ends_in_time() {
     });
 }
 
+fn streamed(daemon: &Daemon, name: &str, input: &Value) -> Reply {
+    let body = json!({"name": name, "input": input}).to_string();
+    let headers = [("Accept", "text/event-stream")];
+    let mut connection = daemon.connect();
+    connection.request("POST", "/execute", &headers, body.as_bytes())
+}
+
 /// A stream ends for tools that write nothing, too.
 #[test]
 fn a_stream_comes_to_its_end() {
     let daemon = start();
     fs::write(base(&daemon).join("f"), "a\n").expect("written");
-    for (name, input, status) in [
-        ("read_file", json!({"file_path": "f"}), 200),
-        ("read_file", json!({"file_path": "none"}), 200),
-        ("read_file", json!({"file_path": "/etc/passwd"}), 403),
-        ("check_condition", json!({"condition": "1 == 1"}), 200),
+    for (name, input) in [
+        ("read_file", json!({"file_path": "f"})),
+        ("read_file", json!({"file_path": "none"})),
+        ("list_dir", json!({"dir_path": "."})),
+        ("search_files", json!({"dir_path": ".", "pattern": "a"})),
+        ("write_file", json!({"file_path": "g", "content": "b"})),
+        ("check_condition", json!({"condition": "1 == 1"})),
     ] {
-        let body = json!({"name": name, "input": input}).to_string();
-        let headers = [("Accept", "text/event-stream")];
-        let reply = daemon
-            .connect()
-            .request("POST", "/execute", &headers, body.as_bytes());
+        let reply = streamed(&daemon, name, &input);
         let text = String::from_utf8_lossy(&reply.body).into_owned();
-        assert!(text.contains("event: result"), "{text}");
-        assert!(text.contains(&format!("\"status\":{status}")), "{text}");
+        for part in ["event: started", "event: result", "\"status\":200"] {
+            assert!(text.contains(part), "{name} {input}: {text}");
+        }
+    }
+}
+
+/// What may not be touched has not been begun with.
+#[test]
+fn a_refusal_is_no_stream() {
+    let daemon = start();
+    for (name, input) in [
+        ("read_file", json!({"file_path": "/etc/passwd"})),
+        ("list_dir", json!({"dir_path": "/etc"})),
+        ("search_files", json!({"dir_path": "/etc", "pattern": "a"})),
+        ("write_file", json!({"file_path": "/etc/g", "content": "b"})),
+    ] {
+        let reply = streamed(&daemon, name, &input);
+        let problem = reply.json();
+        assert_eq!(
+            (reply.status, &problem["code"]),
+            (403, &json!("permission_denied")),
+            "{name}: {problem}"
+        );
+        let id = problem["execution_id"].as_str().expect("an id");
+        assert_eq!(daemon.ended(id)["started_at"], Value::Null);
     }
 }
 

@@ -17,10 +17,16 @@ struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// `None` where nothing can be mounted.
-    fn mount(dir: &Path) -> Option<Self> {
+    fn mount(dir: &Path, mebibytes: u32) -> Option<Self> {
         fs::create_dir(dir).expect("ours");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=4m,mode=0700", "none"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={mebibytes}m,mode=0700"),
+                "none",
+            ])
             .arg(dir)
             .output();
         if mounted.is_ok_and(|mounted| mounted.status.success()) {
@@ -53,7 +59,7 @@ impl Drop for SmallDisk {
 fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
     for audit in ["required", "best_effort"] {
         let dir = scratch();
-        let Some(disk) = SmallDisk::mount(&dir.join("state")) else {
+        let Some(disk) = SmallDisk::mount(&dir.join("state"), 4) else {
             return;
         };
         let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
@@ -109,7 +115,7 @@ fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
 #[test]
 fn a_key_is_good_for_another_try_of_what_could_not_be_recorded() {
     let dir = scratch();
-    let Some(disk) = SmallDisk::mount(&dir.join("state")) else {
+    let Some(disk) = SmallDisk::mount(&dir.join("state"), 4) else {
         return;
     };
     let hook = format!("until [ -e go ]; do sleep 0.02; done; {}", hooks::ALLOW);
@@ -145,4 +151,39 @@ fn a_key_is_good_for_another_try_of_what_could_not_be_recorded() {
     assert_eq!(keyed(&daemon, "k", &body).json(), second.json());
     assert_eq!(fs::read_to_string(&marker).expect("written"), "ran\n");
     assert_eq!(list(&daemon, "status=running")["executions"], json!([]));
+}
+
+/// More than is kept for when the disk is back: what became of them is, though not all of their texts are.
+#[test]
+fn what_ended_while_the_disk_was_full_has_ended() {
+    let dir = scratch();
+    let Some(disk) = SmallDisk::mount(&dir.join("state"), 300) else {
+        return;
+    };
+    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"best_effort\"\n";
+    fs::write(dir.join("executor.toml"), toml).expect("ours");
+    let daemon = Daemon::launch(dir, None, |_| {});
+    disk.fill();
+    let ids: Vec<String> = (0..70)
+        .map(|_| {
+            let reply = daemon.bash("head -c 1200000 /dev/zero | tr '\\0' x");
+            assert_eq!(reply.status, 200);
+            let id = reply.json()["execution_id"].take();
+            id.as_str().expect("an id").to_owned()
+        })
+        .collect();
+    let all_succeeded = || {
+        for id in &ids {
+            let record = daemon.get(&format!("/executions/{id}")).json();
+            assert_eq!(record["status"], "success", "{id}: {record}");
+        }
+    };
+    all_succeeded();
+    disk.free();
+    daemon.wait_until("all is well", || {
+        daemon.get("/health").json()["status"] == "ok"
+    });
+    all_succeeded();
+    assert_eq!(list(&daemon, "status=running")["executions"], json!([]));
+    assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
 }

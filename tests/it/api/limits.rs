@@ -55,6 +55,18 @@ fn a_body_that_is_too_large_is_told_however_it_is_sent() {
     assert_too_large(&connection.reply());
 }
 
+/// What it announces is enough to be refused.
+#[test]
+fn who_announces_too_much_and_does_not_send_it_is_told() {
+    let daemon = Daemon::start_with(Mode::Group, LIMIT);
+    let mut connection = daemon.connect();
+    connection.expect_answer("POST", "/execute");
+    connection.write(b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: 4097\r\n\r\n");
+    let reply = connection.reply();
+    assert_too_large(&reply);
+    assert_eq!(reply.header("connection"), Some("close"));
+}
+
 #[test]
 fn twenty_mebibytes_are_told_under_the_shipped_limit() {
     let daemon = Daemon::start();

@@ -145,6 +145,7 @@ fn a_range_is_served_as_the_standard_says() {
         "bytes=10-20",
         "bytes=-0",
         "bytes=18446744073709551615-",
+        "bytes=99999999999999999999-",
     ] {
         let reply = range(&daemon, &id, spec);
         assert_eq!(reply.status, 416, "{spec}");
@@ -175,7 +176,6 @@ fn a_range_is_served_as_the_standard_says() {
         "bytes=3-1",
         "bytes=",
         "nonsense",
-        "bytes=99999999999999999999-",
     ] {
         let reply = range(&daemon, &id, spec);
         assert_eq!((reply.status, reply.body.len()), (200, 10), "{spec}");

@@ -5,7 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::call;
+use super::{begin, blocked, call, release};
 use crate::support::{Daemon, Mode, Reply, bash_call, scratch, wait_until};
 
 const POLICY: &str = r#"
@@ -338,7 +338,7 @@ fn a_start_without_a_policy_is_loud_and_well() {
     assert_eq!(health["status"], "ok", "{health}");
     assert_eq!(
         health["policy"],
-        json!({"file": null, "rules": 0}),
+        json!({"file": null, "rules": 0, "remembered": 0}),
         "{health}"
     );
 }
@@ -390,4 +390,44 @@ fn a_long_script_is_not_read_where_no_rule_asks_for_it() {
     let daemon = Daemon::start_with(Mode::Group, "");
     let script = format!("{}echo done", "true\n".repeat(2_000_000));
     assert_eq!(daemon.bash(&script).stdout(), "done");
+}
+
+/// As what waits for an approval is.
+#[test]
+fn what_waits_for_a_place_is_judged_by_the_policy_that_is_in_force_by_then() {
+    let daemon = Daemon::start_under("default = \"allow\"\n", "[flow]\nmax_running = 1\n");
+    for (policy, verdict) in [
+        ("default = \"deny\"\n", "deny"),
+        ("default = \"ask\"\n", "ask"),
+        ("default = \"allow\"\nallow = [\"bash\"]\n", "allow"),
+    ] {
+        fs::write(daemon.dir().join("policy.toml"), "default = \"allow\"\n").expect("written");
+        daemon.wait_until("all is allowed", || verdict_of(&daemon, "id") == "allow");
+        let marker = daemon.dir().join(verdict);
+        let (script, fifo) = blocked(&daemon, &format!("go-{verdict}"));
+        begin(&daemon, &script);
+        let queued = begin(&daemon, &format!("touch {}", marker.display()));
+        let path = format!("/executions/{queued}");
+        daemon.wait_until("it waits for its place", || {
+            daemon.get(&path).json()["status"] == "queued"
+        });
+        let rules = policy.matches('[').count();
+        fs::write(daemon.dir().join("policy.toml"), policy).expect("written");
+        daemon.wait_until("another is in force", || {
+            let health = daemon.get("/health").json();
+            verdict_of(&daemon, "id") == verdict && health["policy"]["rules"] == rules
+        });
+        release(&fifo, "on");
+        let ended = daemon.ended(&queued);
+        if verdict == "allow" {
+            assert_eq!(ended["status"], "success", "{ended}");
+        } else {
+            assert_eq!(ended["result"]["code"], "permission_denied", "{ended}");
+        }
+        assert_eq!(marker.exists(), verdict == "allow");
+    }
+}
+
+fn verdict_of(daemon: &Daemon, command: &str) -> Value {
+    explain(daemon, &call(command)).json()["verdict"].take()
 }

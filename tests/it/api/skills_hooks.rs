@@ -95,6 +95,21 @@ fn a_skill_that_fails_or_is_not_there_stops_nothing() {
 }
 
 #[test]
+fn a_program_that_cannot_be_executed_is_no_secret() {
+    let program =
+        "[[hooks]]\nname = \"gone\"\nbefore = \"permission\"\ncommand = [\"/no/such/program\"]\n";
+    let room = Room::new(program);
+    let daemon = room.start();
+    let health = daemon.get("/health").json();
+    let problem = &health["problems"][0];
+    assert_eq!(problem["code"], "hook_invalid", "{health}");
+    assert_eq!(
+        problem["detail"],
+        "the hook `gone` fails for every call: cannot execute `/no/such/program`"
+    );
+}
+
+#[test]
 fn a_skill_may_be_asked_strictly() {
     let strict = HOOKS.replace(
         "skill = \"recall\"",

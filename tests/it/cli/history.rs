@@ -95,15 +95,18 @@ fn a_piece_of_an_id_will_do_and_what_ids_are_is_told() {
     assert_eq!(code(&both), 2, "{both:?}");
     let told = text(&both.stderr);
     assert!(told.contains(&first) && told.contains(&second), "{told}");
-    for nobodys in ["0000", "x"] {
-        let unknown = run(&daemon, &["cancel", nobodys]);
-        assert_eq!(code(&unknown), 125, "{unknown:?}");
-        assert!(
-            text(&unknown.stderr)
-                .contains("`shellyctl history -n 1000` lists those that you may see"),
-            "{unknown:?}"
-        );
-    }
+    let unknown = run(&daemon, &["cancel", "0000"]);
+    assert_eq!(code(&unknown), 125, "{unknown:?}");
+    assert!(
+        text(&unknown.stderr).contains("`shellyctl history -n 1000` lists those that you may see"),
+        "{unknown:?}"
+    );
+    let short = run(&daemon, &["cancel", &first[33..]]);
+    assert_eq!(code(&short), 2, "{short:?}");
+    assert!(
+        text(&short.stderr).contains("expected 4 characters"),
+        "{short:?}"
+    );
     for command in ["show", "cancel", "output", "replay", "approve", "deny"] {
         let empty = run(&daemon, &[command, ""]);
         assert_eq!(code(&empty), 2, "{empty:?}");
@@ -199,6 +202,7 @@ fn output_is_what_was_written_to_the_byte() {
     assert!(output.stdout == written, "{} bytes", output.stdout.len());
     let output = run(&daemon, &["output", "--stderr", id]);
     assert_eq!(text(&output.stdout), "err\n");
+    assert_eq!(text(&output.stderr), "");
     assert_eq!(code(&run(&daemon, &["output", NOBODYS])), 125);
 }
 
@@ -261,4 +265,28 @@ fn replay_keeps_the_time_limit() {
     let id = ran(&daemon, "echo begun; exec sleep 60");
     let again = run(&daemon, &["replay", &id]);
     assert_eq!((code(&again), text(&again.stdout)), (124, "begun\n"));
+}
+
+#[test]
+fn what_of_an_output_is_not_kept_is_said() {
+    let daemon = Daemon::start_with(
+        Mode::Group,
+        "spool_max_bytes = 2000\nmax_output_bytes = 1000\n",
+    );
+    let id = ran(
+        &daemon,
+        "head -c 5000 /dev/zero | tr '\\0' x; echo whole >&2",
+    );
+    let output = run(&daemon, &["output", &id]);
+    assert_eq!((code(&output), output.stdout.len()), (0, 2000));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("wrote 5000 bytes to stdout") && said.contains("keeps these 2000"),
+        "{said}"
+    );
+    let output = run(&daemon, &["output", "--stderr", &id]);
+    assert_eq!(
+        (text(&output.stdout), text(&output.stderr)),
+        ("whole\n", "")
+    );
 }

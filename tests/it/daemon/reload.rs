@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -357,4 +358,102 @@ fn descriptions_are_read_at_each_look() {
     assert_eq!(description(), built_in);
     assert_eq!(daemon.get("/health").json()["problems"], json!([]));
     wait_until("it is logged", || daemon.log().contains("well again"));
+}
+
+/// Who was told that a file is refused is told when it is not any more, though nothing is new then.
+#[test]
+fn what_is_as_it_was_again_is_told() {
+    let daemon = start();
+    let policy = "default = \"allow\"\nallow = [\"bash\"]\n";
+    replace(&daemon, "policy.toml", policy);
+    let events = || {
+        let events = daemon.get("/events?follow=false&type=policyReloaded,policyRefused,configurationReloaded,configurationRefused");
+        let text = String::from_utf8(events.body).expect("text");
+        let kinds = text.lines().filter_map(|line| line.strip_prefix("event: "));
+        kinds.map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_to_equal("what is told", vec!["policyReloaded".to_owned()], events);
+    let good = configuration("first");
+    for (name, text, code, kind) in [
+        ("policy.toml", policy, "policy_invalid", "policy"),
+        ("executor.toml", &good, "config_invalid", "configuration"),
+    ] {
+        if name == "executor.toml" {
+            replace(&daemon, name, text);
+            wait_for_health(&daemon);
+        }
+        replace(&daemon, name, "x = [");
+        wait_for_problem(&daemon, code);
+        replace(&daemon, name, text);
+        wait_for_health(&daemon);
+        let told = [format!("{kind}Refused"), format!("{kind}Reloaded")];
+        wait_until("both are told", || events().ends_with(&told));
+        wait_until("it is logged", || {
+            daemon.log().contains(&format!("the {kind} is valid again"))
+        });
+    }
+}
+
+/// A daemon whose policy lets nobody run anything.
+fn start_forbidding(rules: usize) -> Daemon {
+    let dir = scratch();
+    fs::write(dir.join("executor.toml"), configuration("first")).expect("written");
+    fs::write(dir.join("policy.toml"), forbidding(rules)).expect("written");
+    Daemon::launch(dir, None, |_| {})
+}
+
+fn forbidding(rules: usize) -> String {
+    let rule = |number| {
+        format!("  {{ rule = \"bash(command:c{number} *)\", match = [\"c{number} x\"] }},\n")
+    };
+    let rules: String = (0..rules).map(rule).collect();
+    format!("default = \"deny\"\nallow = [\n{rules}]\n")
+}
+
+/// It is being read when it goes: that it has been read counts, not what is there by the time it is understood.
+#[test]
+fn a_policy_that_goes_while_it_is_read_is_not_given_up() {
+    const MANY: usize = 2000;
+    let daemon = start_forbidding(MANY);
+    assert_eq!(daemon.bash("true").status, 403);
+    let path = daemon.dir().join("policy.toml");
+    fs::write(&path, forbidding(MANY + 1)).expect("written");
+    let opened = Inotify::init(InitFlags::empty()).expect("an inotify");
+    opened
+        .add_watch(&path, AddWatchFlags::IN_OPEN)
+        .expect("watched");
+    opened.read_events().expect("it is read");
+    fs::remove_file(&path).expect("removed");
+    // As the file is gone, and of the one that was there.
+    wait_for_problem(&daemon, "policy_invalid");
+    assert_eq!(daemon.bash("true").status, 403);
+    replace(&daemon, "policy.toml", &forbidding(1));
+    wait_for_health(&daemon);
+    assert_eq!(daemon.bash("true").status, 403);
+}
+
+/// That a link leads nowhere does not mean that there is nothing to be read.
+#[test]
+fn a_link_that_leads_nowhere_is_no_lack_of_a_policy() {
+    let dir = scratch();
+    fs::write(dir.join("executor.toml"), configuration("first")).expect("written");
+    symlink("/no/such/file", dir.join("policy.toml")).expect("made");
+    for check in [
+        &["--check-config"][..],
+        &["--state", "state", "--socket", "s"],
+    ] {
+        let refused = Command::new(env!("CARGO_BIN_EXE_shelly-executord"))
+            .args(check)
+            .args(["--config", "executor.toml"])
+            .current_dir(&dir)
+            .output()
+            .expect("it starts");
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+        assert!(
+            told.contains("policy.toml") && told.contains("No such file"),
+            "{told}"
+        );
+    }
+    fs::remove_dir_all(dir).expect("ours");
 }

@@ -329,3 +329,42 @@ fn the_socket_is_for_its_owner_and_group() {
     // "Couldn't connect to server" (curl(1), exit codes).
     assert_eq!(output.status.code(), Some(7), "{output:?}");
 }
+
+/// A check whose words nobody reads is one all the same.
+#[test]
+fn a_check_that_cannot_say_what_it_found_says_so_and_no_more() {
+    in_scratch(|dir| {
+        fs::write(dir.join("good.toml"), "default_timeout_secs = 5\n").expect("written");
+        fs::write(dir.join("bad.toml"), "x = 1\n").expect("written");
+        let check = |file: &str, stdout: Stdio| {
+            let child = Command::new(env!("CARGO_BIN_EXE_shelly-executord"))
+                .args(["--check-config", "--json", "--config", file])
+                .current_dir(dir)
+                .stdout(stdout)
+                .stderr(Stdio::piped())
+                .spawn();
+            child
+                .and_then(std::process::Child::wait_with_output)
+                .expect("run")
+        };
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        let full = check("good.toml", full.expect("there").into());
+        assert_told(
+            &full,
+            1,
+            &["cannot write to standard output", "No space left"],
+        );
+        for (file, code, told) in [("good.toml", 0, None), ("bad.toml", 78, Some("bad.toml:1"))] {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            let unread = check(file, writer.into());
+            assert_eq!(unread.status.code(), Some(code), "{unread:?}");
+            let said = String::from_utf8_lossy(&unread.stderr);
+            assert!(said.contains(told.unwrap_or("")), "{said}");
+            assert!(
+                !said.contains("panicked") && (told.is_some() || said.is_empty()),
+                "{said}"
+            );
+        }
+    });
+}

@@ -166,3 +166,33 @@ fn a_stop_that_comes_during_the_start_is_a_stop() {
         std::fs::remove_dir_all(dir).expect("removable");
     }
 }
+
+/// What waits for an approval outlasts the daemon, and who waits for that is told how it stands.
+#[test]
+fn who_waits_for_what_goes_on_later_is_answered() {
+    let mut daemon = Daemon::start_under("default = \"ask\"\n", "shutdown_grace_secs = 3600\n");
+    let id = daemon.begin("true", &json!({}));
+    let path = format!("/executions/{id}");
+    daemon.wait_until("it waits", || {
+        daemon.get(&path).json()["status"] == "waiting"
+    });
+    let (mut waiting, mut sending) = (daemon.connect(), daemon.connect());
+    waiting.send("GET", &format!("{path}?wait=60"), &[], b"");
+    sending.expect_answer("POST", "/execute");
+    sending.write(b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+    // Both are read by then: requests are, in the order in which they come.
+    daemon.get("/health");
+    daemon.signal(Signal::SIGTERM);
+    let reply = waiting.reply();
+    assert_eq!(
+        (reply.status, &reply.json()["status"]),
+        (200, &json!("waiting"))
+    );
+    let reply = sending.reply();
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (503, &json!("shutting_down"))
+    );
+    assert_eq!(daemon.wait().code(), Some(0));
+    assert!(!daemon.log().contains("did not read"), "{}", daemon.log());
+}

@@ -19,7 +19,7 @@ pub struct ApprovalsArgs {
 /// What to approve, and for how long.
 #[derive(Debug, clap::Args)]
 pub struct ApproveArgs {
-    /// The approval's id, or the beginning or end of one, if only one pending approval has it
+    /// The approval's id or that of the execution which waits for it, or the beginning or end of one, if only one that is pending has it
     #[arg(value_parser = id)]
     pub id: String,
 
@@ -35,7 +35,7 @@ pub struct ApproveArgs {
 /// What to deny.
 #[derive(Debug, clap::Args)]
 pub struct DenyArgs {
-    /// The approval's id, or the beginning or end of one, if only one pending approval has it
+    /// The approval's id or that of the execution which waits for it, or the beginning or end of one, if only one that is pending has it
     #[arg(value_parser = id)]
     pub id: String,
 

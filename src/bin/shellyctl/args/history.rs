@@ -70,7 +70,7 @@ pub struct HistoryArgs {
 /// Which output to print.
 #[derive(Debug, clap::Args)]
 pub struct OutputArgs {
-    /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
+    /// The execution's id, or 4 characters and more from its beginning or end, if only one of the newest 1000 has them
     #[arg(value_parser = id)]
     pub id: String,
 

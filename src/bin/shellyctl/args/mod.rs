@@ -41,8 +41,9 @@ pub struct Args {
     /// The daemon's socket, in place of $SHELLY_SOCKET
     ///
     /// Where neither names one it is that of a daemon of one's own,
-    /// $XDG_RUNTIME_DIR/shelly-executor/executor.sock, if there is one, else
-    /// /run/shelly-executor/executor.sock. An empty SHELLY_SOCKET is as good as none.
+    /// $XDG_RUNTIME_DIR/shelly-executor/executor.sock (without that variable executor.sock in its
+    /// state directory), if there is one, else /run/shelly-executor/executor.sock. An empty
+    /// SHELLY_SOCKET is as good as none.
     #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub socket: Option<PathBuf>,
 
@@ -120,7 +121,7 @@ pub enum Command {
     /// Comes back once all of its processes are dead. An execution that has already ended is left
     /// as it is.
     Cancel {
-        /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
+        /// The execution's id, or 4 characters and more from its beginning or end, if only one of the newest 1000 has them
         #[arg(value_parser = id)]
         id: String,
     },
@@ -133,7 +134,7 @@ pub enum Command {
 
     /// Show everything about an execution
     Show {
-        /// The execution's id, or the beginning or end of it, if only one of the newest 1000 has it
+        /// The execution's id, or 4 characters and more from its beginning or end, if only one of the newest 1000 has them
         #[arg(value_parser = id)]
         id: String,
     },
@@ -148,7 +149,7 @@ pub enum Command {
     /// It gets an execution and an id of its own, and is judged by the policy as it is now. What is
     /// printed and the exit status are those of exec for the tool `bash`, and of call otherwise.
     Replay {
-        /// The id of the execution to repeat, or the beginning or end of it, if only one of the newest 1000 has it
+        /// The id of the execution to repeat, or 4 characters and more from its beginning or end, if only one of the newest 1000 has them
         #[arg(value_parser = id)]
         id: String,
     },

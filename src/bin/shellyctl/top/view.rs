@@ -32,7 +32,11 @@ pub fn lines(model: &Model, message: &str, page: Page, height: usize) -> Vec<Str
     );
     let rest = room.saturating_sub(table.len());
     lines.extend(table);
-    lines.extend(fitting(card, rest));
+    let more = match model.selected().is_some_and(|row| row.approval.is_some()) {
+        true => "… there is more: see `shellyctl approvals --watch`",
+        false => "…",
+    };
+    lines.extend(fitting(card, rest, &page.cut(more)));
     lines.resize(height.saturating_sub(3).max(lines.len()), String::new());
     lines.extend([
         String::new(),
@@ -66,9 +70,11 @@ fn table(model: &Model, page: Page, room: usize) -> Vec<String> {
 }
 
 fn cells(row: &Row) -> [String; 5] {
-    let stage = match &row.approval {
-        Some(_) => "asks",
-        None => &row.stage,
+    let stage = match (&row.approval, row.stage.as_str()) {
+        (Some(_), _) => "asks",
+        // What its status is called where no stage has been told.
+        (None, "execution") => "running",
+        (None, stage) => stage,
     };
     [
         print::one_line(stage),
@@ -91,10 +97,10 @@ fn details(row: &Row, page: Page) -> Vec<String> {
 }
 
 /// Whoever approves what is not all there to be seen must at least know it.
-fn fitting(mut lines: Vec<String>, room: usize) -> Vec<String> {
+fn fitting(mut lines: Vec<String>, room: usize, more: &str) -> Vec<String> {
     if lines.len() > room {
         lines.truncate(room.saturating_sub(1));
-        lines.push("… there is more: see `shellyctl approvals --watch`".to_owned());
+        lines.push(more.to_owned());
     }
     lines
 }

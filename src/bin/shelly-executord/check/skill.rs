@@ -1,25 +1,28 @@
-//! `--check-skill`: what is wrong with one skill.
-
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use shelly_executor::daemon::{self, CheckedSkill, Options, SkillProblem};
 
-/// Prints every problem on a line of its own, or that there is none.
-pub fn check(options: &Options, path: PathBuf, among: Option<PathBuf>, json: bool) -> ExitCode {
+use super::Found;
+
+/// What is wrong with one skill: every problem on a line of its own, or that there is none.
+pub fn skill(options: &Options, path: PathBuf, among: Option<PathBuf>, json: bool) -> Found {
     let checked = daemon::check_skill(options, path, among);
     let problems = &checked.found.problems;
-    if json {
-        println!("{}", as_json(&checked));
+    let said = if json {
+        format!("{}\n", as_json(&checked))
     } else if problems.is_empty() {
-        println!("ok");
+        "ok\n".to_owned()
     } else {
-        for problem in problems {
-            println!("{problem}");
-        }
+        problems
+            .iter()
+            .map(|problem| format!("{problem}\n"))
+            .collect()
+    };
+    Found {
+        code: u8::from(!problems.is_empty()),
+        ..Found::valid(said)
     }
-    ExitCode::from(u8::from(!problems.is_empty()))
 }
 
 fn as_json(checked: &CheckedSkill) -> Value {
