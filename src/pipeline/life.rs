@@ -196,8 +196,10 @@ impl Inner {
                 self.withdraw(execution).await;
                 self.close(execution, result).await;
             }
-            // It stays on record as waiting, for the next daemon.
-            () = self.parked(execution) => {}
+            // It stays on record as waiting, for the next daemon, though nobody is asked here any more.
+            () = self.parked(execution) => {
+                execution.set_waiting(true);
+            }
         }
         self.running.end();
     }
