@@ -261,13 +261,16 @@ fn locate(body: &[u8], error: &serde_json::Error) -> String {
         return describe("", error);
     };
     let member = located.path().to_string();
-    let is_named = member != "." && located.inner().is_data();
-    let at = if is_named {
-        format!("`{member}`: ")
-    } else {
-        String::new()
+    let at = match member.as_str() {
+        "." => String::new(),
+        member => format!("`{member}`: "),
     };
-    describe(&at, located.inner())
+    let error = located.inner();
+    if !error.is_data() && serde_json::from_slice::<Value>(body).is_ok() {
+        // To serde_json a number in the place of a word is no JSON.
+        return format!("the body is no tool call: {at}has a value of another type: {error}");
+    }
+    describe(&at, error)
 }
 
 fn describe(at: &str, error: &serde_json::Error) -> String {
@@ -451,6 +454,10 @@ mod tests {
             (
                 r#"{"name":"bash","input":{},"background":"stop"}"#,
                 "expected `kill` or `keep`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"risk_level":5}"#,
+                "`risk_level`: has a value of another type",
             ),
             (
                 &format!(

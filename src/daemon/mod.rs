@@ -286,7 +286,9 @@ impl Daemon {
         let closed = tokio::time::timeout(CLOSE_GRACE, serving);
         let (closed, ()) = tokio::join!(closed, api.executor.end_spans());
         if closed.is_err() {
-            tracing::warn!("closed connections whose clients did not read their answers");
+            tracing::warn!(
+                "closed connections whose clients did not read their answers, or had not sent all of a request"
+            );
         }
         for task in background {
             task.abort();

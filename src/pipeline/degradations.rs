@@ -98,13 +98,14 @@ impl Executor {
     }
 
     /// What every command needs and is not there.
-    fn unusable(&self) -> Option<Degradation> {
+    fn unusable(&self) -> Vec<Degradation> {
         let config = self.config();
-        config.unusable().next().map(|(key, why)| Degradation {
+        let degradation = |(key, why): (&str, String)| Degradation {
             code: "commands_fail",
             detail: format!("commands cannot be started as configured: {why}"),
             source: key.to_owned(),
-        })
+        };
+        config.unusable().map(degradation).collect()
     }
 
     /// What is wrong with the server that several daemons share.

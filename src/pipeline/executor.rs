@@ -19,7 +19,7 @@ use super::{Begun, CallRecord, counting, log, masking, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
 use crate::domain::{
     Call, Caller, Doorkeeper, ExecutionId, ExecutorError, Judgement, KillMode, RiskLevel, Stage,
-    StopReason, ToolDefinition, ToolDetails, ToolOutput,
+    StopReason, ToolDefinition, ToolDetails, ToolOutput, Verdict,
 };
 use crate::flow::Flow;
 use crate::ledger::{Ledger, Waiting};
@@ -312,6 +312,9 @@ impl Executor {
         judgement.risk_level = judgement.risk_level.max(raised);
         let shown = CallRecord::new(&call, &summary, &secrets);
         masking::mask_judgement(&mut judgement, &shown, &secrets);
+        if judgement.verdict == Verdict::Ask && !stages::can_ask(&self.inner, &config) {
+            judgement.reason += "; nobody can be asked, so that it would be refused";
+        }
         Ok(judgement)
     }
 

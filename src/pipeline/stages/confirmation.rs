@@ -33,7 +33,7 @@ pub(super) struct Confirmed {
 }
 
 /// Whether there is anybody to be asked, and a ledger to remember the question.
-pub(super) fn can_ask(inner: &Inner, config: &ExecutorConfig) -> bool {
+pub(in crate::pipeline) fn can_ask(inner: &Inner, config: &ExecutorConfig) -> bool {
     config.confirmation.has_approvers && inner.ledger.is_some()
 }
 

@@ -11,6 +11,7 @@ mod validation;
 
 use std::sync::Arc;
 
+pub(super) use confirmation::can_ask;
 pub(super) use permission::Subject;
 pub(super) use validation::Circumstances;
 

@@ -73,6 +73,8 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
                 let mut rest = rest.iter().skip_while(|word| word.starts_with('-'));
                 scripts.extend(rest.next().cloned());
             }
+            // The remote's name, then what is run for it.
+            "remote-ext" => scripts.push(rest.get(1..).unwrap_or_default().join(" ")),
             "-c" => scripts.extend(value_of(next())),
             word if word.starts_with("--") => {
                 let (name, value) = word.split_once('=').unwrap_or((word, next()));

@@ -184,6 +184,8 @@ const TEX: &[&str] = &[
 pub(super) const OPTIONS: &[Options] = &[
     options(&["tar"],    &["-I", "-F", "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"], "", RUNS),
     options(&["tar"],    &["--index-file", "--volno-file"], "", WRITES),
+    options(&["dpkg"],   &["--pre-invoke", "--post-invoke", "--status-logger"], "", RUNS),
+    options(&["apt", "apt-get", "aptitude"], &["-o", "--option"], "", RUNS),
     options(&["bsdtar"], &["--use-compress-program"], "", RUNS),
     options(&["cpio"],   &["--rsh-command"], "", RUNS),
     options(&["sort"],   &["--compress-program"], "", RUNS),

@@ -153,6 +153,13 @@ fn what_may_be_a_command_is_found_too() {
     let scripts = [
         "X=marker; $X",
         "PAGER=marker man x",
+        "LESSOPEN='|marker %s' less x",
+        "LESSOPEN='|-marker %s' less x",
+        "dpkg --pre-invoke=marker --configure -a",
+        "dpkg --status-logger marker -l",
+        "apt-get -o APT::Update::Pre-Invoke::=marker update",
+        "apt-get --option=APT::Update::Post-Invoke::=marker update",
+        "git remote-ext x marker y",
         "env PAGER=marker man x",
         "alias x=marker",
         "su -c marker",

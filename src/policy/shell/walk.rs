@@ -201,7 +201,10 @@ impl Reader {
             }
             // PAGER=rm, or X=rm; $X.
             if is_known(&text) && !text.is_empty() && text.len() <= MAX_VALUE_BYTES {
-                self.nested(&Nested::new(plain(&text), false), false)?;
+                // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well.
+                let command = plain(&text);
+                let command = command.trim_start_matches(['|', '-']).to_owned();
+                self.nested(&Nested::new(command, false), false)?;
             }
         }
         Ok(())
