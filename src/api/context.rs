@@ -74,7 +74,7 @@ pub(super) async fn set(
     body: Body,
 ) -> Result<Response, Refusal> {
     // First of all, for who is still sending does not read what is refused.
-    let body = request::body(body, &api).await?;
+    let body = request::body(body, &headers, &api).await?;
     let Path((scope, name)) = path.map_err(|rejection| unreadable(rejection.body_text()))?;
     let execution = holder(&headers, &api, &peer)?;
     let scope = scope_of(&scope)?;

@@ -68,7 +68,12 @@ pub(super) async fn cancel(
     let found = find(&api, &peer, &id).await?;
     if let Found::Live(execution) = &found {
         execution.stop(StopReason::Cancelled);
-        execution.wait().await;
+        tokio::select! {
+            biased;
+            _ = execution.wait() => {}
+            // Nothing ends any more.
+            () = api.health.ended() => {}
+        }
     }
     Ok(answer(&api, &found).await)
 }

@@ -62,6 +62,7 @@ impl<'a> Held<'a> {
         api: &Api,
     ) -> Option<Self> {
         let formed = tokio::select! {
+            biased;
             formed = timeout_at(deadline, execution.wait_formed()) => formed.is_ok(),
             () = peer.hung_up() => false,
             () = api.health.ended() => false,
@@ -149,7 +150,7 @@ pub(super) async fn show(
         }
     };
     if let (Found::Live(execution), Some(true)) = (&found, follow) {
-        let tail = Tail::new(execution, name);
+        let tail = Tail::new(api.clone(), execution, name);
         // What has ended may have let go already of what only followers need, and is all there otherwise.
         if execution.finished().is_none() {
             return Ok(octets(stream_live(tail, peer)));
@@ -278,6 +279,7 @@ fn stream_live(tail: Tail, peer: Peer) -> Body {
 
 /// Somebody who reads a stream while it is written.
 struct Tail {
+    api: Api,
     execution: Arc<Execution>,
     follower: Follower,
     offset: u64,
@@ -285,8 +287,9 @@ struct Tail {
 }
 
 impl Tail {
-    fn new(execution: &Arc<Execution>, name: StreamName) -> Self {
+    fn new(api: Api, execution: &Arc<Execution>, name: StreamName) -> Self {
         Self {
+            api,
             follower: execution.stream(name).follow(0),
             execution: Arc::clone(execution),
             offset: 0,
@@ -300,6 +303,7 @@ impl Tail {
             ahead = self.follower.ahead(self.offset) => ahead,
             // What never ran has written nothing.
             _ = self.execution.wait() => Ahead::End,
+            () = self.api.health.ended() => Ahead::End,
         };
         let piece = match ahead {
             Ahead::Memory(bytes) => Bytes::from(bytes),

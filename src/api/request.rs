@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
@@ -19,6 +19,12 @@ use crate::domain::{Call, Digest};
 /// from everybody else for about a millisecond a MiB.
 const PARSE_INLINE_BYTES: usize = 256 * 1024;
 
+/// How much of a body that is too large is read and thrown away, in multiples of the limit.
+const DISCARD_LIMITS: usize = 4;
+
+/// How long nothing of it may come until it is answered all the same.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// How long nothing of a body may come: as long as a connection may say nothing between two requests.
 const STALLED: Duration = Duration::from_secs(300);
 
@@ -28,7 +34,7 @@ pub(super) async fn call(
     headers: &HeaderMap,
     api: &Api,
 ) -> Result<(Call, Digest), Refusal> {
-    let bytes = self::body(body, api).await?;
+    let bytes = self::body(body, headers, api).await?;
     let digest = if headers.contains_key("idempotency-key") {
         Digest::of(&bytes)
     } else {
@@ -38,8 +44,8 @@ pub(super) async fn call(
 }
 
 /// Reads all of the body.
-pub(super) async fn body(body: Body, api: &Api) -> Result<Bytes, Refusal> {
-    let read = read(body, api.edge.settings().max_request_bytes);
+pub(super) async fn body(body: Body, headers: &HeaderMap, api: &Api) -> Result<Bytes, Refusal> {
+    let read = read(body, headers, api.edge.settings().max_request_bytes);
     tokio::select! {
         biased;
         read = read => read,
@@ -50,17 +56,20 @@ pub(super) async fn body(body: Body, api: &Api) -> Result<Bytes, Refusal> {
     }
 }
 
-async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
+async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
     let too_large = || {
         let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
         Refusal::new(Code::PayloadTooLarge, detail)
     };
-    // What is refused before it was read is read by `unread`, for clients that listen only then.
+    let mut body = body;
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
+        // Who waits for a word before it sends waits for this one.
+        if !headers.contains_key(header::EXPECT) {
+            discard(&mut body, limit).await;
+        }
         return Err(too_large());
     }
-    let mut body = body;
     let mut first: Option<Bytes> = None;
     let mut whole = BytesMut::new();
     let mut length = 0usize;
@@ -70,6 +79,7 @@ async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
         };
         length += data.len();
         if length > limit {
+            discard(&mut body, limit).await;
             return Err(too_large());
         }
         if first.is_none() && whole.is_empty() {
@@ -83,6 +93,16 @@ async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
         }
     }
     Ok(first.unwrap_or_else(|| whole.freeze()))
+}
+
+/// Reads on and throws away what is too large, so that a client which sends before it reads gets to see the answer.
+async fn discard(body: &mut Body, limit: usize) {
+    let mut length = 0usize;
+    while length <= limit.saturating_mul(DISCARD_LIMITS)
+        && let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE, body.frame()).await
+    {
+        length += frame.data_ref().map_or(0, Bytes::len);
+    }
 }
 
 async fn next_frame(body: &mut Body) -> Result<Option<Frame<Bytes>>, Refusal> {

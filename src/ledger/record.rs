@@ -192,8 +192,14 @@ impl CloseRecord {
         texts.into_iter().chain(facts).sum()
     }
 
-    /// Lets go of the texts that nothing else holds: what became of the execution counts for more.
+    /// Lets go of the texts that nothing else holds, and of what they come to for a program: what became of the
+    /// execution counts for more.
     pub(super) fn lighten(&mut self) {
+        if let Some(Value::Object(mut ending)) = self.ending.read()
+            && ending.remove("output").is_some()
+        {
+            self.ending = Json::of(&ending);
+        }
         for output in [&mut self.content, &mut self.stdout, &mut self.stderr] {
             if let Place::Inline(_) = output.place {
                 output.place = Place::Nowhere;

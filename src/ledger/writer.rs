@@ -29,12 +29,14 @@ const CHECKPOINT_IDLE: usize = 256;
 /// The log is moved whatever it takes once it is that long, in bytes.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// How many writes that failed for want of disk are kept for when there is some: with one or two KiB each when
-/// they are as light as can be.
+/// How many writes that failed for want of disk are kept for when there is some.
 const RETRIES: usize = 16_384;
 
 /// How much they may hold, in bytes, if there is more than one: a call may be 16 MiB.
 const RETRIED_BYTES: usize = 64 << 20;
+
+/// What is no longer than that counts as one of them only, in bytes.
+const LIGHT: usize = 4096;
 
 /// How many writes there are between two looks at how long the log is, which cost as much as
 /// writing a page.
@@ -302,7 +304,7 @@ impl Kept {
             // one of an execution that was never opened.
             Failing::Never { .. } => true,
             Failing::Kept { bytes } => {
-                let fits = self.bytes.saturating_add(bytes) <= RETRIED_BYTES;
+                let fits = bytes <= LIGHT || self.bytes.saturating_add(bytes) <= RETRIED_BYTES;
                 self.count == 0 || (self.count < RETRIES && fits)
             }
             Failing::Dropped => false,
@@ -314,7 +316,7 @@ impl Kept {
         let is_kept = self.has_room_for(task);
         if let (true, Failing::Kept { bytes }) = (is_kept, task.failing()) {
             self.count += 1;
-            self.bytes += bytes;
+            self.bytes += if bytes > LIGHT { bytes } else { 0 };
         }
         is_kept
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::told::Told;
+use super::termination::Termination;
 use super::{Execution, Executor};
 use crate::domain::Degradation;
 use crate::flow::{CircuitState, FlowSnapshot};
@@ -94,7 +94,7 @@ pub(super) fn begin() -> Option<Arc<Metrics>> {
 }
 
 /// Counts an execution that has ended.
-pub(super) fn count(execution: &Execution, ended: &Told<'_>) {
+pub(super) fn count(execution: &Execution, ended: &Termination<'_>) {
     let Some(metrics) = &execution.metrics else {
         return;
     };

@@ -13,7 +13,7 @@ use super::hurry::Hurry;
 use super::life::Origin;
 use super::records::Records;
 use super::running::Running;
-use super::told::Told;
+use super::termination::Termination;
 use super::values::Sessions;
 use super::{Begun, CallRecord, counting, log, masking, spans, stages};
 use crate::config::{CheckedTools, ConfigError, ExecutorConfig, SandboxConfig, ToolDescriptions};
@@ -185,7 +185,7 @@ impl Executor {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let result = this.inner.perform(&execution, call, config).await;
-            let ended = Told::now(&result, execution.failed_in());
+            let ended = Termination::now(&result, execution.failed_in());
             counting::count(&execution, &ended);
             spans::tell(&this.inner.spans, &execution, &ended);
             log::ending(&execution, &ended);

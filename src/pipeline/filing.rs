@@ -11,7 +11,7 @@ use super::entry::Outputs;
 use super::event::Event;
 use super::execution::Execution;
 use super::executor::{Executor, Inner};
-use super::told::Told;
+use super::termination::Termination;
 use super::{Finished, counting, log, spans};
 use crate::domain::{
     Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput, Unhashed,
@@ -39,7 +39,7 @@ impl Aftermath {
     }
 
     fn log(&self) {
-        log::ending(&self.execution, &Told::from(&*self.finished));
+        log::ending(&self.execution, &Termination::from(&*self.finished));
     }
 
     /// As soon as the ledger can be asked about it, it is the ledger's to tell; where that cannot be,
@@ -137,7 +137,7 @@ impl Inner {
         }
         let (finished, digests) = Finished::new(result, execution.failed_in());
         let finished = Arc::new(finished);
-        counting::count(execution, &Told::from(&*finished));
+        counting::count(execution, &Termination::from(&*finished));
         let Some(entry) = &execution.entry else {
             return self.close_in_memory(execution, finished).await;
         };
@@ -172,7 +172,7 @@ impl Inner {
             metrics.recorded(begun.elapsed());
         }
         execution.finish(Arc::clone(&finished));
-        spans::tell(&self.spans, execution, &Told::from(&*finished));
+        spans::tell(&self.spans, execution, &Termination::from(&*finished));
         if is_long || then.is_some() {
             // Whoever waits for the answer gets it first.
             tokio::task::yield_now().await;
@@ -189,7 +189,7 @@ impl Inner {
         // Whoever waits for the answer gets it before the disk gets its copy, which would take the
         // text from under them.
         tokio::task::yield_now().await;
-        let ended = Told::from(&*finished);
+        let ended = Termination::from(&*finished);
         log::ending(execution, &ended);
         spans::tell(&self.spans, execution, &ended);
         execution.live().keep(finished.verbatim()).await;

@@ -116,8 +116,11 @@ impl Executor {
     pub async fn history(&self, filter: Filter) -> Result<HistoryPage, LedgerError> {
         let Some(ledger) = &self.inner.ledger else {
             let remembered = self.inner.records.all();
+            let fitting = move || remembered::fitting(remembered, &filter);
+            // Texts may be on disk.
+            let records = tokio::task::spawn_blocking(fitting).await;
             return Ok(HistoryPage {
-                records: remembered::fitting(remembered, &filter)?,
+                records: records.unwrap_or(Err(LedgerError::Closed))?,
                 next: None,
             });
         };

@@ -17,7 +17,8 @@ use super::values::SharedValues;
 use super::{CallRecord, CannotKeep, Record, masking, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, RiskLevel, Secrets, ToolOutput,
+    Call, Caller, Degradation, ExecutionId, ExecutorError, RiskLevel, Secrets, StopReason,
+    ToolOutput,
 };
 use crate::ledger::{ApprovalStatus, Claim, Idempotency, OpenRecord, Waiting};
 use crate::runner::Live;
@@ -199,9 +200,26 @@ impl Inner {
             // It stays on record as waiting, for the next daemon, though nobody is asked here any more.
             () = self.parked(execution) => {
                 execution.set_waiting(true);
+                tokio::spawn(Arc::clone(self).end_if_cancelled(Arc::clone(execution)));
             }
         }
         self.running.end();
+    }
+
+    /// Ends what is left to the next daemon, if somebody cancels it before that one comes.
+    async fn end_if_cancelled(self: Arc<Self>, execution: Arc<Execution>) {
+        let reason = execution.live().stop_requested().await;
+        if reason == StopReason::Cancelled {
+            let cancelled = ExecutorError::Cancelled {
+                tool_name: execution.tool.clone(),
+                input_summary: execution.summary(),
+                reason,
+                partial: None,
+            };
+            self.withdraw(&execution).await;
+            execution.set_waiting(false);
+            self.close(&execution, Err(cancelled)).await;
+        }
     }
 
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits

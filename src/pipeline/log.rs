@@ -1,10 +1,10 @@
-use super::told::Told;
+use super::termination::Termination;
 use super::{CallRecord, Execution};
 use crate::domain::{ExecutionId, Exit, Failure, Status, TraceId, whole_millis};
 use crate::ledger::OpenRecord;
 
 /// Writes the record of an execution that has ended.
-pub(super) fn ending(execution: &Execution, ended: &Told<'_>) {
+pub(super) fn ending(execution: &Execution, ended: &Termination<'_>) {
     let (correlation, run) = (&execution.correlation, ended.run);
     let exit_code = match (ended.failure(), run.and_then(|run| run.exit)) {
         (None, Some(Exit::Code(code))) => Some(code),

@@ -31,7 +31,7 @@ mod running;
 mod spans;
 mod stages;
 mod start;
-mod told;
+mod termination;
 mod values;
 
 #[cfg(test)]

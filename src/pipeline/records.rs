@@ -23,6 +23,8 @@ struct Inner {
     by_id: HashMap<ExecutionId, Arc<Execution>>,
     /// Oldest first, each with the memory its text takes.
     finished: VecDeque<(ExecutionId, usize)>,
+    /// How many of them, from the oldest on, have let go of theirs.
+    textless: usize,
     text_bytes: usize,
     /// Those that are kept elsewhere by now. The ledger's thread says so, and the memory is that of
     /// those who begin executions: they let go of it, or one thread would wait for the other at every
@@ -34,14 +36,17 @@ impl Inner {
     /// Lets go of the oldest texts until the others are few enough. What became of an execution is known all the
     /// same, here and maybe nowhere else.
     fn lose_texts(&mut self) {
-        for (id, bytes) in &mut self.finished {
-            if self.text_bytes <= TEXT_BYTES {
-                return;
-            }
-            if let Some(finished) = self.by_id.get(id).and_then(|one| one.finished()) {
+        while self.text_bytes > TEXT_BYTES
+            && let Some((id, bytes)) = self.finished.get_mut(self.textless)
+        {
+            // A text that takes no memory is somewhere else.
+            if let (1.., Some(execution)) = (*bytes, self.by_id.get(id))
+                && let Some(finished) = execution.finished()
+            {
                 finished.lose_text();
             }
             self.text_bytes -= std::mem::take(bytes);
+            self.textless += 1;
         }
     }
 }
@@ -74,6 +79,9 @@ impl Records {
         // Forgetting removes files: not under the lock.
         let mut forgotten = Vec::new();
         let mut inner = self.lock();
+        if !inner.by_id.contains_key(&id) {
+            return;
+        }
         inner.finished.push_back((id, text_bytes));
         inner.text_bytes += text_bytes;
         while inner.finished.len() > self.max_count {
@@ -81,6 +89,7 @@ impl Records {
                 break;
             };
             inner.text_bytes -= bytes;
+            inner.textless = inner.textless.saturating_sub(1);
             forgotten.extend(inner.by_id.remove(&oldest));
         }
         inner.lose_texts();
@@ -103,7 +112,7 @@ impl Records {
     pub(super) fn clear(&self) -> usize {
         let mut inner = self.lock();
         let finished = std::mem::take(&mut inner.finished);
-        inner.text_bytes = 0;
+        (inner.text_bytes, inner.textless) = (0, 0);
         let forgotten: Vec<_> = finished
             .iter()
             .filter_map(|(id, _)| inner.by_id.remove(id))

@@ -60,13 +60,13 @@ fn has_all(record: &Record, words: &[Word]) -> bool {
     let Some(finished) = &record.finished else {
         return false;
     };
-    let (call, answer) = (
-        tokens(&record.call.input.to_string()),
-        tokens(&finished.text()),
-    );
-    words
-        .iter()
-        .all(|word| has(&call, word) || has(&answer, word))
+    let call = tokens(&record.call.input.to_string());
+    let mut others = words.iter().filter(|word| !has(&call, word)).peekable();
+    let answer = match others.peek() {
+        Some(_) => tokens(&finished.text()),
+        None => Vec::new(),
+    };
+    others.all(|word| has(&answer, word))
 }
 
 fn has(text: &[String], word: &Word) -> bool {

@@ -1,6 +1,6 @@
 //! What of executions goes to whoever follows traces.
 
-use super::told::Told;
+use super::termination::Termination;
 use super::{Execution, Executor};
 use crate::otlp::{ExecutionSpan, Exporter};
 
@@ -13,7 +13,7 @@ impl Executor {
 }
 
 /// Tells of an execution that has ended.
-pub(super) fn tell(spans: &Exporter, execution: &Execution, end: &Told<'_>) {
+pub(super) fn tell(spans: &Exporter, execution: &Execution, end: &Termination<'_>) {
     if !spans.is_on() {
         return;
     }

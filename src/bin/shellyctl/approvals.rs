@@ -71,17 +71,19 @@ async fn pending(client: &Client, given: &str) -> Result<String, Failure> {
 }
 
 fn meant(given: &str, pending: &[Received<Approval>]) -> Result<String, Failure> {
-    let id = ids::pick(given, pending.iter().map(|approval| approval.id.as_str()))?;
-    if pending.iter().any(|approval| approval.id == id) {
-        return Ok(id);
+    let names =
+        |approval: &Received<Approval>| [approval.id.clone(), approval.execution_id.clone()];
+    let is = |approval: &&Received<Approval>| names(approval).iter().any(|id| id == given);
+    if let Some(one) = pending.iter().find(is) {
+        return Ok(one.id.clone());
     }
-    let executions = pending
-        .iter()
-        .map(|approval| approval.execution_id.as_str());
-    let execution = ids::pick(given, executions)?;
-    let mut pending = pending.iter();
-    let asked = pending.find(|approval| approval.execution_id == execution);
-    Ok(asked.map_or(id, |approval| approval.id.clone()))
+    let may_be =
+        |approval: &&Received<Approval>| names(approval).iter().any(|id| ids::may_be(given, id));
+    let found: Vec<_> = pending.iter().filter(may_be).collect();
+    match found.as_slice() {
+        [one] => Ok(one.id.clone()),
+        others => ids::pick_of(given, others.iter().map(|approval| approval.id.as_str())),
+    }
 }
 
 /// What became of an approval, and what is remembered of it.
@@ -214,6 +216,17 @@ mod tests {
             assert_eq!(meant(given, &pending).expect("one"), id, "{given}");
         }
         assert!(meant("-8", &pending).is_err());
+        // By one the execution, by the other its approval.
+        let crossed: Vec<Received<Approval>> = [("b1-1", "c1-1"), ("c1-2", "d1-1")]
+            .map(|(id, execution)| {
+                let json = format!(
+                    r#"{{"id": "{id}", "execution_id": "{execution}", "status": "pending"}}"#
+                );
+                serde_json::from_str(&json).expect("an approval")
+            })
+            .into();
+        assert!(meant("c1", &crossed).is_err());
+        assert_eq!(meant("c1-1", &crossed).expect("whole"), "b1-1");
     }
 
     #[test]

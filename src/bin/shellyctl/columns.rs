@@ -20,20 +20,18 @@ pub fn cut(text: &str, columns: usize) -> String {
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
-    while width(rest) > columns {
-        let (line, behind) = split(rest, columns);
-        // A character that is wider than all of it stands alone.
-        let (line, behind) = match line {
-            "" => rest.split_at(rest.chars().next().map_or(0, char::len_utf8)),
-            line => (line, behind),
+    loop {
+        let (line, behind) = match split(rest, columns) {
+            // A character that is wider than all of it stands alone.
+            ("", _) => rest.split_at(rest.chars().next().map_or(0, char::len_utf8)),
+            pieces => pieces,
         };
         lines.push(line.to_owned());
+        if behind.is_empty() {
+            return lines;
+        }
         rest = behind;
     }
-    if !rest.is_empty() || lines.is_empty() {
-        lines.push(rest.to_owned());
-    }
-    lines
 }
 
 /// A line with blanks behind it, so that it takes so many columns.

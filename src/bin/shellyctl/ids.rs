@@ -45,8 +45,17 @@ pub async fn execution(client: &Client, given: &str) -> Result<String, Failure> 
 
 /// The only one of `ids` that begins or ends so. One that nobody has is left to the daemon, which knows why.
 pub fn pick<'a>(given: &str, ids: impl Iterator<Item = &'a str>) -> Result<String, Failure> {
-    let meant = |id: &&str| !given.is_empty() && (id.starts_with(given) || id.ends_with(given));
-    let found: Vec<&str> = ids.filter(meant).collect();
+    pick_of(given, ids.filter(|id| may_be(given, id)))
+}
+
+/// Whether `given` is the beginning or end of `id`.
+pub fn may_be(given: &str, id: &str) -> bool {
+    !given.is_empty() && (id.starts_with(given) || id.ends_with(given))
+}
+
+/// The same of those that may be meant.
+pub fn pick_of<'a>(given: &str, ids: impl Iterator<Item = &'a str>) -> Result<String, Failure> {
+    let found: Vec<&str> = ids.collect();
     match found.as_slice() {
         [id] => Ok((*id).to_owned()),
         [] => Ok(given.to_owned()),

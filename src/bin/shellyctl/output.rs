@@ -22,7 +22,7 @@ pub async fn run(client: &Client, args: OutputArgs) -> Result<ExitCode, Failure>
         client.output(&id, stream, ..).await?
     };
     let printed = pass_on(output).await?;
-    if let Some(written) = written(client, id, stream).await?
+    if let Some(written) = written(client, &id, stream).await
         && written > printed
     {
         print::note(&format!(
@@ -33,20 +33,14 @@ pub async fn run(client: &Client, args: OutputArgs) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// How much an execution that has ended has written.
-async fn written(
-    client: &Client,
-    id: String,
-    stream: OutputStream,
-) -> Result<Option<u64>, Failure> {
-    let record = client.execution(&id, None).await?;
-    let answer = record
-        .answer()
-        .map_err(|source| Failure::Record { id, source })?;
-    Ok(answer.and_then(|answer| match stream {
-        OutputStream::Stdout => answer.outcome.stdout_bytes,
-        OutputStream::Stderr => answer.outcome.stderr_bytes,
-    }))
+/// How much an execution that has ended has written, where that can still be learned.
+async fn written(client: &Client, id: &str, stream: OutputStream) -> Option<u64> {
+    let record = client.execution(id, None).await.ok()?;
+    let outcome = record.answer().ok()??.outcome;
+    match stream {
+        OutputStream::Stdout => outcome.stdout_bytes,
+        OutputStream::Stderr => outcome.stderr_bytes,
+    }
 }
 
 /// Prints the bytes as they come, and says how many there were.

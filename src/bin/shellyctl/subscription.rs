@@ -59,7 +59,7 @@ impl Subscription {
         Ok(Self {
             client: client.clone(),
             filter,
-            last: after.or(feed.begins_after()),
+            last: feed.begins_after().or(after),
             feed: Some(feed),
             wait: FIRST_WAIT,
         })

@@ -159,9 +159,9 @@ impl Secrets {
     }
 }
 
-/// A text as it stands in JSON (RFC 8259, section 7), between its quotes: with the escapes that it needs, and as
-/// encoders write it that keep to ASCII.
-fn json_forms(text: &str) -> [String; 2] {
+/// A text as it stands in JSON (RFC 8259, section 7), between its quotes: with the escapes that it needs, as
+/// encoders write it that keep to ASCII, and with those that some have for slashes.
+fn json_forms(text: &str) -> Vec<String> {
     let quoted = Value::from(text).to_string();
     let escaped = &quoted[1..quoted.len() - 1];
     let mut ascii = String::with_capacity(escaped.len());
@@ -174,7 +174,10 @@ fn json_forms(text: &str) -> [String; 2] {
             }
         }
     }
-    [escaped.to_owned(), ascii]
+    [escaped, &ascii]
+        .into_iter()
+        .flat_map(|form| [form.to_owned(), form.replace('/', "\\/")])
+        .collect()
 }
 
 /// A value that is to be masked.
@@ -452,11 +455,12 @@ mod tests {
 
     #[test]
     fn values_are_masked_as_json_has_them_too() {
-        let secrets = secrets(&["pa\"ss\\wörd\n🔑"], &[]);
+        let secrets = secrets(&["pa\"ss\\wörd\n🔑", "aa/bb"], &[]);
         for text in [
             "pa\"ss\\wörd\n🔑",
             r#"pa\"ss\\wörd\n🔑"#,
             r#"pa\"ss\\w\u00f6rd\n\ud83d\udd11"#,
+            r"aa\/bb",
         ] {
             assert_eq!(secrets.mask_text(&format!("<{text}>")), "<***>", "{text}");
         }

@@ -139,6 +139,22 @@ fn what_there_is_no_room_for_is_kept_without_its_text() {
     let found = kinds(&writer);
     let kinds: Vec<&str> = found.iter().map(|(_, kind)| kind.as_str()).collect();
     assert_eq!(kinds, ["first", "lightened", "third"]);
+
+    // However little room is left, there is some for what is light.
+    let of_8_kib = (0..9000).map(|_| write("whole", vec![], 8 << 10));
+    let trouble = [write("whole", vec![unwritable()], 8 << 10)];
+    writer.write(trouble.into_iter().chain(of_8_kib).collect());
+    writer.write(Vec::new());
+    let count = |name: &str| {
+        self::kinds(&writer)
+            .iter()
+            .filter(|(_, kind)| kind == name)
+            .count()
+    };
+    assert_eq!(
+        (count("whole"), count("lightened")),
+        (8192, 1 + 9001 - 8192)
+    );
 }
 
 #[test]

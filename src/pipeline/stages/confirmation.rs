@@ -120,7 +120,11 @@ impl Confirmed {
             .await;
         if now.verdict == Verdict::Ask && self.intent.is_none() {
             now.verdict = Verdict::Deny;
-            now.suggest = Some("call it again, and somebody is asked".to_owned());
+            let is_anybody = context.config.confirmation.has_approvers;
+            now.suggest = is_anybody.then(|| {
+                "call it again (under another `Idempotency-Key`, if it has one), and somebody is asked"
+                    .to_owned()
+            });
             now.reason = format!("the policy was changed meanwhile: {}", now.reason);
         }
         if now.verdict == Verdict::Deny {

@@ -118,8 +118,7 @@ async fn carry_out(
     context: Context<'_>,
 ) -> Result<ToolOutput, Detour> {
     let (execution, audit) = (hooks.execution, hooks.config.audit);
-    let watch;
-    let format = formatting::Format::new(&confirmed.tool, confirmed.risk, &context);
+    let (watch, format);
     let Ran {
         call,
         mut produced,
@@ -134,6 +133,8 @@ async fn carry_out(
         let held = hooks.inner.take_place(execution, &confirmed.call).await?;
         let confirmed =
             confirmation::still_holds(confirmed, hooks.inner, execution, &context).await?;
+        // What it says of the risk is what the call is run with.
+        format = formatting::Format::new(&confirmed.tool, confirmed.risk, &context);
         let context = Context {
             risk: confirmed.risk,
             granted: confirmed.workspace.clone(),

@@ -417,12 +417,11 @@ fn a_policy_that_goes_while_it_is_read_is_not_given_up() {
     let daemon = start_forbidding(MANY);
     assert_eq!(daemon.bash("true").status, 403);
     let path = daemon.dir().join("policy.toml");
-    fs::write(&path, forbidding(MANY + 1)).expect("written");
-    let opened = Inotify::init(InitFlags::empty()).expect("an inotify");
-    opened
-        .add_watch(&path, AddWatchFlags::IN_OPEN)
+    let read = Inotify::init(InitFlags::empty()).expect("an inotify");
+    read.add_watch(&path, AddWatchFlags::IN_ACCESS)
         .expect("watched");
-    opened.read_events().expect("it is read");
+    fs::write(&path, forbidding(MANY + 1)).expect("written");
+    read.read_events().expect("it is read");
     fs::remove_file(&path).expect("removed");
     // As the file is gone, and of the one that was there.
     wait_for_problem(&daemon, "policy_invalid");

@@ -196,3 +196,36 @@ fn who_waits_for_what_goes_on_later_is_answered() {
     assert_eq!(daemon.wait().code(), Some(0));
     assert!(!daemon.log().contains("did not read"), "{}", daemon.log());
 }
+
+/// Nobody asks about it any more, and it is not left to the next daemon either.
+#[test]
+fn what_waits_for_the_next_daemon_can_still_be_cancelled() {
+    let mut busy =
+        Busy::start("shutdown_grace_secs = 3600\n[confirmation]\nself_approval = true\n");
+    let gate = busy.fifo.reached();
+    let policy = "default = \"ask\"\n";
+    std::fs::write(busy.daemon.dir().join("policy.toml"), policy).expect("written");
+    busy.daemon.wait_until("it is asked", || {
+        busy.daemon.get("/health").json()["policy"]["file"].is_string()
+    });
+    let id = busy.daemon.begin("true", &json!({}));
+    let path = format!("/executions/{id}");
+    busy.daemon.wait_until("it waits", || {
+        busy.daemon.get(&path).json()["status"] == "waiting"
+    });
+    busy.daemon.signal(Signal::SIGTERM);
+    busy.wait_for_drain();
+    let reply = busy.daemon.connect().request("DELETE", &path, &[], b"");
+    assert_eq!(
+        (reply.status, &reply.json()["status"]),
+        (200, &json!("cancelled"))
+    );
+    let approvals = busy.daemon.get("/approvals?all=true").json();
+    assert_eq!(
+        approvals["approvals"][0]["status"], "withdrawn",
+        "{approvals}"
+    );
+    drop(gate);
+    assert_eq!(busy.caller.reply().status, 200);
+    assert_eq!(busy.daemon.wait().code(), Some(0));
+}

@@ -6,7 +6,7 @@ use super::finished::status;
 use crate::domain::{ExecutorError, Failure, RunReport, Stage, Status, ToolOutput};
 
 /// How an execution ended, as it is counted, logged, and told to whoever follows traces.
-pub(super) struct Told<'a> {
+pub(super) struct Termination<'a> {
     pub(super) at: SystemTime,
     /// In one word.
     pub(super) status: Status,
@@ -16,7 +16,7 @@ pub(super) struct Told<'a> {
     pub(super) run: Option<&'a RunReport>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> Termination<'a> {
     /// What comes now of an execution that is kept nowhere, whose last stage is given.
     pub(super) fn now(result: &'a Result<ToolOutput, ExecutorError>, stage: Option<Stage>) -> Self {
         let failure = result.as_ref().err().map(|error| Failure::of(error, stage));
@@ -37,7 +37,7 @@ impl<'a> Told<'a> {
     }
 }
 
-impl<'a> From<&'a Finished> for Told<'a> {
+impl<'a> From<&'a Finished> for Termination<'a> {
     fn from(finished: &'a Finished) -> Self {
         Self {
             at: finished.ended_at,
