@@ -17,10 +17,9 @@ use super::values::SharedValues;
 use super::{CallRecord, CannotKeep, Record, masking, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, RiskLevel, Secrets, StopReason,
-    ToolOutput,
+    Call, Caller, Degradation, ExecutionId, ExecutorError, RiskLevel, Secrets, ToolOutput,
 };
-use crate::ledger::{ApprovalStatus, Claim, Idempotency, OpenRecord, Waiting};
+use crate::ledger::{Claim, Idempotency};
 use crate::runner::Live;
 use crate::tools::Context;
 
@@ -204,129 +203,6 @@ impl Inner {
             }
         }
         self.running.end();
-    }
-
-    /// Ends what is left to the next daemon, if somebody cancels it before that one comes.
-    async fn end_if_cancelled(self: Arc<Self>, execution: Arc<Execution>) {
-        let reason = execution.live().stop_requested().await;
-        if reason == StopReason::Cancelled {
-            let cancelled = ExecutorError::Cancelled {
-                tool_name: execution.tool.clone(),
-                input_summary: execution.summary(),
-                reason,
-                partial: None,
-            };
-            self.withdraw(&execution).await;
-            execution.set_waiting(false);
-            self.close(&execution, Err(cancelled)).await;
-        }
-    }
-
-    /// Completes when the daemon ends while an execution waits for an approval and nobody waits
-    /// for the execution.
-    async fn parked(&self, execution: &Execution) {
-        // What a tool has called ends with it.
-        if !execution.terms.asynchronous || execution.family.lineage().is_some() {
-            return std::future::pending().await;
-        }
-        // Both last as long as this does.
-        let _ = self.parking.subscribe().wait_for(|parking| *parking).await;
-        execution.waits().await;
-    }
-
-    /// An approval that was asked for and that nothing will be run under any more, though it may have been given.
-    async fn withdraw(&self, execution: &Execution) {
-        let unused = execution.asked().filter(|_| execution.approved().is_none());
-        let (Some(asked), Some(entry)) = (unused, &execution.entry) else {
-            return;
-        };
-        let settled = self.settle(asked.id, ApprovalStatus::Withdrawn).await;
-        // Where it was refused, or has expired, it stays so.
-        if let Ok(Some(approval)) = settled
-            && approval.status == ApprovalStatus::Approved
-            && entry
-                .revoke(approval)
-                .await
-                .is_ok_and(|was_given| was_given)
-        {
-            entry.note(Event::ConfirmationDecided {
-                approval_id: asked.id,
-                decision: ApprovalStatus::Withdrawn.as_str().to_owned(),
-                by: None,
-            });
-        }
-    }
-
-    /// Takes up an execution again that waited for its approval when the last daemon ended.
-    pub(super) fn resume(self: &Arc<Self>, waiting: Waiting, config: Arc<ExecutorConfig>) {
-        let Waiting { record, approval } = waiting;
-        let OpenRecord {
-            id,
-            tool,
-            caller_uid,
-            caller_gid,
-            call,
-            created_at,
-            replay_of,
-            trace_id,
-            tool_use_id,
-            lineage,
-            ..
-        } = record.open;
-        let kept: CallRecord = call.read().unwrap_or_default();
-        let call = kept.call(&tool, tool_use_id.as_deref());
-        let is_whole = call.is_some();
-        let mut call = call.unwrap_or_else(|| Call::new(tool, kept.input.clone()));
-        call.options.trace_id = trace_id;
-        call.options.parent = kept.parent;
-        let caller = Caller {
-            uid: caller_uid,
-            gid: caller_gid,
-            groups: kept.caller_groups.clone(),
-        };
-        let origin = Origin {
-            id,
-            created_at,
-            terms: Terms {
-                asynchronous: true,
-                idempotency: None,
-                replay_of,
-            },
-            // Whatever called it did not outlast the last daemon, and nor did what it called.
-            family: self.found(&call, caller_uid, &config),
-        };
-        let execution = Arc::new(self.conceive(&call, caller, &config, origin));
-        if let Some(entry) = &execution.entry {
-            entry.adopt();
-        }
-        execution.ask(Arc::new(approval));
-        execution.set_waiting(true);
-        // By the daemon that asked.
-        execution.charge_once();
-        execution.learn(|known| {
-            known.call = Arc::new(CallRecord {
-                changed_by: kept.changed_by,
-                ..CallRecord::clone(&known.call)
-            });
-        });
-        self.records.open(Arc::clone(&execution));
-        self.running.begin();
-        let inner = Arc::clone(self);
-        tokio::spawn(async move {
-            let changed = match (is_whole, lineage) {
-                (true, None) => return inner.go_on(&execution, call, config).await,
-                (_, Some(_)) => "what called it did not outlast the daemon",
-                (false, None) => "the daemon was started anew, and secrets of a call are not kept",
-            };
-            let lost = Err(ExecutorError::ApprovalStale {
-                tool_name: execution.tool.clone(),
-                input_summary: execution.summary(),
-                changed: changed.to_owned(),
-            });
-            inner.withdraw(&execution).await;
-            inner.close(&execution, lost).await;
-            inner.running.end();
-        });
     }
 
     /// Whether it may begin, and under a key whether it is the first.

@@ -22,6 +22,7 @@ mod intent;
 mod life;
 mod log;
 mod masking;
+mod parking;
 mod questions;
 mod record;
 mod records;

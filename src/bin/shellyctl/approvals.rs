@@ -196,16 +196,19 @@ mod tests {
         serde_json::from_str(&json).expect("an approval")
     }
 
+    /// Questions of these ids, each about an execution.
+    fn asked(ids: &[(&str, &str)]) -> Vec<Received<Approval>> {
+        let asked = ids.iter().map(|(id, execution)| {
+            let json =
+                format!(r#"{{"id": "{id}", "execution_id": "{execution}", "status": "pending"}}"#);
+            serde_json::from_str(&json).expect("an approval")
+        });
+        asked.collect()
+    }
+
     #[test]
     fn an_approval_is_found_by_its_execution_too() {
-        let pending: Vec<Received<Approval>> = [("a1-7", "e1-8"), ("a2-9", "e2-8")]
-            .map(|(id, execution)| {
-                let json = format!(
-                    r#"{{"id": "{id}", "execution_id": "{execution}", "status": "pending"}}"#
-                );
-                serde_json::from_str(&json).expect("an approval")
-            })
-            .into();
+        let pending = asked(&[("a1-7", "e1-8"), ("a2-9", "e2-8")]);
         for (given, id) in [
             ("a1", "a1-7"),
             ("-9", "a2-9"),
@@ -217,14 +220,7 @@ mod tests {
         }
         assert!(meant("-8", &pending).is_err());
         // By one the execution, by the other its approval.
-        let crossed: Vec<Received<Approval>> = [("b1-1", "c1-1"), ("c1-2", "d1-1")]
-            .map(|(id, execution)| {
-                let json = format!(
-                    r#"{{"id": "{id}", "execution_id": "{execution}", "status": "pending"}}"#
-                );
-                serde_json::from_str(&json).expect("an approval")
-            })
-            .into();
+        let crossed = asked(&[("b1-1", "c1-1"), ("c1-2", "d1-1")]);
         assert!(meant("c1", &crossed).is_err());
         assert_eq!(meant("c1-1", &crossed).expect("whole"), "b1-1");
     }
