@@ -7,10 +7,10 @@ use super::LedgerError;
 use super::event::Events;
 use super::handle::{Inner, Ledger};
 use super::log::{Begun, Log, Logged, Opening, Queued};
-use super::queue::{Failing, Receipt, Write};
 use super::record::{Change, Claim, CloseRecord, LateDigests, OpenRecord};
 use super::store::{Fault, Store};
 use super::time::micros;
+use super::work::{Failing, Receipt, Write};
 use crate::domain::ExecutionId;
 
 /// What became of the end of an execution.

@@ -11,7 +11,7 @@ use super::chain::{Chain, Link, Verifier};
 use super::convert::signed;
 use super::event::{EventFilter, EventPage, Events, NumberedEvents};
 use super::log::{Found, Log};
-use super::queue::{Failing, Receipt, Shared};
+use super::queue::Shared;
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
@@ -22,6 +22,7 @@ use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
 use super::store::{Fault, Store};
 use super::time::micros;
+use super::work::{Failing, Receipt};
 use super::writer::{INDEX_BATCH, Writer};
 use super::{Digest, LedgerError, file};
 use crate::config::Durability;

@@ -26,6 +26,7 @@ mod retention;
 mod search;
 mod store;
 mod time;
+mod work;
 mod writer;
 
 #[cfg(test)]
@@ -39,7 +40,6 @@ pub use error::LedgerError;
 pub use event::{EventFilter, EventPage, Events, Happened, NumberedEvent, NumberedEvents};
 pub use handle::{Ledger, Opened};
 pub use json::Json;
-pub use queue::Receipt;
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
@@ -47,3 +47,4 @@ pub use record::{
     Output, Page, Place, Verdicted,
 };
 pub use recover::{Recovered, Waiting};
+pub use work::Receipt;

@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
-use super::queue::{FEW, Failing, Next, Rest, Shared, Work};
+use super::queue::{FEW, Next, Rest, Shared};
 use super::store::{Fault, Store};
+use super::work::{Failing, Work};
 use super::{LedgerError, file};
 
 /// How many ended executions may wait for the text index while there is no idle moment. It takes

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::queue::{CROWD, FEW, Failing, Next, Rest, Shared};
+use super::super::queue::{CROWD, FEW, Next, Rest, Shared};
 use super::super::store::Store;
+use super::super::work::Failing;
 use super::*;
 
 /// How long the writer lets this many wait.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::super::queue::{Failing, Shared, Work};
+use super::super::queue::Shared;
 use super::super::store::{Fault, Store};
+use super::super::work::{Failing, Work};
 use super::super::{file, writer::Writer};
 use super::*;
 
