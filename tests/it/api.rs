@@ -5,6 +5,7 @@ pub mod access;
 mod answers;
 mod approvals;
 mod approvals_lasting;
+mod approvals_meanwhile;
 mod context;
 mod correlation;
 mod document;

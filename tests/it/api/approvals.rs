@@ -1,18 +1,14 @@
 //! What the policy asks about: asked, answered, remembered, and never run without.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
 
 use nix::sys::signal::Signal;
-use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::access::{by, user};
 use super::call;
-use super::early::locked;
 use crate::support::{Daemon, Reply, bash_call, scratch, skip, wait_for};
 
 /// Who approves where nobody may approve their own; the daemon's user calls.
@@ -67,7 +63,11 @@ pub(super) fn approve(daemon: &Daemon, approval: &Value) {
 }
 
 /// What comes of a call while `meanwhile` goes on.
-fn during<T>(daemon: &Daemon, body: &Value, meanwhile: impl FnOnce() -> T) -> (Reply, T) {
+pub(super) fn during<T>(
+    daemon: &Daemon,
+    body: &Value,
+    meanwhile: impl FnOnce() -> T,
+) -> (Reply, T) {
     thread::scope(|scope| {
         let calling = scope.spawn(|| daemon.post(body));
         let done = meanwhile();
@@ -80,39 +80,7 @@ fn id(reply: &Reply) -> String {
     body["execution_id"].as_str().expect("an id").to_owned()
 }
 
-/// Decides over HTTP/2, and is gone as soon as the daemon has begun with that, which `lock` keeps it from ending.
-fn decide_and_go(daemon: &Daemon, approval: &Value, lock: Connection) {
-    let path = format!("/approvals/{}", approval["id"].as_str().expect("an id"));
-    let mut curl = Command::new("curl");
-    curl.args(["-sv", "--http2-prior-knowledge", "--unix-socket"])
-        .arg(daemon.socket())
-        .args(["-d", r#"{"decision": "approve"}"#])
-        .arg(format!("http://shelly{path}"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut curl = curl.spawn().expect("curl is there");
-    let said = BufReader::new(curl.stderr.take().expect("a pipe"));
-    let is_sent = |line: io::Result<String>| line.expect("text").contains("completely");
-    assert!(said.lines().any(is_sent), "curl sends");
-    // Who asks later, and is answered, comes behind it.
-    assert_eq!(daemon.get("/health").status, 200);
-    curl.kill().expect("it waits");
-    curl.wait().expect("ours");
-    assert_eq!(daemon.get("/health").status, 200);
-    drop(lock);
-}
-
-#[test]
-fn a_decision_that_was_begun_is_told_whoever_goes_meanwhile() {
-    let daemon = start();
-    let (reply, ()) = during(&daemon, &bash_call("true", &json!({})), || {
-        let asked = pending(&daemon);
-        decide_and_go(&daemon, &asked, locked(&daemon));
-    });
-    assert_eq!(reply.status, 200, "{}", reply.content());
-}
-
-fn touch(path: &Path) -> String {
+pub(super) fn touch(path: &Path) -> String {
     format!("touch {}", path.display())
 }
 
@@ -297,62 +265,6 @@ fn a_cancelled_call_withdraws_its_question() {
 }
 
 #[test]
-fn an_approval_is_for_what_was_shown() {
-    let daemon = start();
-    let dir = daemon.dir().join("work");
-    let script = dir.join("deploy");
-    let marker = daemon.dir().join("marker");
-    let prepare = || {
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir(&dir).expect("ours");
-        fs::write(&script, "echo fine\n").expect("ours");
-    };
-    let members = json!({"working_dir": dir});
-    let evil = format!("touch {}\n", marker.display());
-    let changes: [(&str, &dyn Fn()); 3] = [
-        ("bash deploy", &|| fs::write(&script, &evil).expect("ours")),
-        ("bash ./deploy", &|| {
-            let other = dir.join("other");
-            fs::write(&other, &evil).expect("ours");
-            fs::rename(&other, &script).expect("ours");
-        }),
-        ("bash deploy; id", &|| {
-            // Another directory of that name, with the same in it.
-            fs::rename(&dir, daemon.dir().join("old")).expect("ours");
-            prepare();
-        }),
-    ];
-    for (command, change) in changes {
-        prepare();
-        let body = bash_call(command, &members);
-        let (reply, ()) = during(&daemon, &body, || {
-            let asked = pending(&daemon);
-            change();
-            approve(&daemon, &asked);
-        });
-        let body = reply.json();
-        assert_eq!(
-            (reply.status, &body["code"]),
-            (409, &json!("approval_stale")),
-            "{command}"
-        );
-        assert!(reply.content().contains("changed"), "{}", reply.content());
-        assert!(!marker.exists(), "{command}");
-        // It is not to be used for anything any more.
-        let all = approvals(&daemon, "?all=true");
-        assert!(
-            all.iter().all(|one| one["status"] == "withdrawn"),
-            "{all:?}"
-        );
-    }
-    prepare();
-    let (reply, ()) = during(&daemon, &bash_call("bash deploy", &members), || {
-        approve(&daemon, &pending(&daemon));
-    });
-    assert_eq!(reply.stdout(), "fine");
-}
-
-#[test]
 fn an_answer_can_be_remembered() {
     let mut daemon = start();
     let asks = |daemon: &Daemon, command: &str| {
@@ -485,55 +397,6 @@ fn what_cannot_be_read_decides_nothing() {
         approve(&daemon, &asked);
     });
     assert_eq!(reply.status, 200);
-}
-
-#[test]
-fn what_is_denied_meanwhile_is_not_run_whatever_is_answered() {
-    let daemon = start();
-    let marker = daemon.dir().join("marker");
-    let (reply, ()) = during(&daemon, &call(&touch(&marker)), || {
-        let asked = pending(&daemon);
-        let policy = "default = \"ask\"\ndeny = [\"bash(command:touch *)\"]\n";
-        fs::write(daemon.dir().join("policy.toml"), policy).expect("ours");
-        daemon.wait_until("it is read", || {
-            daemon.log().contains("took up a changed policy")
-        });
-        approve(&daemon, &asked);
-    });
-    assert_eq!(reply.json()["code"], "permission_denied");
-    assert!(!marker.exists());
-    let given = &approvals(&daemon, "?all=true")[0];
-    assert_eq!(
-        (&given["status"], &given["decided_by"]),
-        (&json!("withdrawn"), &json!(0))
-    );
-}
-
-#[test]
-fn what_is_not_trusted_any_more_is_not_run_where_it_could_not_be_confined() {
-    let daemon = start();
-    let secret = daemon.dir().join("secret");
-    fs::write(&secret, "s3cret").expect("ours");
-    let toml = fs::read_to_string(daemon.dir().join("executor.toml")).expect("ours");
-    let files = format!("{toml}[files]\nbase_dirs = [{:?}]\n", daemon.dir());
-    fs::write(daemon.dir().join("executor.toml"), files).expect("ours");
-    daemon.wait_until("it is read", || {
-        daemon.log().contains("took up a changed configuration")
-    });
-    let call = json!({"name": "read_file", "input": {"file_path": secret}});
-    let (reply, ()) = during(&daemon, &call, || {
-        let asked = pending(&daemon);
-        let policy = "default = \"ask\"\nuntrusted = [\"read_file\"]\n";
-        fs::write(daemon.dir().join("policy.toml"), policy).expect("ours");
-        daemon.wait_until("it is read", || {
-            daemon.log().contains("took up a changed policy")
-        });
-        approve(&daemon, &asked);
-    });
-    let body = reply.json();
-    let told = (reply.status, &body["code"]);
-    assert_eq!(told, (422, &json!("invalid_input")), "{body}");
-    assert!(!reply.content().contains("s3cret"));
 }
 
 #[test]
