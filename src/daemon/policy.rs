@@ -3,9 +3,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::task::JoinError;
 
-use crate::config::{
-    ConfigError, ExecutorConfig, FilesConfig, is_absent, read_text, remembered_files,
-};
+use crate::config::{ConfigError, FilesConfig, is_absent, read_text, remembered_files};
 use crate::pipeline::Executor;
 use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
@@ -115,21 +113,7 @@ impl PolicyFiles {
                 policy = policy.with_remembered(&approvals)?;
             }
         }
-        // Of all tools, those that are disabled among them.
-        let tools = Executor::new(ExecutorConfig {
-            disabled_tools: Default::default(),
-            files: FilesConfig {
-                enabled: true,
-                ..FilesConfig::default()
-            },
-            ..ExecutorConfig::default()
-        });
-        let tools = tools.tool_definitions();
-        policy.check_parameters(|name| {
-            let tool = tools.iter().find(|tool| tool.name == name)?;
-            let parameters = tool.input_schema.get("properties")?.as_object()?;
-            Some(parameters.keys().cloned().collect())
-        })?;
+        policy.check_parameters(Executor::built_in_parameters)?;
         Ok(policy)
     }
 

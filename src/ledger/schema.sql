@@ -1,4 +1,4 @@
--- The ledger's tables, version 1. Times are microseconds since 1970, ids the bytes of UUIDv7, digests those of SHA-256.
+-- The ledger's tables as they are now, for a new file; an old one comes to them by the steps beside this one. Times are microseconds since 1970, ids the bytes of UUIDv7, digests those of SHA-256.
 -- What the six stages and the outside make of their JSON is theirs; what is looked for has a column.
 
 CREATE TABLE meta (
@@ -40,6 +40,7 @@ CREATE TABLE executions (
     ending TEXT,
     problem TEXT,
     usage TEXT,
+    -- [[stage, beginning, end], …], or what older versions wrote: words.
     stages TEXT,
     content_sha256 BLOB,
     stdout_bytes INTEGER,
@@ -56,19 +57,28 @@ CREATE TABLE executions (
     first_event INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     started_at INTEGER,
-    ended_at INTEGER
+    ended_at INTEGER,
+    -- The execution that called for it, and how many there are above it.
+    parent_id BLOB,
+    depth INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX executions_by_facet ON executions (facet);
 CREATE UNIQUE INDEX executions_by_key ON executions (caller_uid, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX executions_by_parent ON executions (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX executions_by_trace ON executions (trace_id) WHERE trace_id IS NOT NULL;
 
--- Numbers are given out when an event is queued, and never twice.
+-- Numbers are given out when an event is queued, and never twice. Events that follow one another and are about the same
+-- share a row: an execution has some fourteen, which as rows of their own cost more than all else of it together.
 CREATE TABLE events (
-    number INTEGER PRIMARY KEY,
+    -- The number of its last event: what follows a number is then one range.
+    last INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
     execution_id BLOB,
-    type TEXT NOT NULL,
     tool TEXT,
-    time INTEGER NOT NULL,
-    body TEXT NOT NULL
+    caller_uid INTEGER,
+    -- [[time, {"type": …, …}], …], and of stages as numbers: [time, stage] when one is entered, [time, stage,
+    -- microseconds] when it is left.
+    events TEXT NOT NULL
 ) STRICT;
 
 CREATE TABLE approvals (
@@ -87,7 +97,12 @@ CREATE TABLE approvals (
     decided_at INTEGER,
     reason TEXT,
     remember TEXT,
-    remember_rules TEXT NOT NULL
+    remember_rules TEXT NOT NULL,
+    -- The tools that led to the call.
+    chain TEXT NOT NULL DEFAULT '[]',
+    stdin TEXT,
+    timeout_micros INTEGER,
+    keeps_background INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX approvals_pending ON approvals (expires_at) WHERE status = 'pending';
 CREATE INDEX approvals_by_execution ON approvals (execution_id);

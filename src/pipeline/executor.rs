@@ -333,6 +333,11 @@ impl Executor {
         count
     }
 
+    /// The parameters of a built-in tool, whether it is enabled or not.
+    pub fn built_in_parameters(name: &str) -> Option<Vec<String>> {
+        Registry::built_in_parameters(name)
+    }
+
     /// What is wrong with the skill in `dir`, if it stood among those of the directories `others`.
     /// Blocks.
     pub fn check_skill(dir: &Path, others: &[PathBuf]) -> SkillCheck {

@@ -11,6 +11,7 @@ use crate::domain::prepare_masking;
 use crate::ledger::{CloseRecord, Ledger, LedgerError, Opened, Recovered, Waiting};
 use crate::runner::{Runner, Spool, hold_until_execve, prepare_descriptors};
 use crate::sandbox;
+use crate::tools::Registry;
 
 /// An executor made ready for a process of its own, and what it found to clean up.
 pub struct Started {
@@ -101,7 +102,7 @@ impl Executor {
         }
         recovered.lost.iter().for_each(log::lost);
         let executor = Self::of(Inner::new(config, runner, spool, ledger));
-        executor.inner.registry().prepare();
+        Registry::prepare();
         Ok(Started {
             executor,
             killed: leftovers.processes + leftovers.cgroups,

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
@@ -12,6 +12,21 @@ use super::skills::{self, Found, Known, Loaded, Skill, SkillCheck, SkillProblem,
 use super::{InputSchema, ToolImpl};
 use crate::config::ExecutorConfig;
 use crate::domain::{RiskLevel, Violation, meant};
+
+/// The built-in tools. All registries share them, so that what has been made ready of them stays so.
+static BUILT_IN: LazyLock<Vec<Arc<Tool>>> = LazyLock::new(|| {
+    let tools = vec![
+        Tool::new(Bash),
+        Tool::new(ExecuteCommand),
+        Tool::new(READ_FILE),
+        Tool::new(WRITE_FILE),
+        Tool::new(EDIT_FILE),
+        Tool::new(LIST_DIR),
+        Tool::new(SEARCH_FILES),
+        Tool::new(CheckCondition),
+    ];
+    tools.into_iter().map(Arc::new).collect()
+});
 
 /// The tools there are, in the order in which they are listed. It does not change: who begins with
 /// one keeps it to its end.
@@ -72,18 +87,8 @@ impl Tool {
 impl Registry {
     /// All built-in tools.
     pub(crate) fn built_in() -> Self {
-        let tools = vec![
-            Tool::new(Bash),
-            Tool::new(ExecuteCommand),
-            Tool::new(READ_FILE),
-            Tool::new(WRITE_FILE),
-            Tool::new(EDIT_FILE),
-            Tool::new(LIST_DIR),
-            Tool::new(SEARCH_FILES),
-            Tool::new(CheckCondition),
-        ];
         Self {
-            tools: tools.into_iter().map(Arc::new).collect(),
+            tools: BUILT_IN.clone(),
         }
     }
 
@@ -120,12 +125,18 @@ impl Registry {
         }
     }
 
-    /// Does what would otherwise be done at the first call.
-    pub(crate) fn prepare(&self) {
-        for tool in self.iter() {
+    /// Does what would otherwise be done at the first call of a built-in tool.
+    pub(crate) fn prepare() {
+        for tool in BUILT_IN.iter() {
             // One that does not compile says so to whoever calls it.
             let _ = tool.schema.compiled();
         }
+    }
+
+    /// The parameters of a built-in tool, whether it is enabled or not.
+    pub(crate) fn built_in_parameters(name: &str) -> Option<Vec<String>> {
+        let tool = BUILT_IN.iter().find(|tool| tool.name() == name)?;
+        Some(tool.schema.parameters())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Tool>> {

@@ -60,6 +60,12 @@ impl InputSchema {
         &self.document
     }
 
+    /// The members that an input can have by name.
+    pub(crate) fn parameters(&self) -> Vec<String> {
+        let properties = self.document.get("properties").and_then(Value::as_object);
+        properties.map_or_else(Vec::new, |members| members.keys().cloned().collect())
+    }
+
     /// Compiles it.
     pub(crate) fn compiled(&self) -> &Result<Validator, String> {
         self.validator

@@ -72,6 +72,35 @@ fn a_file_that_was_written_long_ago_still_opens() {
     );
 }
 
+/// What the tables and indices of a ledger are like, whatever they were made by.
+fn shape(file: &std::path::Path) -> Vec<(String, String)> {
+    const COLUMNS: &str = "SELECT m.name, printf('%d %s %s %d %s %d %d', c.cid, c.name, c.type, c.[notnull], quote(c.dflt_value), c.pk, c.hidden)
+        FROM sqlite_schema m JOIN pragma_table_xinfo(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid";
+    const TABLES: &str = "SELECT name, printf('%s %d %d', type, wr, strict) FROM pragma_table_list WHERE schema = 'main' ORDER BY name";
+    const INDICES: &str = "SELECT name, tbl_name || sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name";
+    let connection = Connection::open(file).expect("a file");
+    let rows = |sql: &str| {
+        let mut statement = connection.prepare(sql).expect("SQL");
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        let rows: Result<Vec<(String, String)>, _> = rows.expect("asked").collect();
+        rows.expect("read")
+    };
+    [COLUMNS, TABLES, INDICES]
+        .into_iter()
+        .flat_map(rows)
+        .collect()
+}
+
+#[test]
+fn a_file_that_was_written_long_ago_comes_to_what_a_new_one_is() {
+    let (new, old) = (Scratch::new(), Scratch::new());
+    fs::write(old.file(), include_bytes!("version-1.db")).expect("written");
+    drop((new.open(), open(&old.file())));
+    let new = shape(&new.file());
+    assert!(new.len() > 60, "{new:?}");
+    assert_eq!(shape(&old.file()), new);
+}
+
 #[test]
 fn what_is_no_ledger_is_named_with_what_to_do() {
     let scratch = Scratch::new();

@@ -19,11 +19,16 @@ pub(super) struct Stat {
     pub is_dead: bool,
     /// Whether its main thread has ended before the others.
     pub is_headless: bool,
+    /// Whether the kernel made it for itself.
+    pub is_of_kernel: bool,
     pub parent: Pid,
     pub session: Pid,
     /// Ticks since boot; with the pid it names a process for good.
     pub started: u64,
 }
+
+/// What the kernel flags its own threads with (`include/linux/sched.h`; systemd and ps(1) go by it, too).
+const PF_KTHREAD: u32 = 0x0020_0000;
 
 pub(super) fn stat(pid: Pid) -> Option<Stat> {
     look(pid).ok().flatten()
@@ -52,10 +57,12 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let threads: u32 = fields.get(17)?.parse().ok()?;
+    let flags: u32 = fields.get(6)?.parse().ok()?;
     let ended = matches!(*fields.first()?, "Z" | "X" | "x");
     Some(Stat {
         is_dead: ended && threads <= 1,
         is_headless: ended && threads > 1,
+        is_of_kernel: flags & PF_KTHREAD != 0,
         parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
         session: Pid::from_raw(fields.get(3)?.parse().ok()?),
         started: fields.get(19)?.parse().ok()?,
@@ -271,10 +278,12 @@ pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
     let deadline = Instant::now() + PATIENCE;
     let mut killed = HashSet::new();
     loop {
+        // The threads of the kernel, of which there are hundreds, have no environment to look for.
+        let may_be_marked = |stat: &Stat| !stat.is_dead && !stat.is_of_kernel;
         let living: Vec<(Pid, Stat)> = all()
             .into_iter()
             .filter(|pid| *pid != Pid::this())
-            .filter_map(|pid| Some((pid, stat(pid).filter(|stat| !stat.is_dead)?)))
+            .filter_map(|pid| Some((pid, stat(pid).filter(may_be_marked)?)))
             .collect();
         let is_marked = |pid: Pid| variable(pid, name) == marked;
         let company = company(&living, is_marked);
@@ -337,6 +346,7 @@ mod tests {
             Stat {
                 is_dead: false,
                 is_headless: false,
+                is_of_kernel: false,
                 parent: Pid::from_raw(1),
                 session: Pid::from_raw(7),
                 started: 12345
@@ -351,6 +361,17 @@ mod tests {
         assert!(parse_stat(&text(1)).expect("parsed").is_dead);
         let headless = parse_stat(&text(2)).expect("parsed");
         assert!(headless.is_headless && !headless.is_dead);
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_told_apart() {
+        // kthreadd(9), and somebody who calls himself that.
+        for (flags, is_of_kernel) in [(2_129_984, true), (4_194_560, false)] {
+            let text = format!("2 (kthreadd) S 0 0 0 0 -1 {flags} 0 0 0 0 0 1 0 0 20 0 1 0 3");
+            let stat = parse_stat(&text).expect("parsed");
+            assert_eq!(stat.is_of_kernel, is_of_kernel, "{text}");
+        }
+        assert!(!stat(Pid::this()).expect("alive").is_of_kernel);
     }
 
     #[test]
@@ -384,6 +405,7 @@ mod tests {
             let stat = Stat {
                 is_dead: false,
                 is_headless: false,
+                is_of_kernel: false,
                 parent: Pid::from_raw(parent),
                 session: Pid::from_raw(session),
                 started: 1,
