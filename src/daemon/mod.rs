@@ -191,6 +191,8 @@ async fn start(start: Start, state: &State, courier: &Courier) -> Result<(), Dae
         lost,
         waiting,
     } = Executor::start(config)?;
+    // On the other processor: whoever connects first need not wait for it, unless it is with a call.
+    drop(tokio::task::spawn_blocking(Executor::prepare_calls));
     executor.set_policy(policy);
     executor.load_skills();
     executor.resume(waiting);

@@ -56,6 +56,13 @@ impl Executor {
         prepare_descriptors();
     }
 
+    /// Does what would otherwise be done at the first call: compiles the patterns of secrets and the
+    /// schemas of the built-in tools. Takes some milliseconds.
+    pub fn prepare_calls() {
+        prepare_masking();
+        Registry::prepare();
+    }
+
     /// Has every command hold `lock`, which says that this process uses its state, until it executes its
     /// program: a command that is just being started when this process is killed is nobody's by its
     /// environment, so who comes next has to wait for it.
@@ -72,7 +79,6 @@ impl Executor {
     /// # Errors
     /// See [`StartError`].
     pub fn start(config: ExecutorConfig) -> Result<Started, StartError> {
-        prepare_masking();
         let mut runner = Runner::new(&config);
         let leftovers = runner.prepare(&config)?;
         let bundles = sandbox::sweep(&config.sandbox);
@@ -102,7 +108,6 @@ impl Executor {
         }
         recovered.lost.iter().for_each(log::lost);
         let executor = Self::of(Inner::new(config, runner, spool, ledger));
-        Registry::prepare();
         Ok(Started {
             executor,
             killed: leftovers.processes + leftovers.cgroups,
