@@ -16,13 +16,26 @@ impl Inner {
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits
     /// for the execution.
     pub(super) async fn parked(&self, execution: &Execution) {
-        // What a tool has called ends with it.
-        if !execution.terms.asynchronous || execution.family.lineage().is_some() {
+        if !can_outlast(execution) {
             return std::future::pending().await;
         }
+        self.stopping().await;
+        execution.waits().await;
+    }
+
+    /// Completes when the daemon ends, for an execution that ends with it. One that waits for an approval does so at
+    /// once: nothing runs yet that could come to its end meanwhile.
+    pub(super) async fn unanswered(&self, execution: &Execution) {
+        if can_outlast(execution) {
+            return std::future::pending().await;
+        }
+        self.stopping().await;
+    }
+
+    /// Completes when the daemon ends.
+    async fn stopping(&self) {
         // Both last as long as this does.
         let _ = self.parking.subscribe().wait_for(|parking| *parking).await;
-        execution.waits().await;
     }
 
     /// Ends what is left to the next daemon, if somebody cancels it before that one comes.
@@ -135,4 +148,10 @@ impl Inner {
             inner.running.end();
         });
     }
+}
+
+/// Whether an execution can be left to the next daemon: somebody who waits for one would have to wait for that, too,
+/// and what a tool has called ends with the tool.
+fn can_outlast(execution: &Execution) -> bool {
+    execution.terms.asynchronous && execution.family.lineage().is_none()
 }

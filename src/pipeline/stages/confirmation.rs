@@ -326,6 +326,7 @@ impl Question<'_> {
             told = told => Ended::Told(told.ok().map(Box::new)),
             () = tokio::time::sleep(left.unwrap_or_default()) => Ended::Expired,
             reason = self.context.live.stop_requested() => Ended::Stopped(reason),
+            () = self.inner.unanswered(self.execution) => Ended::Stopped(StopReason::Shutdown),
         };
         drop(waiting);
         let settled = match ended {

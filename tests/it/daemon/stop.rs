@@ -197,6 +197,34 @@ fn who_waits_for_what_goes_on_later_is_answered() {
     assert!(!daemon.log().contains("did not read"), "{}", daemon.log());
 }
 
+/// Nothing runs yet that could come to its end within the grace.
+#[test]
+fn who_waits_for_an_approval_does_not_hold_up_the_stop() {
+    let mut daemon = Daemon::start_under("default = \"ask\"\n", "shutdown_grace_secs = 3600\n");
+    let mut caller = daemon.connect();
+    let body = bash_call("true", &json!({})).to_string();
+    caller.send("POST", "/execute", &[], body.as_bytes());
+    daemon.wait_until("it waits", || {
+        daemon.get("/approvals").json()["approvals"][0]["status"] == "pending"
+    });
+    daemon.signal(Signal::SIGTERM);
+    let reply = caller.reply();
+    let code = &reply.json()["code"];
+    assert_eq!((reply.status, code), (503, &json!("shutting_down")));
+    assert_eq!(daemon.wait().code(), Some(0));
+    let daemon = daemon.restart();
+    let approvals = daemon.get("/approvals?all=true").json();
+    assert_eq!(
+        approvals["approvals"][0]["status"], "withdrawn",
+        "{approvals}"
+    );
+    let executions = daemon.get("/executions").json();
+    assert_eq!(
+        executions["executions"][0]["status"], "cancelled",
+        "{executions}"
+    );
+}
+
 /// Nobody asks about it any more, and it is not left to the next daemon either.
 #[test]
 fn what_waits_for_the_next_daemon_can_still_be_cancelled() {
