@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::access::{Found, Kind};
-use super::{Answer, FileError, Work, answer};
+use super::{Answer, FileError, Work, answer, shown};
 
 /// Deeper than this nobody reads a listing.
 const DEEPEST: u32 = 10;
@@ -214,11 +214,11 @@ fn content(output: &Output) -> String {
         let size = entry
             .size_bytes
             .map_or("-".to_owned(), |size| size.to_string());
-        let (path, mode) = (&entry.path, &entry.permissions);
+        let (path, mode) = (shown(&entry.path), &entry.permissions);
         let modified = entry.modified.as_deref().unwrap_or("-");
         let end = match (entry.kind, &entry.link_target) {
             (EntryKind::Directory, _) => "/".to_owned(),
-            (_, Some(target)) => format!(" -> {target}"),
+            (_, Some(target)) => format!(" -> {}", shown(target)),
             (EntryKind::Fifo, _) => " (FIFO)".to_owned(),
             (EntryKind::Socket, _) => " (socket)".to_owned(),
             (EntryKind::Device, _) => " (device)".to_owned(),
@@ -227,13 +227,14 @@ fn content(output: &Output) -> String {
         content.push_str(&format!("{mode} {size:>10} {modified:20} {path}{end}\n"));
     }
     if output.entries.is_empty() {
-        content.push_str(&format!("`{}` has no entries to list\n", output.dir_path));
+        let dir = shown(&output.dir_path);
+        content.push_str(&format!("`{dir}` has no entries to list\n"));
     }
     if output.truncated {
         content.push_str("... (there are more: list a directory in it, or raise max_entries)\n");
     }
     for Unlisted { path, why } in &output.unlisted {
-        content.push_str(&format!("not listed: {path}: {why}\n"));
+        content.push_str(&format!("not listed: {}: {why}\n", shown(path)));
     }
     content
 }

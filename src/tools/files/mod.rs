@@ -17,6 +17,7 @@ mod tools;
 mod whole;
 mod write;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::Serialize;
@@ -66,5 +67,14 @@ fn answer(content: String, output: &impl Serialize) -> Answer {
         // Not reached: the outputs are structs of text and numbers.
         output: serde_json::to_value(output).ok(),
         is_error: false,
+    }
+}
+
+/// A path as texts name it. One with a line end in it would pass for two, so that one with control characters is
+/// quoted, as git does (`core.quotePath`); the output has all paths as they are.
+fn shown(path: &str) -> Cow<'_, str> {
+    match path.chars().any(char::is_control) {
+        true => Cow::Owned(format!("{path:?}")),
+        false => Cow::Borrowed(path),
     }
 }

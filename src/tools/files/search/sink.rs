@@ -5,6 +5,7 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use super::{Input, Line, LineKind, Output};
 use crate::domain::counted;
+use crate::tools::files::shown;
 
 /// The most of a line that is shown, in characters: what is longer was not written by people.
 const LONGEST: usize = 500;
@@ -137,7 +138,7 @@ pub(super) fn content(output: &Output, input: &Input) -> String {
     let mut content = String::new();
     if input.files_only {
         for file in &output.files {
-            content.push_str(&format!("{file}\n"));
+            content.push_str(&format!("{}\n", shown(file)));
         }
     }
     let mut last: Option<&Line> = None;
@@ -152,6 +153,7 @@ pub(super) fn content(output: &Output, input: &Input) -> String {
             text,
             ..
         } = line;
+        let path = shown(path);
         content.push_str(&match line.kind {
             LineKind::Match => format!("{path}:{number}:{text}\n"),
             LineKind::Context => format!("{path}-{number}-{text}\n"),

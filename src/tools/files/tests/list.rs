@@ -52,6 +52,26 @@ fn entries_are_sorted_and_described() {
 }
 
 #[test]
+fn one_entry_is_one_line() {
+    let room = Room::new();
+    room.put("a\n0644          0 2001-09-09T01:46:40Z key", "");
+    symlink("x\ny", room.at("b")).expect("linked");
+    let answer = room.call(list_dir, json!({})).expect("listed");
+    let lines: Vec<&str> = answer.content.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].ends_with(r#"Z "a\n0644          0 2001-09-09T01:46:40Z key""#),
+        "{lines:?}"
+    );
+    assert!(lines[1].ends_with(r#" b -> "x\ny""#), "{lines:?}");
+    let output = answer.output.expect("there");
+    assert_eq!(
+        paths(&output)[0],
+        "a\n0644          0 2001-09-09T01:46:40Z key"
+    );
+}
+
+#[test]
 fn levels_and_entries_are_bounded() {
     let room = Room::new();
     for path in ["a/b/c/d", "a/e", "f"] {

@@ -13,6 +13,15 @@ fn found(room: &Room, input: Value) -> String {
 }
 
 #[test]
+fn a_path_is_on_one_line() {
+    let room = Room::new();
+    room.put("a\nb:1:secret", "x\n");
+    let input = |files_only| json!({"pattern": "x", "files_only": files_only});
+    assert_eq!(found(&room, input(false)), "\"a\\nb:1:secret\":1:x\n");
+    assert_eq!(found(&room, input(true)), "\"a\\nb:1:secret\"\n");
+}
+
+#[test]
 fn matching_lines_are_shown_as_ripgrep_does() {
     let room = Room::new();
     room.put("a.rs", "fn a() {}\nlet Fn = 1;\n");
