@@ -329,10 +329,12 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     let weight_of = |wanted: &str| {
         let ranges = listed(headers, "accept").map(media_range);
         let weights = ranges.filter(|(kind, _)| kind.eq_ignore_ascii_case(wanted));
-        weights.map(|(_, weight)| weight).fold(0.0, f32::max)
+        weights.map(|(_, weight)| weight).reduce(f32::max)
     };
-    let events = weight_of("text/event-stream");
-    events > 0.0 && events >= weight_of("application/json")
+    let events = weight_of("text/event-stream").unwrap_or(0.0);
+    // Of all that name JSON, the one that says the most of it (section 12.5.1).
+    let json = ["application/json", "application/*", "*/*"];
+    events > 0.0 && events >= json.into_iter().find_map(weight_of).unwrap_or(0.0)
 }
 
 /// A media range and how much it is wanted, from 0 to 1.

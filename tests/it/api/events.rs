@@ -237,6 +237,12 @@ fn only_who_asks_for_a_stream_gets_one() {
             "application/json",
         ),
         ("*/*", "application/json"),
+        ("text/event-stream;q=0.5, */*", "application/json"),
+        ("text/event-stream, */*", "text/event-stream"),
+        (
+            "text/event-stream;q=0.5, */*, application/json;q=0.1",
+            "text/event-stream",
+        ),
         ("text/*", "application/json"),
         ("application/json", "application/json"),
     ] {
