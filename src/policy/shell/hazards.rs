@@ -119,11 +119,30 @@ fn attached_to<'w>(word: &'w str, option: &str) -> Option<&'w str> {
 
 /// Why a program is on the list whatever its options are.
 fn by_name(program: &str) -> Option<&'static str> {
-    // gcc is x86_64-linux-gnu-gcc as well.
-    let native = program
-        .rsplit_once("-linux-gnu-")
-        .map_or(program, |(_, name)| name);
-    listed(PROGRAMS, native).or_else(|| listed(PROGRAMS, unversioned(native)))
+    let native = native(program);
+    listed(PROGRAMS, native)
+        .or_else(|| listed(PROGRAMS, unversioned(native)))
+        .or_else(|| runs_another_machine(native).then_some(WRAPPER))
+}
+
+/// A program's name without the machine that it is for: gcc is x86_64-linux-gnu-gcc as well, and perl
+/// perl5.36-x86_64-linux-gnu.
+fn native(program: &str) -> &str {
+    const SYSTEM: &str = "-linux-gnu";
+    if let Some((_, name)) = program.rsplit_once("-linux-gnu-") {
+        return name;
+    }
+    let machine = program.strip_suffix(SYSTEM);
+    let name = machine.and_then(|of| of.rsplit_once('-'));
+    name.map_or(program, |(name, _)| name)
+}
+
+/// Whether it is one of QEMU's programs that run a program as another processor would, as opposed to those for
+/// whole machines and their disks.
+fn runs_another_machine(program: &str) -> bool {
+    const OTHERS: [&str; 5] = ["ga", "img", "io", "nbd", "storage-daemon"];
+    let of = program.strip_prefix("qemu-");
+    of.is_some_and(|of| !OTHERS.contains(&of) && !of.starts_with("system-"))
 }
 
 /// A program's name without the version behind it.

@@ -277,6 +277,11 @@ fn what_the_words_of_wrappers_run_is_found() {
         "fish --command='rm -rf /x'",
         "fish --command 'rm -rf /x'",
         "msgexec -i x rm -rf /x",
+        "memusage rm -rf /x",
+        "fakeroot-sysv -- rm -rf /x",
+        "envdir d rm -rf /x",
+        "setlock -n f rm -rf /x",
+        "valgrind.bin --tool=none rm -rf /x",
     ] {
         assert_eq!(finds_rm(script, None), Some(true), "{script}");
     }
@@ -296,6 +301,14 @@ fn what_the_words_of_wrappers_run_is_found() {
         "multipass exec vm -- rm -rf /x",
         "pct exec 100 -- rm -rf /x",
         "mispipe 'rm -rf /x' cat",
+        "dpkg-architecture -c 'rm -rf /x'",
+        "dpkg-architecture --command='rm -rf /x'",
+        "openvt -- rm -rf /x",
+        "uclampset -m 0 rm -rf /x",
+        "qemu-x86_64-static /bin/sh -c 'rm -rf /x'",
+        "prove --exec='rm -rf /x' t",
+        "systemd-run -p ExecStartPre='rm -rf /x' true",
+        "man -P 'rm -rf /x' ls",
         "watchexec rm -rf /x",
         "watchexec 'rm -rf /x'",
         "mpirun -n 4 rm -rf /x",
