@@ -189,12 +189,15 @@ impl Failure {
     }
 
     /// What is said of an execution whose end nobody saw.
-    pub fn lost() -> Self {
+    pub const LOST: &str =
+        "the daemon died while this was under way: what became of it is not known";
+
+    /// That nobody saw the end of an execution, which was in `stage` before.
+    pub fn lost(stage: Option<Stage>) -> Self {
         Self {
             kind: FailureKind::Lost,
-            detail: "the daemon died while this was under way: what became of it is not known"
-                .to_owned(),
-            stage: None,
+            detail: Self::LOST.to_owned(),
+            stage,
             violations: Vec::new(),
             judgement: None,
             retry_after_secs: None,

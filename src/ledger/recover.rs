@@ -67,7 +67,7 @@ impl Store {
             let call: Value = record.open.call.read().unwrap_or_default();
             happened.push(json!({
                 "type": "executionAborted", "status": Status::Lost,
-                "summary": call["summary"].as_str().unwrap_or_default(), "detail": Failure::lost().detail,
+                "summary": call["summary"].as_str().unwrap_or_default(), "detail": Failure::LOST,
             }));
             let count = happened.len() as u64;
             self.events(&NumberedEvents {

@@ -1,3 +1,4 @@
+use std::io::{self, Read as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -6,11 +7,13 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::{ExecutorConfig, Truncate};
 use crate::domain::{
     Digests, Display, ExecutorError, Failure, FailureKind, RunReport, Stage, Status, StreamName,
     ToolOutput, Verbatim,
 };
-use crate::runner::{Kept, SpoolFile};
+use crate::runner::{Captured, Kept, SpoolFile};
+use crate::tools::{Closing, Streams, content};
 
 /// How an execution ended.
 #[derive(Debug)]
@@ -47,8 +50,42 @@ pub struct Ran {
 pub(super) enum Text {
     Memory(Arc<String>),
     Spooled(Arc<SpoolFile>),
+    /// To be made of what a command had written when its daemon died.
+    Remains(Remains),
     /// What is said in its place.
     Lost(&'static str),
+}
+
+/// What a process has left in the spool whose daemon died, if it has written something.
+#[derive(Clone, Debug)]
+pub(super) struct Remains {
+    pub(super) stdout: Option<Arc<SpoolFile>>,
+    pub(super) stderr: Option<Arc<SpoolFile>>,
+}
+
+impl Remains {
+    /// The sections of it, cut to what an answer holds as a rule, and that nobody saw its end.
+    fn text(&self) -> io::Result<String> {
+        let cap = ExecutorConfig::default().max_output_bytes;
+        let read = |file: &Option<Arc<SpoolFile>>| {
+            let Some(file) = file else {
+                return Ok(Captured::default());
+            };
+            let mut head = Vec::new();
+            file.open()?.take(cap as u64).read_to_end(&mut head)?;
+            io::Result::Ok(Captured {
+                total: file.len().max(head.len() as u64),
+                head: head.into(),
+                ..Captured::default()
+            })
+        };
+        let (stdout, stderr) = (read(&self.stdout)?, read(&self.stderr)?);
+        let streams = Streams {
+            stdout: &stdout,
+            stderr: &stderr,
+        };
+        Ok(content(streams, cap, Truncate::Tail, Closing::Lost).text)
+    }
 }
 
 /// Why a text is lost that neither memory nor disk could hold.
@@ -163,7 +200,7 @@ impl Finished {
                 offset: begin as u64,
                 length,
             }),
-            Text::Lost(_) => None,
+            Text::Remains(_) | Text::Lost(_) => None,
         }
     }
 
@@ -185,9 +222,13 @@ impl Finished {
             Text::Lost(why) => {
                 return Arc::new(format!("[the text of this answer is lost: {why}]"));
             }
-            Text::Spooled(file) => Arc::clone(file),
+            Text::Spooled(file) => Ok(Arc::clone(file)),
+            Text::Remains(remains) => Err(remains.clone()),
         };
-        let text = file.open().and_then(std::io::read_to_string);
+        let text = match file {
+            Ok(file) => file.open().and_then(io::read_to_string),
+            Err(remains) => remains.text(),
+        };
         Arc::new(text.unwrap_or_else(|error| {
             format!("[the text of this answer is lost: it cannot be read from the spool: {error}]")
         }))

@@ -41,7 +41,7 @@ pub(super) fn lost(record: &OpenRecord) {
         trace_id: record.trace_id.as_ref().map(TraceId::as_str),
         tenant_id: call.tenant_id.as_deref(),
         session_id: call.session_id.as_deref(),
-        error: Some(&Failure::lost().detail),
+        error: Some(Failure::LOST),
     });
 }
 

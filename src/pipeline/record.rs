@@ -2,7 +2,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::finished::{Archived, NO_ROOM, Text};
+use super::finished::{Archived, NO_ROOM, Remains, Text};
 use super::{CallRecord, Finished, Ran};
 use crate::domain::{
     ApprovalId, Digest, ExecutionId, Failure, Hasher, Lineage, Ruling, StageTimes, Status,
@@ -84,6 +84,14 @@ impl Record {
     }
 }
 
+/// What a process has left in the spool whose daemon died, if it has written something.
+fn remains(id: ExecutionId, spool: Option<&Arc<Spool>>) -> Option<Remains> {
+    let stream = |name| spool?.stream(id, name).filter(|file| !file.is_empty());
+    let (stdout, stderr) = (stream(StreamName::Stdout), stream(StreamName::Stderr));
+    let has_written = stdout.is_some() || stderr.is_some();
+    has_written.then_some(Remains { stdout, stderr })
+}
+
 /// An ending out of the ledger.
 fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
     let in_content = |output: &Output| match output.place {
@@ -95,11 +103,17 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
         stderr: in_content(&close.stderr),
     };
     let ran: Option<Ran> = close.ending.read().unwrap_or_default();
-    let failure = match (close.status, close.problem) {
+    let last_stage = || {
+        let (_, stages) = close.stages.read::<(bool, Vec<StageTimes>)>()?;
+        stages.last().map(|times| times.stage)
+    };
+    let failure = match (close.status, &close.problem) {
         (_, Some(problem)) => problem.read(),
-        (Status::Lost, None) => Some(Failure::lost()),
+        (Status::Lost, None) => Some(Failure::lost(last_stage())),
         (_, None) => None,
     };
+    let is_lost = close.status == Status::Lost;
+    let remains = is_lost.then(|| remains(close.id, spool)).flatten();
     let text = match (close.content.place, &failure) {
         (Place::Inline(bytes), _) => {
             Text::Memory(Arc::new(String::from_utf8_lossy(&bytes).into_owned()))
@@ -108,9 +122,11 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
             Some(file) => Text::Spooled(file),
             None => Text::Lost("it has gone from the spool"),
         },
-        (Place::Nowhere | Place::InContent { .. }, Some(failure)) if ran.is_none() => {
-            Text::Memory(Arc::new(failure.detail.clone()))
-        }
+        (Place::Nowhere | Place::InContent { .. }, Some(failure)) if ran.is_none() => match remains
+        {
+            Some(remains) => Text::Remains(remains),
+            None => Text::Memory(Arc::new(failure.detail.clone())),
+        },
         (Place::Nowhere | Place::InContent { .. }, _) => Text::Lost(NO_ROOM),
     };
     Finished::from(Archived {

@@ -6,7 +6,7 @@ use std::str::Utf8Chunk;
 use std::time::Duration;
 
 use crate::config::Truncate;
-use crate::domain::{Signal, Verbatim};
+use crate::domain::{Failure, Signal, Verbatim};
 use crate::runner::Captured;
 
 /// Stands where something was cut away.
@@ -32,6 +32,8 @@ pub enum Closing {
     Timeout(Duration),
     /// `[cancelled]`.
     Cancelled,
+    /// `[lost]`: nobody saw how.
+    Lost,
 }
 
 /// The sections as one text.
@@ -83,6 +85,7 @@ pub fn content(streams: Streams<'_>, cap: usize, truncate: Truncate, closing: Cl
         Closing::Signal(signal) => write!(text, "[signal]\n{}", signal.name()),
         Closing::Timeout(limit) => write!(text, "[timeout]\n{}s", limit.as_secs_f64()),
         Closing::Cancelled => write!(text, "[cancelled]"),
+        Closing::Lost => write!(text, "[lost]\n{}", Failure::LOST),
     };
     Content {
         text,

@@ -257,6 +257,7 @@ fn exit(closing: Closing) -> String {
         Closing::Signal(signal) => signal.name(),
         Closing::Timeout(_) => "timeout".to_owned(),
         Closing::Cancelled => "cancelled".to_owned(),
+        Closing::Lost => "lost".to_owned(),
     }
 }
 

@@ -102,6 +102,14 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
         (&record["http_status"], &record["result"]["code"]),
         (&json!(500), &json!("lost"))
     );
+    assert_eq!(record["result"]["stage"], "execution");
+    let content = record["result"]["content"].as_str().expect("text");
+    assert!(content.starts_with("[stdout]\ny\ny\n"), "{}", content.len());
+    assert!(
+        content.ends_with("y\n...(truncated)\n\n[lost]\nthe daemon died while this was under way: what became of it is not known"),
+        "{}",
+        content.len()
+    );
     assert_eq!(daemon.output(&many, "stdout").len(), 3_000_006);
     assert!(daemon.log().contains("lost=1"), "{}", daemon.log());
     let events = daemon.get(&format!("/events?follow=false&execution_id={many}"));
