@@ -125,7 +125,12 @@ pub(super) async fn follow(
     };
     let id = query.execution_id.map(|text| {
         let parsed = text.parse::<ExecutionId>();
-        parsed.map_err(|_| malformed("execution_id", &format!("{text:?} is no id")))
+        parsed.map_err(|_| {
+            malformed(
+                "execution_id",
+                &format!("{text:?} is no id: expected a UUID"),
+            )
+        })
     });
     let filter = EventFilter {
         execution_id: id.transpose()?,

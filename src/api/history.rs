@@ -234,7 +234,9 @@ pub(super) async fn replay(
 ) -> Result<Response, Refusal> {
     query.map_err(bad_query)?;
     find(&api, &peer, &id).await?;
-    let id: ExecutionId = id.parse().map_err(|_| malformed("id", "this is no id"))?;
+    let id: ExecutionId = id
+        .parse()
+        .map_err(|_| malformed("id", "this is no id: expected a UUID"))?;
     let repeated = Digest::of(format!("replay {id}").as_bytes());
     let terms = Terms {
         asynchronous: prefers_async(&headers),

@@ -275,7 +275,11 @@ fn locate(body: &[u8], error: &serde_json::Error) -> String {
 
 fn describe(at: &str, error: &serde_json::Error) -> String {
     if error.is_data() {
-        let why = with_meant(error.to_string());
+        let mut why = with_meant(error.to_string());
+        // The member at fault may have one of its other names.
+        if why.starts_with("duplicate field `name`") {
+            why.push_str(" (`name`, `tool` and `tool_name` are the same)");
+        }
         format!("the body is no tool call: {at}{why}")
     } else {
         format!("the body is no valid JSON: {error}")
@@ -303,7 +307,11 @@ mod tests {
             assert_eq!(call.expect("a call").tool, "bash");
         }
         let twice = parse(r#"{"name":"bash","tool":"bash","input":{}}"#);
-        assert!(twice.expect_err("ambiguous").contains("duplicate field"));
+        let twice = twice.expect_err("ambiguous");
+        assert!(
+            twice.contains("duplicate field") && twice.contains("`tool`"),
+            "{twice}"
+        );
     }
 
     #[test]

@@ -157,6 +157,14 @@ fn refusal_hint(code: &str) -> Option<&'static str> {
         "unknown_execution" => Some(
             "`shellyctl history -n 1000` lists those that you may see, with their ids of 36 characters",
         ),
+        "invalid_input" => Some("`shellyctl tools NAME` shows what a tool takes"),
+        "permission_denied" => {
+            Some("`shellyctl policy explain` shows which rule that is, and what it lets pass")
+        }
+        "approval_expired" | "user_rejected" => {
+            Some("`shellyctl show ID` shows what was asked about")
+        }
+        "timeout" => Some("`--timeout` gives it longer, up to the daemon's `max_timeout_secs`"),
         "approval_decided" => Some("`shellyctl approvals --all` shows what was decided"),
         "queue_full" => Some("try again in a moment"),
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),

@@ -151,7 +151,8 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf
     if path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
         Ok(Some(path))
     } else {
-        Err(D::Error::custom(format!("{path:?} is no absolute path")))
+        let detail = format!("{path:?} is no absolute path: expected one such as `/srv/app`");
+        Err(D::Error::custom(detail))
     }
 }
 

@@ -185,7 +185,7 @@ fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D:
     };
     if !Path::new(program).is_absolute() {
         return Err(D::Error::custom(format!(
-            "{program:?} is no absolute path, and no shell looks for it"
+            "{program:?} is no absolute path, and no shell looks for it: expected one such as `/usr/local/bin/check`"
         )));
     }
     match command.iter().find(|word| word.contains('\0')) {

@@ -220,9 +220,7 @@ pub enum ExecutorError {
     },
 
     /// It cannot be recorded, and what cannot be recorded may not run.
-    #[error(
-        "`{tool_name}` was not run: it cannot be recorded, and `audit` is \"required\": {detail}"
-    )]
+    #[error("`{tool_name}` was not run: it cannot be recorded, as it has to be: {detail}")]
     AuditUnavailable {
         /// The tool.
         tool_name: String,

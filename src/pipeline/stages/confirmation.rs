@@ -439,7 +439,9 @@ impl Question<'_> {
         ExecutorError::AuditUnavailable {
             tool_name: self.execution.tool.clone(),
             input_summary: self.context.summary.clone(),
-            detail: error.to_string(),
+            detail: format!(
+                "what somebody is asked about is put on record, whatever `audit` says: {error}"
+            ),
         }
     }
 }

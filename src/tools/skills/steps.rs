@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 
 use super::rehearsal;
@@ -118,10 +118,11 @@ async fn within<T>(
 impl Walk<'_> {
     async fn take(&mut self, item: &Item) -> Result<(), Broken> {
         let steps = item.steps();
-        // What one of several saves, the others do not see.
-        let taken = join_all(steps.iter().map(|step| self.step(step))).await;
+        // What one of several saves, the others do not see. The first that ends the skill ends them, too: the
+        // calls of a skill end with it.
+        let taken = try_join_all(steps.iter().map(|step| self.step(step))).await?;
         for (step, taken) in steps.iter().zip(taken) {
-            let saved = match taken? {
+            let saved = match taken {
                 Taken::Done(saved) => saved,
                 Taken::LeftOut => Saved::default(),
             };

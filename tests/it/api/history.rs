@@ -106,7 +106,7 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
     let content = record["result"]["content"].as_str().expect("text");
     assert!(content.starts_with("[stdout]\ny\ny\n"), "{}", content.len());
     assert!(
-        content.ends_with("y\n...(truncated)\n\n[lost]\nthe daemon died while this was under way: what became of it is not known"),
+        content.ends_with("y\n\n...(truncated)\n\n[lost]\nthe daemon died while this was under way: what became of it is not known"),
         "{}",
         content.len()
     );

@@ -344,11 +344,27 @@ fn a_step_that_fails_ends_the_skill_or_does_not() {
         ]),
         json!({"result": "{{ first.strip() }}{{ first.return_code }}{{ a.strip() }}{{ b.strip() }}"}),
     );
+    room.steps(
+        "stops_all",
+        json!([{"parallel": [
+            {"tool": "bash", "parameters": {"command": "sleep 1000"}},
+            {"tool": "bash", "parameters": {"command": "exit 3"}}
+        ]}]),
+        json!({}),
+    );
     let daemon = room.start();
-    let stopped = call(&daemon, "stops", json!({}));
-    let body = stopped.json();
-    assert_eq!((stopped.status, &body["is_error"]), (200, &json!(true)));
-    assert!(body["content"].to_string().contains("exit_code"), "{body}");
+    for skill in ["stops", "stops_all"] {
+        let stopped = call(&daemon, skill, json!({}));
+        let body = stopped.json();
+        assert_eq!(
+            (stopped.status, &body["is_error"]),
+            (200, &json!(true)),
+            "{body}"
+        );
+        assert!(body["content"].to_string().contains("exit_code"), "{body}");
+    }
+    // Those beside it are over as well.
+    assert_eq!(daemon.get("/health").json()["running"], 0);
     assert_eq!(done(&daemon, "goes_on", json!({})), "x3ab");
 }
 

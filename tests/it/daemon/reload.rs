@@ -404,7 +404,7 @@ fn start_forbidding(rules: usize) -> Daemon {
 
 fn forbidding(rules: usize) -> String {
     let rule = |number| {
-        format!("  {{ rule = \"bash(command:c{number} *)\", match = [\"c{number} x\"] }},\n")
+        format!("  {{ rule = \"bash(command:cmd{number}x *)\", match = [\"cmd{number}x x\"] }},\n")
     };
     let rules: String = (0..rules).map(rule).collect();
     format!("default = \"deny\"\nallow = [\n{rules}]\n")
