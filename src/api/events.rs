@@ -125,12 +125,8 @@ pub(super) async fn follow(
     };
     let id = query.execution_id.map(|text| {
         let parsed = text.parse::<ExecutionId>();
-        parsed.map_err(|_| {
-            malformed(
-                "execution_id",
-                &format!("{text:?} is no id: expected a UUID"),
-            )
-        })
+        let detail = || format!("{text:?} is no id: expected a UUID");
+        parsed.map_err(|_| malformed("execution_id", &detail()))
     });
     let filter = EventFilter {
         execution_id: id.transpose()?,

@@ -1,4 +1,5 @@
--- The ledger's tables as they are now, for a new file; an old one comes to them by the steps beside this one. Times are microseconds since 1970, ids the bytes of UUIDv7, digests those of SHA-256.
+-- The ledger's tables as they are now, for a new file; an old one comes to them by the steps beside this one.
+-- Times are microseconds since 1970, ids the bytes of UUIDv7, digests those of SHA-256.
 -- What the six stages and the outside make of their JSON is theirs; what is looked for has a column.
 
 CREATE TABLE meta (

@@ -46,7 +46,7 @@ pub struct Ran {
 }
 
 /// The text of an answer, which is nearly all of its size.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Text {
     Memory(Arc<String>),
     Spooled(Arc<SpoolFile>),
@@ -217,17 +217,15 @@ impl Finished {
     /// The text for the model: the output of the process, else the failure in words. May read
     /// from disk.
     pub fn text(&self) -> Arc<String> {
-        let file = match &*self.lock_text() {
-            Text::Memory(text) => return Arc::clone(text),
+        // Not held while the disk is read.
+        let text = self.lock_text().clone();
+        let text = match text {
+            Text::Memory(text) => return text,
             Text::Lost(why) => {
                 return Arc::new(format!("[the text of this answer is lost: {why}]"));
             }
-            Text::Spooled(file) => Ok(Arc::clone(file)),
-            Text::Remains(remains) => Err(remains.clone()),
-        };
-        let text = match file {
-            Ok(file) => file.open().and_then(io::read_to_string),
-            Err(remains) => remains.text(),
+            Text::Spooled(file) => file.open().and_then(io::read_to_string),
+            Text::Remains(remains) => remains.text(),
         };
         Arc::new(text.unwrap_or_else(|error| {
             format!("[the text of this answer is lost: it cannot be read from the spool: {error}]")

@@ -112,8 +112,6 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
         (Status::Lost, None) => Some(Failure::lost(last_stage())),
         (_, None) => None,
     };
-    let is_lost = close.status == Status::Lost;
-    let remains = is_lost.then(|| remains(close.id, spool)).flatten();
     let text = match (close.content.place, &failure) {
         (Place::Inline(bytes), _) => {
             Text::Memory(Arc::new(String::from_utf8_lossy(&bytes).into_owned()))
@@ -122,11 +120,12 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
             Some(file) => Text::Spooled(file),
             None => Text::Lost("it has gone from the spool"),
         },
-        (Place::Nowhere | Place::InContent { .. }, Some(failure)) if ran.is_none() => match remains
-        {
-            Some(remains) => Text::Remains(remains),
-            None => Text::Memory(Arc::new(failure.detail.clone())),
-        },
+        (Place::Nowhere | Place::InContent { .. }, Some(failure)) if ran.is_none() => {
+            let is_lost = close.status == Status::Lost;
+            let remains = is_lost.then(|| remains(close.id, spool)).flatten();
+            let detail = || Text::Memory(Arc::new(failure.detail.clone()));
+            remains.map_or_else(detail, Text::Remains)
+        }
         (Place::Nowhere | Place::InContent { .. }, _) => Text::Lost(NO_ROOM),
     };
     Finished::from(Archived {

@@ -26,7 +26,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "chronic", "ifne", "mispipe", "pee", "zrun", "bunx", "chpst", "softlimit", "cgexec", "ssh-agent", "gpg-agent", "sshpass", "direnv", "mise", "asdf", "rbenv", "pyenv", "nodenv", "nvm", "nix", "nix-shell", "guix", "flatpak", "snap", "distrobox", "toolbox", "rlwrap", "socat", "nc", "ncat",
         "netcat", "logrotate", "logsave", "busctl", "debconf", "dpkg-reconfigure", "update-alternatives", "zargs", "aa-exec", "runcon", "newrole", "torify", "torsocks", "proxychains", "catchsegv", "gdbserver", "jcmd",
         "agetty", "authbind", "catatonit", "coreutils", "debconf-apt-progress", "dpkg-architecture", "dsh", "envdir", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "flatpak-spawn", "getty", "gprofng", "heaptrack", "jexec", "luit",
-        "make-first-existing-target", "memusage", "nocache", "not-14", "openvt", "pg_virtualenv", "primusrun", "rr", "rtcwake", "runc", "s6-setsid", "schedtool", "scriptlive", "setlock", "sotruss", "switch_root", "trace-cmd", "trickle",
+        "make-first-existing-target", "memusage", "nocache", "not", "openvt", "pg_virtualenv", "primusrun", "rr", "rtcwake", "runc", "s6-setsid", "schedtool", "scriptlive", "setlock", "sotruss", "switch_root", "trace-cmd", "trickle",
         "uclampset", "uftrace", "valgrind.bin", "vglrun",
         "msgexec", "msgfilter", "mpirun", "mpiexec", "srun", "salloc", "sbatch", "doppler", "aws-vault", "run-mailcap", "xdg-open", "xterm", "uxterm", "rxvt", "urxvt", "gnome-terminal", "konsole", "xfce4-terminal", "alacritty", "kitty", "foot",
     ]),

@@ -278,6 +278,7 @@ fn what_the_words_of_wrappers_run_is_found() {
         "fish --command 'rm -rf /x'",
         "msgexec -i x rm -rf /x",
         "memusage rm -rf /x",
+        "not-14 rm -rf /x",
         "fakeroot-sysv -- rm -rf /x",
         "envdir d rm -rf /x",
         "setlock -n f rm -rf /x",

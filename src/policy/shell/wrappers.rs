@@ -58,7 +58,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["proxychains"], &["-f"], 0, false),
     wrapper(&["sshpass"], &["-d", "-f", "-P", "-p"], 0, false),
     wrapper(&["systemd-cat"], &["-p", "--priority", "-t", "--identifier", "--level-prefix", "--namespace", "--stderr-priority"], 0, false),
-    wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not-14", "pg_virtualenv", "primusrun", "s6-setsid", "sotruss", "trickle", "valgrind.bin", "vglrun"], &[], 0, false),
+    wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not", "pg_virtualenv", "primusrun", "s6-setsid", "sotruss", "trickle", "valgrind.bin", "vglrun"], &[], 0, false),
     wrapper(&["envdir", "setlock"], &[], 1, false),
     wrapper(&["torify", "torsocks"], &["-a", "--address", "-P", "--port", "-p", "--pass", "-u", "--user"], 0, false),
     wrapper(&["xargs"], &["-I", "-n", "--max-args", "-P", "--max-procs", "-L", "--max-lines", "-s", "--max-chars", "-a", "--arg-file", "-d", "--delimiter", "-E"], 0, false),
