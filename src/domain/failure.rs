@@ -116,14 +116,6 @@ impl FailureKind {
         }
     }
 
-    /// Whether nothing ran and the caller was told to call again.
-    pub fn asks_for_another_try(self) -> bool {
-        matches!(
-            self,
-            Self::RateLimited | Self::QueueFull | Self::CircuitOpen | Self::AuditUnavailable
-        )
-    }
-
     /// Whether the tool was to run and the executor could not have it do its work: nobody stopped it, and
     /// nothing about the call was refused.
     pub fn is_of_the_tool(self) -> bool {
@@ -186,6 +178,18 @@ impl Failure {
             judgement: error.judgement().map(brief_judgement).map(Box::new),
             retry_after_secs: error.retry_after().map(whole_secs),
         }
+    }
+
+    /// Whether nothing ran and the caller was told to call again.
+    pub fn asks_for_another_try(&self) -> bool {
+        let is_before_its_run = self.stage.is_some_and(|stage| stage < Stage::Execution);
+        matches!(
+            self.kind,
+            FailureKind::RateLimited
+                | FailureKind::QueueFull
+                | FailureKind::CircuitOpen
+                | FailureKind::AuditUnavailable
+        ) || (self.kind == FailureKind::ShutDown && is_before_its_run)
     }
 
     /// What is said of an execution whose end nobody saw.

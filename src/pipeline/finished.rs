@@ -1,4 +1,4 @@
-use std::io::{self, Read as _};
+use std::io::{self, Read, Seek as _, SeekFrom};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::{ExecutorConfig, Truncate};
+use crate::config::Truncate;
 use crate::domain::{
     Digests, Display, ExecutorError, Failure, FailureKind, RunReport, Stage, Status, StreamName,
     ToolOutput, Verbatim,
@@ -56,36 +56,50 @@ pub(super) enum Text {
     Lost(&'static str),
 }
 
-/// What a process has left in the spool whose daemon died, if it has written something.
+/// What a process has left in the spool whose daemon died, and how much of it an answer holds.
 #[derive(Clone, Debug)]
 pub(super) struct Remains {
     pub(super) stdout: Option<Arc<SpoolFile>>,
     pub(super) stderr: Option<Arc<SpoolFile>>,
+    pub(super) cap: usize,
+    pub(super) truncate: Truncate,
 }
 
 impl Remains {
-    /// The sections of it, cut to what an answer holds as a rule, and that nobody saw its end.
-    fn text(&self) -> io::Result<String> {
-        let cap = ExecutorConfig::default().max_output_bytes;
+    /// The sections of it, and that nobody saw its end. A stream that cannot be read any more is left out.
+    fn text(&self) -> String {
         let read = |file: &Option<Arc<SpoolFile>>| {
-            let Some(file) = file else {
-                return Ok(Captured::default());
-            };
-            let mut head = Vec::new();
-            file.open()?.take(cap as u64).read_to_end(&mut head)?;
-            io::Result::Ok(Captured {
-                total: file.len().max(head.len() as u64),
-                head: head.into(),
-                ..Captured::default()
-            })
+            let read = file.as_ref().map(|file| read_ends(file, self.cap as u64));
+            read.and_then(Result::ok).unwrap_or_default()
         };
-        let (stdout, stderr) = (read(&self.stdout)?, read(&self.stderr)?);
+        let (stdout, stderr) = (read(&self.stdout), read(&self.stderr));
         let streams = Streams {
             stdout: &stdout,
             stderr: &stderr,
         };
-        Ok(content(streams, cap, Truncate::Tail, Closing::Lost).text)
+        content(streams, self.cap, self.truncate, Closing::Lost).text
     }
+}
+
+/// The first and the last bytes of a stream, so many of each at the most.
+fn read_ends(file: &SpoolFile, most: u64) -> io::Result<Captured> {
+    let total = file.len();
+    let mut file = file.open()?;
+    let mut read = |from, to| {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        Read::by_ref(&mut file)
+            .take(to - from)
+            .read_to_end(&mut bytes)?;
+        io::Result::Ok(Bytes::from(bytes))
+    };
+    let head_end = total.min(most);
+    Ok(Captured {
+        head: read(0, head_end)?,
+        tail: read(head_end.max(total.saturating_sub(most)), total)?,
+        total,
+        digest: None,
+    })
 }
 
 /// Why a text is lost that neither memory nor disk could hold.
@@ -225,7 +239,7 @@ impl Finished {
                 return Arc::new(format!("[the text of this answer is lost: {why}]"));
             }
             Text::Spooled(file) => file.open().and_then(io::read_to_string),
-            Text::Remains(remains) => remains.text(),
+            Text::Remains(remains) => Ok(remains.text()),
         };
         Arc::new(text.unwrap_or_else(|error| {
             format!("[the text of this answer is lost: it cannot be read from the spool: {error}]")

@@ -58,7 +58,7 @@ impl Inner {
             return Ok(None);
         };
         let found = ledger.get(id).await?;
-        Ok(found.map(|record| Record::from_ledger(record, self.spool.as_ref())))
+        Ok(found.map(|record| Record::from_ledger(record, self.spool.as_ref(), &self.config())))
     }
 }
 
@@ -91,7 +91,7 @@ impl Executor {
     fn newest(&self, record: ExecutionRecord) -> Record {
         match self.inner.records.find(record.open.id) {
             Some(live) => live.record(),
-            None => Record::from_ledger(record, self.inner.spool.as_ref()),
+            None => Record::from_ledger(record, self.inner.spool.as_ref(), &self.config()),
         }
     }
 

@@ -17,7 +17,7 @@ use super::values::SharedValues;
 use super::{CallRecord, CannotKeep, Record, masking, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, RiskLevel, Secrets, ToolOutput,
+    Call, Caller, Degradation, ExecutionId, ExecutorError, Failure, RiskLevel, Secrets, ToolOutput,
 };
 use crate::ledger::{Claim, Idempotency};
 use crate::runner::Live;
@@ -267,7 +267,7 @@ impl Inner {
             };
             let failure = record.finished.as_ref();
             let failure = failure.and_then(|finished| finished.failure.as_ref());
-            if !failure.is_some_and(|failure| failure.kind.asks_for_another_try()) {
+            if !failure.is_some_and(Failure::asks_for_another_try) {
                 return Err(Begun::Repeated(Box::new(record)));
             }
             // Nothing ran, and it was told to come again.

@@ -24,7 +24,7 @@ impl Inner {
     }
 
     /// Completes when the daemon ends, for an execution that ends with it. One that waits for an approval does so at
-    /// once: nothing runs yet that could come to its end meanwhile.
+    /// once: nothing of it runs yet that could come to its end meanwhile.
     pub(super) async fn unanswered(&self, execution: &Execution) {
         if can_outlast(execution) {
             return std::future::pending().await;

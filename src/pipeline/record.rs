@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use super::finished::{Archived, NO_ROOM, Remains, Text};
 use super::{CallRecord, Finished, Ran};
+use crate::config::ExecutorConfig;
 use crate::domain::{
     ApprovalId, Digest, ExecutionId, Failure, Hasher, Lineage, Ruling, StageTimes, Status,
     StreamName, TraceId, Verbatim,
@@ -50,7 +51,11 @@ pub struct Record {
 
 impl Record {
     /// What the ledger knows; the spool may have the long texts.
-    pub(super) fn from_ledger(record: ExecutionRecord, spool: Option<&Arc<Spool>>) -> Self {
+    pub(super) fn from_ledger(
+        record: ExecutionRecord,
+        spool: Option<&Arc<Spool>>,
+        config: &ExecutorConfig,
+    ) -> Self {
         let status = record.status();
         let ExecutionRecord {
             open,
@@ -79,21 +84,34 @@ impl Record {
             replay_of: open.replay_of,
             lineage: open.lineage,
             trace_id: open.trace_id,
-            finished: close.map(|close| Arc::new(finished(close, spool))),
+            finished: close.map(|close| {
+                let remains = remains(&close, spool, config);
+                Arc::new(finished(close, spool, remains))
+            }),
         }
     }
 }
 
-/// What a process has left in the spool whose daemon died, if it has written something.
-fn remains(id: ExecutionId, spool: Option<&Arc<Spool>>) -> Option<Remains> {
-    let stream = |name| spool?.stream(id, name).filter(|file| !file.is_empty());
+/// What there is of the streams of an execution that is lost, if there is something.
+fn remains(
+    close: &CloseRecord,
+    spool: Option<&Arc<Spool>>,
+    config: &ExecutorConfig,
+) -> Option<Remains> {
+    let spool = spool.filter(|_| close.status == Status::Lost)?;
+    let stream = |name| spool.stream(close.id, name).filter(|file| !file.is_empty());
     let (stdout, stderr) = (stream(StreamName::Stdout), stream(StreamName::Stderr));
     let has_written = stdout.is_some() || stderr.is_some();
-    has_written.then_some(Remains { stdout, stderr })
+    has_written.then_some(Remains {
+        stdout,
+        stderr,
+        cap: config.max_output_bytes,
+        truncate: config.truncate,
+    })
 }
 
-/// An ending out of the ledger.
-fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
+/// An ending out of the ledger, and what remains of one that nobody saw.
+fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>, remains: Option<Remains>) -> Finished {
     let in_content = |output: &Output| match output.place {
         Place::InContent { offset } => usize::try_from(offset).ok(),
         Place::Nowhere | Place::Inline(_) | Place::Spool { .. } => None,
@@ -121,8 +139,6 @@ fn finished(close: CloseRecord, spool: Option<&Arc<Spool>>) -> Finished {
             None => Text::Lost("it has gone from the spool"),
         },
         (Place::Nowhere | Place::InContent { .. }, Some(failure)) if ran.is_none() => {
-            let is_lost = close.status == Status::Lost;
-            let remains = is_lost.then(|| remains(close.id, spool)).flatten();
             let detail = || Text::Memory(Arc::new(failure.detail.clone()));
             remains.map_or_else(detail, Text::Remains)
         }
@@ -162,7 +178,9 @@ fn kept_at_end(close: CloseRecord, spool: Option<&Arc<Spool>>, name: StreamName)
     match &output.place {
         Place::Inline(bytes) => Kept::Memory(bytes.clone().into()),
         Place::Spool { .. } => spooled(close.id, spool, name),
-        Place::InContent { .. } => finished(close, spool).stream(name).unwrap_or(Kept::Nowhere),
+        Place::InContent { .. } => finished(close, spool, None)
+            .stream(name)
+            .unwrap_or(Kept::Nowhere),
         // Of a lost one the spool may have what it wrote.
         Place::Nowhere if close.status == Status::Lost => spooled(close.id, spool, name),
         Place::Nowhere if output.bytes == 0 => Kept::Memory(Default::default()),

@@ -258,6 +258,10 @@ mod tests {
                 "[timeout]\n1.5s",
             ),
             (Closing::Cancelled, "[cancelled]"),
+            (
+                Closing::Lost,
+                "[lost]\nthe daemon died while this was under way: what became of it is not known",
+            ),
         ] {
             assert_eq!(content(streams, 9, Truncate::Tail, closing).text, expected);
         }

@@ -122,7 +122,7 @@ fn by_name(program: &str) -> Option<&'static str> {
     let native = native(program);
     listed(PROGRAMS, native)
         .or_else(|| listed(PROGRAMS, unversioned(native)))
-        .or_else(|| runs_another_machine(native).then_some(WRAPPER))
+        .or_else(|| is_machine(native).then_some(WRAPPER))
 }
 
 /// A program's name without the machine that it is for: gcc is x86_64-linux-gnu-gcc as well, and perl
@@ -137,12 +137,21 @@ fn native(program: &str) -> &str {
     name.map_or(program, |(name, _)| name)
 }
 
-/// Whether it is one of QEMU's programs that run a program as another processor would, as opposed to those for
-/// whole machines and their disks.
-fn runs_another_machine(program: &str) -> bool {
-    const OTHERS: [&str; 5] = ["ga", "img", "io", "nbd", "storage-daemon"];
+/// Whether it is one of QEMU's processors or machines: the former run a program, the latter what options such as
+/// `-netdev tap,script=` name.
+fn is_machine(program: &str) -> bool {
+    const TOOLS: [&str; 8] = [
+        "edid",
+        "ga",
+        "img",
+        "io",
+        "keymap",
+        "nbd",
+        "pr-helper",
+        "storage-daemon",
+    ];
     let of = program.strip_prefix("qemu-");
-    of.is_some_and(|of| !OTHERS.contains(&of) && !of.starts_with("system-"))
+    of.is_some_and(|of| !TOOLS.contains(&of))
 }
 
 /// A program's name without the version behind it.
@@ -168,13 +177,11 @@ pub(super) fn runs_elsewhere(name: &str) -> bool {
 /// what a shell does.
 pub fn obeys_files(name: &str) -> bool {
     let program = base_name(name);
-    let version = |c: char| c.is_ascii_digit() || c == '.';
     // With the last four a shell names itself.
     matches!(
         program,
         "." | "source" | "sed" | "eval" | "$SHELL" | "${SHELL}" | "$BASH" | "${BASH}"
-    ) || listed(PROGRAMS, program).is_some()
-        || listed(PROGRAMS, program.trim_end_matches(version)).is_some()
+    ) || by_name(program).is_some()
 }
 
 /// The files of its directory that a program obeys without their being named.

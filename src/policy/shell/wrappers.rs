@@ -42,7 +42,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["timeout"], &["-s", "--signal", "-k", "--kill-after"], 1, false),
     wrapper(&["nice"], &["-n", "--adjustment"], 0, false),
     wrapper(&["ionice"], &["-c", "--class", "-n", "--classdata"], 0, false),
-    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "catchsegv", "tini", "dumb-init", "aa-exec", "chronic", "ifne", "npx", "pnpx", "bunx", "uvx"], &[], 0, false),
+    wrapper(&["nohup", "setsid", "unbuffer", "fakeroot", "eatmydata", "command", "builtin", "pkexec", "busybox", "toybox", "coreutils", "catchsegv", "tini", "dumb-init", "aa-exec", "chronic", "ifne", "npx", "pnpx", "bunx", "uvx"], &[], 0, false),
     wrapper(&["exec"], &["-a"], 0, false),
     wrapper(&["stdbuf"], &["-i", "--input", "-o", "--output", "-e", "--error"], 0, false),
     wrapper(&["time"], &["-f", "--format", "-o", "--output"], 0, false),
@@ -58,11 +58,11 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["proxychains"], &["-f"], 0, false),
     wrapper(&["sshpass"], &["-d", "-f", "-P", "-p"], 0, false),
     wrapper(&["systemd-cat"], &["-p", "--priority", "-t", "--identifier", "--level-prefix", "--namespace", "--stderr-priority"], 0, false),
-    wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not", "pg_virtualenv", "primusrun", "s6-setsid", "sotruss", "trickle", "valgrind.bin", "vglrun"], &[], 0, false),
+    wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not", "pg_virtualenv", "primusrun", "s6-setsid", "sotruss", "trickle", "vglrun"], &[], 0, false),
     wrapper(&["envdir", "setlock"], &[], 1, false),
     wrapper(&["torify", "torsocks"], &["-a", "--address", "-P", "--port", "-p", "--pass", "-u", "--user"], 0, false),
     wrapper(&["xargs"], &["-I", "-n", "--max-args", "-P", "--max-procs", "-L", "--max-lines", "-s", "--max-chars", "-a", "--arg-file", "-d", "--delimiter", "-E"], 0, false),
-    wrapper(&["parallel", "sem", "watch", "entr", "strace", "ltrace", "perf", "valgrind", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
+    wrapper(&["parallel", "sem", "watch", "entr", "strace", "ltrace", "perf", "valgrind", "valgrind.bin", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
     wrapper(&["coproc"], &[], 0, false),
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
@@ -82,7 +82,7 @@ pub(super) fn is_shell(name: &str) -> bool {
 /// commands elsewhere.
 #[rustfmt::skip]
 const SCRIPT_TAKERS: &[&str] = &[
-    "alias", "bind", "capsh", "compgen", "complete", "declare", "dpkg-architecture", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
+    "alias", "bind", "capsh", "compgen", "complete", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
     "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
     "scriptlive", "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
 ];

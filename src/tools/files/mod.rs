@@ -70,11 +70,18 @@ fn answer(content: String, output: &impl Serialize) -> Answer {
     }
 }
 
-/// A path as texts name it. One with a line end in it would pass for two, so that one with control characters is
-/// quoted, as git does (`core.quotePath`); the output has all paths as they are.
+/// A path as texts name it: quoted and escaped, as Rust writes a string, where it would pass for another. One with a
+/// line end in it is two to who reads lines. The output has all paths as they are.
 fn shown(path: &str) -> Cow<'_, str> {
-    match path.chars().any(char::is_control) {
-        true => Cow::Owned(format!("{path:?}")),
-        false => Cow::Borrowed(path),
+    let is_plain = |character: char| {
+        let turns_around = matches!(
+            character,
+            '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        );
+        !(turns_around || character.is_control() || matches!(character, '"' | '\\'))
+    };
+    match path.chars().all(is_plain) {
+        true => Cow::Borrowed(path),
+        false => Cow::Owned(format!("{path:?}")),
     }
 }

@@ -203,10 +203,13 @@ fn who_waits_for_an_approval_does_not_hold_up_the_stop() {
     let mut daemon = Daemon::start_under("default = \"ask\"\n", "shutdown_grace_secs = 3600\n");
     let mut caller = daemon.connect();
     let body = bash_call("true", &json!({})).to_string();
-    caller.send("POST", "/execute", &[], body.as_bytes());
-    daemon.wait_until("it waits", || {
-        daemon.get("/approvals").json()["approvals"][0]["status"] == "pending"
-    });
+    let key = [("Idempotency-Key", "once")];
+    caller.send("POST", "/execute", &key, body.as_bytes());
+    let is_asked = |daemon: &Daemon| {
+        let pending = daemon.get("/approvals").json()["approvals"].clone();
+        pending.as_array().is_some_and(|pending| pending.len() == 1)
+    };
+    daemon.wait_until("it waits", || is_asked(&daemon));
     daemon.signal(Signal::SIGTERM);
     let reply = caller.reply();
     let code = &reply.json()["code"];
@@ -223,6 +226,10 @@ fn who_waits_for_an_approval_does_not_hold_up_the_stop() {
         executions["executions"][0]["status"], "cancelled",
         "{executions}"
     );
+    // Nothing ran: with its key it is another try.
+    let mut caller = daemon.connect();
+    caller.send("POST", "/execute", &key, body.as_bytes());
+    daemon.wait_until("it waits again", || is_asked(&daemon));
 }
 
 /// Nobody asks about it any more, and it is not left to the next daemon either.

@@ -56,17 +56,20 @@ fn one_entry_is_one_line() {
     let room = Room::new();
     room.put("a\n0644          0 2001-09-09T01:46:40Z key", "");
     symlink("x\ny", room.at("b")).expect("linked");
+    // Named as another one is shown.
+    room.put(r#""c\n""#, "");
     let answer = room.call(list_dir, json!({})).expect("listed");
     let lines: Vec<&str> = answer.content.lines().collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].ends_with(r#"Z "\"c\\n\"""#), "{lines:?}");
     assert!(
-        lines[0].ends_with(r#"Z "a\n0644          0 2001-09-09T01:46:40Z key""#),
+        lines[1].ends_with(r#"Z "a\n0644          0 2001-09-09T01:46:40Z key""#),
         "{lines:?}"
     );
-    assert!(lines[1].ends_with(r#" b -> "x\ny""#), "{lines:?}");
+    assert!(lines[2].ends_with(r#" b -> "x\ny""#), "{lines:?}");
     let output = answer.output.expect("there");
     assert_eq!(
-        paths(&output)[0],
+        paths(&output)[1],
         "a\n0644          0 2001-09-09T01:46:40Z key"
     );
 }
