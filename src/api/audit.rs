@@ -39,8 +39,8 @@ pub(super) struct ExportQuery {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VerifyQuery {
-    /// An end of the trail that was written down earlier, as `NUMBER:HASH`: the trail must go on
-    /// from there. The journal has one every thousand records (`AUDIT_HEAD`).
+    /// An end of the trail that was written down earlier, as `NUMBER:HASH`, or several with commas between: the
+    /// trail must go on from each. The journal has one every thousand records (`AUDIT_HEAD`).
     #[param(nullable = false)]
     head: Option<String>,
 }
@@ -128,7 +128,10 @@ pub(super) async fn verify(
     query: Result<Query<VerifyQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(VerifyQuery { head }) = query.map_err(bad_query)?;
-    let known = head.map(|text| parse_head(&text)).transpose()?;
+    let known = match &head {
+        Some(heads) => heads.split(',').map(parse_head).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
     let found = api.executor.verify_audit(known).await.map_err(unreadable)?;
     let body = match found {
         None => return Err(Refusal::new(Code::NotFound, "there is no audit trail")),

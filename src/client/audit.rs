@@ -35,17 +35,18 @@ pub struct AuditHead {
 }
 
 impl Client {
-    /// Goes through the audit trail. `head` is one that was told before, as `NUMBER:HASH`; the
-    /// trail must have it still.
+    /// Goes through the audit trail. `heads` were told before, each as `NUMBER:HASH`; the trail must
+    /// have all of them still. A request has room for 500.
     ///
     /// # Errors
     /// As [`Client::tools`]; for admins only.
     pub async fn verify_audit(
         &self,
-        head: Option<&str>,
+        heads: &[String],
     ) -> Result<Received<AuditReport>, ClientError> {
         let ask = Ask::new(Method::GET, &["audit", "verify"]);
-        self.read(ask.maybe("head", head)).await
+        let heads = (!heads.is_empty()).then(|| heads.join(","));
+        self.read(ask.maybe("head", heads.as_deref())).await
     }
 
     /// The audit trail after the record of that number, as lines of JSON.

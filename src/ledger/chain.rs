@@ -178,6 +178,7 @@ impl Link {
 #[derive(Debug)]
 pub struct Verifier {
     head: Head,
+    /// Those that are still to come, the last of them first.
     known: Vec<Head>,
     broken: Option<Chain>,
 }
@@ -185,12 +186,14 @@ pub struct Verifier {
 impl Verifier {
     /// `known` are heads that were written down elsewhere: the chain must hold them.
     pub fn new(known: impl IntoIterator<Item = Head>) -> Self {
+        let mut known: Vec<_> = known.into_iter().filter(|head| head.number > 0).collect();
+        known.sort_unstable_by_key(|head| std::cmp::Reverse(head.number));
         Self {
             head: Head {
                 number: 0,
                 hash: Digest::ZERO,
             },
-            known: known.into_iter().collect(),
+            known,
             broken: None,
         }
     }
@@ -207,11 +210,7 @@ impl Verifier {
             Some("it does not follow the record before it".to_owned())
         } else if link.hash != link.computed() {
             Some("it is not what was written".to_owned())
-        } else if self
-            .known
-            .iter()
-            .any(|known| known.number == link.number && known.hash != link.hash)
-        {
+        } else if !self.is_as_known(link) {
             Some("it is not the record that was known".to_owned())
         } else {
             None
@@ -225,6 +224,15 @@ impl Verifier {
         }
         self.head = link.head();
         true
+    }
+
+    /// Whether the record is what every known head of its number says, none of which is needed again.
+    fn is_as_known(&mut self, link: &Link) -> bool {
+        let mut is_as_known = true;
+        while let Some(known) = self.known.pop_if(|known| known.number == link.number) {
+            is_as_known &= known.hash == link.hash;
+        }
+        is_as_known
     }
 
     /// Takes the next record where it is none that was ever written, whatever its hash.
@@ -246,13 +254,12 @@ impl Verifier {
         if let Some(broken) = self.broken {
             return broken;
         }
-        let furthest = self.known.iter().map(|known| known.number).max();
-        match furthest {
-            Some(number) if number > self.head.number => Chain::Broken {
+        match self.known.first() {
+            Some(Head { number, .. }) => Chain::Broken {
                 at: self.head.number + 1,
                 detail: format!("the chain is cut off: it went on to record {number} at least"),
             },
-            Some(_) | None => Chain::Holds(self.head),
+            None => Chain::Holds(self.head),
         }
     }
 }
@@ -292,7 +299,7 @@ mod tests {
         links
     }
 
-    fn verify(links: &[Link], known: Option<Head>) -> Chain {
+    fn verify(links: &[Link], known: impl IntoIterator<Item = Head>) -> Chain {
         let mut verifier = Verifier::new(known);
         let _ = links.iter().all(|link| verifier.take(link));
         verifier.finish()
@@ -358,6 +365,25 @@ mod tests {
             if cut { links.truncate(at) } else { links.remove(at); }
             let found = verify(&links, Some(head));
             prop_assert!(matches!(found, Chain::Broken { at: found, .. } if found == at as u64 + 1), "{:?}", found);
+        }
+
+        #[test]
+        fn a_head_of_what_was_cut_off_is_found_though_others_hold(
+            bodies in bodies(), at: prop::sample::Index, known: prop::sample::Index,
+        ) {
+            let mut links = chain(&bodies);
+            let at = at.index(links.len());
+            let old = links.split_off(at);
+            let old = old[known.index(old.len())].head();
+            // It goes on with other records, for longer than before.
+            for number in at..=bodies.len() {
+                let head = links.last().map_or(Verifier::new(None).head, Link::head);
+                links.push(Link::after(head, number as i64, "other", None, String::new()));
+            }
+            let heads: Vec<_> = links.iter().map(Link::head).collect();
+            prop_assert!(matches!(verify(&links, heads.clone()), Chain::Holds(_)));
+            let found = verify(&links, heads.into_iter().chain([old]));
+            prop_assert!(matches!(found, Chain::Broken { at, .. } if at == old.number), "{:?}", found);
         }
 
         #[test]

@@ -354,12 +354,12 @@ impl Ledger {
         self.write(Failing::kept(0), None, move |store| store.audit(&entry))
     }
 
-    /// Checks the whole audit trail, against what was last written to it since it was opened, and a head that was
-    /// written down elsewhere where there is one.
+    /// Checks the whole audit trail, against what was last written to it since it was opened, and heads that were
+    /// written down elsewhere.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn verify_audit(&self, known: Option<Head>) -> Result<Chain, LedgerError> {
+    pub async fn verify_audit(&self, known: Vec<Head>) -> Result<Chain, LedgerError> {
         let ledger = self.clone();
         let verify = move || {
             let mut verifier = Verifier::new([ledger.head()].into_iter().chain(known));

@@ -256,12 +256,12 @@ impl Executor {
         self.inner.ledger.as_ref().map(crate::ledger::Ledger::head)
     }
 
-    /// Checks the whole audit trail, against a head that was written down elsewhere where there is
-    /// one; `None` where there is none.
+    /// Checks the whole audit trail, against heads that were written down elsewhere; `None` where there is no
+    /// trail.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn verify_audit(&self, known: Option<Head>) -> Result<Option<Chain>, LedgerError> {
+    pub async fn verify_audit(&self, known: Vec<Head>) -> Result<Option<Chain>, LedgerError> {
         match &self.inner.ledger {
             Some(ledger) => ledger.verify_audit(known).await.map(Some),
             None => Ok(None),

@@ -10,7 +10,9 @@ import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
+import subprocess
 
 from suite import (
     CONFIG,
@@ -411,6 +413,38 @@ def nothing_survives_a_killed_daemon():
     expect("a command's output", output("echo again"), "again")
 
 
+def verified():
+    """The exit status and the output of `shellyctl audit verify`."""
+    shell("journalctl --sync")
+    done = subprocess.run(["shellyctl", "audit", "verify"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def what_is_cut_off_the_audit_trail_while_nobody_looks_is_missed():
+    ledger = pathlib.Path("/var/lib/shelly-executor/ledger.db")
+    output("echo evidence")
+    shell(f"systemctl stop {UNIT}")
+    whole = ledger.read_bytes()
+    output("true")
+    status, said = verified()
+    expect_true(f"the trail is held against the journal: {said}", status == 0 and "Journal: names " in said)
+    shell(f"systemctl stop {UNIT}")
+    connection = sqlite3.connect(ledger)
+    with connection:
+        connection.execute("DELETE FROM audit WHERE number > (SELECT max(number) FROM audit) - 5")
+    connection.close()
+    # What comes afterwards is longer than what is missing.
+    for _ in range(5):
+        output("true")
+    status, said = verified()
+    expect_true(f"the trail is broken: {status} {said}", status == 1 and "it is not the record that was known" in said)
+    shell(f"systemctl stop {UNIT}")
+    ledger.write_bytes(whole)
+    output("true")
+    status, said = verified()
+    expect_true(f"what was put back is broken, too, for less follows: {status} {said}", status == 1)
+
+
 # Upgrade and removal. These come last, and in this order.
 
 
@@ -488,6 +522,7 @@ SUPERVISION = [
     a_stop_kills_what_does_not_end,
     a_call_starts_a_stopped_service,
     nothing_survives_a_killed_daemon,
+    what_is_cut_off_the_audit_trail_while_nobody_looks_is_missed,
 ]
 REMOVAL = [
     an_upgrade_keeps_the_configuration_and_the_socket,

@@ -1,20 +1,24 @@
 //! `shellyctl audit`: whether the trail is whole, and all of it.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use shelly_executor::client::{AuditReport, Client};
+use shelly_executor::client::{AuditReport, Client, DEFAULT_SOCKET, Received};
 
 use crate::args::AuditCommand;
 use crate::failure::Failure;
-use crate::output;
 use crate::print::{self, Fields, Look, Page};
+use crate::{journal, output};
 
 const BROKEN: u8 = 1;
+
+/// How many heads one request has room for.
+const AT_ONCE: usize = 500;
 
 /// Checks the trail or prints it.
 pub async fn run(client: &Client, command: AuditCommand, json: bool) -> Result<ExitCode, Failure> {
     match command {
-        AuditCommand::Verify { head } => verify(client, head.as_deref(), json).await,
+        AuditCommand::Verify { head, unit } => verify(client, head, unit.as_deref(), json).await,
         AuditCommand::Export { after } => {
             output::pass_on(client.audit(after).await?).await?;
             Ok(ExitCode::SUCCESS)
@@ -22,21 +26,63 @@ pub async fn run(client: &Client, command: AuditCommand, json: bool) -> Result<E
     }
 }
 
-async fn verify(client: &Client, head: Option<&str>, json: bool) -> Result<ExitCode, Failure> {
-    let report = client.verify_audit(head).await?;
+async fn verify(
+    client: &Client,
+    given: Vec<String>,
+    unit: Option<&str>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let noted = match unit {
+        _ if !given.is_empty() => Vec::new(),
+        Some(unit) => journal::audit_heads(unit)?,
+        None => usual_heads(client),
+    };
+    let known = if noted.is_empty() { &given } else { &noted };
+    let report = compare(client, known).await?;
     if json {
         print::line(&report.json)?;
     } else {
-        print::text(&render(&report, Page::stdout()))?;
+        print::text(&render(&report, noted.len(), Page::stdout()))?;
     }
-    Ok(if report.intact {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(BROKEN)
+    if report.intact {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !noted.is_empty() {
+        print::hint(
+            "the journal also knows of a trail that went on purpose, with the state directory: \
+             `journalctl TARGET=audit_head` says when each end was noted",
+        );
+    }
+    Ok(ExitCode::from(BROKEN))
+}
+
+/// What the journal of the packaged unit has, if it is that unit's daemon that is asked.
+fn usual_heads(client: &Client) -> Vec<String> {
+    if client.socket() != Path::new(DEFAULT_SOCKET) {
+        print::note(
+            "not held against the journal: nobody says which unit this daemon is of; --unit does",
+        );
+        return Vec::new();
+    }
+    journal::audit_heads(journal::UNIT).unwrap_or_else(|error| {
+        print::note(&format!("not held against the journal: {error}"));
+        Vec::new()
     })
 }
 
-fn render(report: &AuditReport, page: Page) -> String {
+/// Has the trail held against all of `known`, however many that are; the first report of a broken one counts.
+async fn compare(client: &Client, known: &[String]) -> Result<Received<AuditReport>, Failure> {
+    let mut pieces = known.chunks(AT_ONCE);
+    loop {
+        let report = client.verify_audit(pieces.next().unwrap_or_default()).await?;
+        if !report.intact || pieces.len() == 0 {
+            return Ok(report);
+        }
+    }
+}
+
+/// `noted` is how many ends the journal has, all of which the trail has too if it is intact.
+fn render(report: &AuditReport, noted: usize, page: Page) -> String {
     let (look, word) = if report.intact {
         (Look::Good, "intact")
     } else {
@@ -50,6 +96,9 @@ fn render(report: &AuditReport, page: Page) -> String {
         "Head",
         head.map(|head| format!("{}:{}", head.number, head.hash)),
     );
+    let holds = report.intact && noted > 0;
+    let ends = if noted == 1 { "end" } else { "ends" };
+    fields.add("Journal", holds.then(|| format!("names {noted} {ends} of it")));
     format!(
         "{} the audit trail is {}\n{}",
         page.look(look, "●"),
@@ -67,8 +116,20 @@ mod tests {
         let report = r#"{"intact": false, "records": 3, "head": {"number": 3, "hash": "00ff"}, "problem": "record 2 is changed"}"#;
         let report: AuditReport = serde_json::from_str(report).expect("a report");
         assert_eq!(
-            render(&report, Page::plain()),
+            render(&report, 2, Page::plain()),
             "● the audit trail is broken\n  Problem: record 2 is changed\n  Records: 3\n     Head: 3:00ff\n"
+        );
+    }
+
+    #[test]
+    fn an_intact_trail_says_whether_the_journal_knows_of_it() {
+        let report = r#"{"intact": true, "records": 3, "head": {"number": 3, "hash": "00ff"}, "problem": null}"#;
+        let report: AuditReport = serde_json::from_str(report).expect("a report");
+        let without = "● the audit trail is intact\n  Records: 3\n     Head: 3:00ff\n";
+        assert_eq!(render(&report, 0, Page::plain()), without);
+        assert_eq!(
+            render(&report, 2, Page::plain()),
+            format!("{without}  Journal: names 2 ends of it\n")
         );
     }
 }

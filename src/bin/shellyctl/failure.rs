@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::error::Category;
 use shelly_executor::client::ClientError;
 
+use crate::journal::JournalError;
 use crate::tools::ToolsError;
 use crate::{ending, print};
 
@@ -72,6 +73,9 @@ pub enum Failure {
     /// The daemon's program, which checks configurations, did not start.
     #[error("cannot run `{}`: {source}", program.display())]
     Daemon { program: PathBuf, source: io::Error },
+    /// The journal that was named has nothing to compare with.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// A tool cannot be made, installed or removed.
     #[error(transparent)]
     Tools(#[from] ToolsError),
@@ -126,6 +130,9 @@ impl Failure {
                 Some("it is looked for beside shellyctl and in PATH")
             }
             Self::Tools(error) => error.hint(),
+            Self::Journal(JournalError::Silent { .. }) => {
+                Some("root and members of the group systemd-journal see all of it")
+            }
             Self::Stdout { .. }
             | Self::Stdin { .. }
             | Self::Record { .. }
@@ -133,6 +140,7 @@ impl Failure {
             | Self::Unquotable { .. }
             | Self::Cwd { .. }
             | Self::Daemon { .. }
+            | Self::Journal(_)
             | Self::Setup { .. } => None,
         }
     }
@@ -157,6 +165,7 @@ impl Failure {
             | Self::Stdin { .. }
             | Self::Record { .. }
             | Self::Daemon { .. }
+            | Self::Journal(_)
             | Self::Setup { .. } => ending::FAILED,
         }
     }

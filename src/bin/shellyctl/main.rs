@@ -17,6 +17,7 @@ mod failure;
 mod follow;
 mod history;
 mod ids;
+mod journal;
 mod options;
 mod output;
 mod policy;

@@ -3,7 +3,7 @@
 
 mod shapes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,6 +22,12 @@ pub const SHORTEST_MASKED: usize = MASK.len();
 
 /// The shortest value that is masked, in bytes: of shorter ones every output is full.
 const SHORTEST_VALUE: usize = 4;
+
+/// The shortest line that is masked of a value that has several, in bytes: of braces and the like every output is full.
+const SHORTEST_LINE: usize = 8;
+
+/// How many lines of one value are masked by themselves: a private key has fifty, and each is looked for by itself.
+const MOST_LINES: usize = 256;
 
 /// The longest that is held back for the end of a secret to come, in bytes. Tokens are shorter, and
 /// a line that is longer is looked at in pieces.
@@ -59,11 +65,22 @@ impl Secrets {
         }
     }
 
-    /// Masks `value` too, as it is and as JSON has it, unless it is shorter than four bytes.
+    /// Masks `value` too, as it is and as JSON has it, unless it is shorter than four bytes. Of one with several lines
+    /// each of the first 256 is masked by itself as well that has eight bytes without the blanks around it.
     pub fn add(&mut self, value: &str) {
         if value.len() < SHORTEST_VALUE {
             return;
         }
+        self.add_forms(value);
+        // Such a value is printed in part, indented, or with other line ends, without any intent to hide it.
+        if value.contains('\n') {
+            let lines = value.lines().take(MOST_LINES).map(str::trim);
+            let lines: BTreeSet<_> = lines.filter(|line| line.len() >= SHORTEST_LINE).collect();
+            lines.into_iter().for_each(|line| self.add_forms(line));
+        }
+    }
+
+    fn add_forms(&mut self, value: &str) {
         let mut forms = vec![value.to_owned()];
         for escaped in json_forms(value) {
             if !forms.contains(&escaped) {
@@ -467,6 +484,22 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_a_value_are_masked_by_themselves() {
+        let key = "-----BEGIN KEY-----\nb3BlbnNzaC1rZXk\n  indented = \"yes\"\n}\nshort\n-----END KEY-----\n";
+        let secrets = secrets(&[key, "only one line"], &[]);
+        for (text, expected) in [
+            (key.to_owned(), "***"),
+            (key.replace('\n', "\r\n"), "***\r\n***\r\n  ***\r\n}\r\nshort\r\n***\r\n"),
+            ("key: b3BlbnNzaC1rZXk".to_owned(), "key: ***"),
+            (r#"["indented = \"yes\""]"#.to_owned(), r#"["***"]"#),
+            // What is in every text says nothing.
+            ("} short, only one".to_owned(), "} short, only one"),
+        ] {
+            assert_eq!(secrets.mask_text(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn what_may_become_a_secret_is_held_back_and_no_more() {
         let secrets = secrets(&["hunter2"], &[]);
         for (text, done) in [
@@ -522,7 +555,8 @@ mod tests {
             ),
             cuts in proptest::collection::vec(1usize..9, 1..40),
         ) {
-            let secrets = secrets(&["hunter2", "ter2\nh", "2hun"], &["pin: [0-9]+"]);
+            let lines = "hunter2hunter\nghp_0123456789\n2hunter2";
+            let secrets = secrets(&["hunter2", "ter2\nh", "2hun", lines], &["pin: [0-9]+"]);
             let text = parts.concat();
             let whole = secrets.mask_text(&text);
             let mut rest = text.as_bytes();

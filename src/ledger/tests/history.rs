@@ -372,7 +372,7 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
     // The trail tells of all of them, and of the clearing.
     assert_eq!(ledger.head().number, head.number + 1);
     assert_eq!(
-        block_on(ledger.verify_audit(Some(head))).expect("read"),
+        block_on(ledger.verify_audit(vec![head])).expect("read"),
         Chain::Holds(ledger.head())
     );
     let mut last = None;
@@ -473,7 +473,7 @@ fn the_trail_is_read_piece_by_piece_and_whole() {
     let lengths = [1, 257, 311, 567, 601].map(pieces);
     assert_eq!(lengths, [256, 54, 256, 34, 0]);
     assert_eq!(
-        block_on(ledger.verify_audit(None)).expect("read"),
+        block_on(ledger.verify_audit(Vec::new())).expect("read"),
         Chain::Holds(ledger.head())
     );
 }

@@ -175,6 +175,20 @@ fn the_audit_trail_has_the_digests_of_the_whole_outputs() {
 }
 
 #[test]
+fn what_cannot_be_held_against_the_journal_is_said_to_be_so() {
+    let daemon = Daemon::start();
+    daemon.bash("echo one");
+    let unsaid = run(&daemon, &["audit", "verify"]);
+    assert_eq!(code(&unsaid), 0, "{unsaid:?}");
+    let noted = text(&unsaid.stderr);
+    assert!(noted.contains("not held against the journal: ") && noted.contains("--unit"), "{noted}");
+    let unknown = run(&daemon, &["audit", "verify", "--unit", "nobody-has-this"]);
+    assert_eq!(code(&unknown), 125, "{unknown:?}");
+    let both = run(&daemon, &["audit", "verify", "--unit", "x", "--head", "1:00"]);
+    assert_eq!(code(&both), 2, "{both:?}");
+}
+
+#[test]
 fn the_audit_trail_is_checked_and_exported() {
     let daemon = Daemon::start();
     daemon.bash("echo one");
@@ -192,6 +206,13 @@ fn the_audit_trail_is_checked_and_exported() {
     assert_eq!(code(&broken), 1, "{broken:?}");
     assert!(text(&broken.stdout).contains("is broken\n"), "{broken:?}");
     assert_eq!(code(&run(&daemon, &["audit", "verify", "--head", "1"])), 2);
+    // More than one request has room for.
+    let many = vec![head; 600].join(",");
+    let all_known = run(&daemon, &["audit", "verify", "--head", &many]);
+    assert_eq!(code(&all_known), 0, "{all_known:?}");
+    let many = format!("{many},{forged}");
+    let one_forged = run(&daemon, &["audit", "verify", "--head", &many]);
+    assert_eq!(code(&one_forged), 1, "{one_forged:?}");
 
     let records = json(&daemon, &["audit", "verify"])["records"].as_u64();
     let export = |after: &str| {

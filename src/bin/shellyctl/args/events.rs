@@ -34,13 +34,20 @@ pub struct EventsArgs {
 pub enum AuditCommand {
     /// Check that nobody has changed the audit trail
     ///
-    /// Every record has the hash of the one before it. Prints the last record's number and hash:
-    /// kept elsewhere and given as --head later, it also shows whether the end was cut away and
-    /// written anew. The exit status is 0 when the trail is intact and 1 when it is not.
+    /// Every record has the hash of the one before it. An end that was cut away, or written anew, while the
+    /// daemon was down is shown by what was noted of it elsewhere: by the journal, where the daemon notes the
+    /// last record's number and hash every thousand records and when it stops, or by what an earlier check
+    /// printed. The exit status is 0 when the trail is intact and 1 when it is not.
     Verify {
-        /// A record that the trail must have, as an earlier check printed it
-        #[arg(long, value_name = "NUMBER:HASH", value_parser = head)]
-        head: Option<String>,
+        /// A record that the trail must have, as an earlier check printed it, in place of those in the
+        /// journal; several with commas between
+        #[arg(long, value_name = "NUMBER:HASH", value_parser = audit_head, value_delimiter = ',', conflicts_with = "unit")]
+        head: Vec<String>,
+
+        /// The unit whose journal says what the trail must have [default: shelly-executor.service, for the
+        /// daemon on its usual socket]
+        #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        unit: Option<String>,
     },
 
     /// Print the audit trail as lines of JSON
@@ -51,7 +58,8 @@ pub enum AuditCommand {
     },
 }
 
-fn head(text: &str) -> Result<String, String> {
+/// Takes what names a record of the trail, `NUMBER:HASH`.
+pub fn audit_head(text: &str) -> Result<String, String> {
     let holds = text.split_once(':').is_some_and(|(number, hash)| {
         number.parse::<u64>().is_ok()
             && !hash.is_empty()
@@ -70,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_head_is_a_number_and_a_hash() {
-        assert!(head("12:00ffA9").is_ok());
+        assert!(audit_head("12:00ffA9").is_ok());
         for wrong in ["", "12", "12:", ":ff", "x:ff", "12:xy", "12:ff:ff"] {
-            assert!(head(wrong).is_err(), "{wrong}");
+            assert!(audit_head(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
-pub use events::{AuditCommand, EventsArgs};
+pub use events::{AuditCommand, EventsArgs, audit_head};
 pub use history::{HistoryArgs, OutputArgs};
 use id::id;
 use tools::ToolsArgs;
