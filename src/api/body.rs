@@ -1,5 +1,7 @@
 //! The bodies of answers and records.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
@@ -13,7 +15,7 @@ use crate::domain::{
     Display, ExecutionId, Exit, KillMode, KillReason, KillReport, LeftBehind, RiskLevel, Ruling,
     RunReport, Sandboxed, Stage, StageTimes, Status, StreamName, timestamp, whole_millis,
 };
-use crate::pipeline::{Execution, Finished, Record};
+use crate::pipeline::{Execution, Finished, Record, beside};
 
 /// The answer for a command that started and ended by itself.
 #[derive(Debug, Serialize, ToSchema)]
@@ -429,6 +431,15 @@ pub(super) fn response<'a>(subject: impl Into<Subject<'a>>, finished: &'a Finish
             response
         }
     }
+}
+
+/// The same for who may be answered in a moment, or after the disk.
+pub(super) async fn response_of(execution: &Arc<Execution>, finished: &Arc<Finished>) -> Response {
+    if !finished.takes_long() {
+        return response(&**execution, finished);
+    }
+    let (execution, finished) = (Arc::clone(execution), Arc::clone(finished));
+    beside(move || response(&*execution, &finished)).await
 }
 
 /// An execution's record, with its result when it has ended.

@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
 
-use super::body::{record, response};
+use super::body::{record, response, response_of};
 use super::json::{json_response, to_json};
 use super::peer::{self, Peer};
 use super::problem::{Code, Refusal};
@@ -13,7 +13,7 @@ use super::wire::CallBody;
 use super::withheld::until_recorded;
 use super::{Api, body, capability, request, sse};
 use crate::domain::{Call, Digest, StopReason, TraceParent};
-use crate::pipeline::{Begun, Execution, Idempotency, Record, Terms};
+use crate::pipeline::{Begun, Execution, Idempotency, Record, Terms, beside};
 
 /// The longest `Idempotency-Key`, in characters: a UUID and some more.
 const MAX_KEY: usize = 255;
@@ -179,7 +179,10 @@ pub(super) async fn answer(api: &Api, opened: Opened, manner: Manner) -> Respons
     let Manner { is_streamed, terms } = manner;
     let watch = match opened {
         Opened::UnderWay(watch) => watch,
-        Opened::Repeated(record) => return repeated(&record, is_streamed, &terms),
+        Opened::Repeated(record) => {
+            let repeat = move || repeated(&record, is_streamed, terms.asynchronous);
+            return beside(repeat).await;
+        }
     };
     if terms.asynchronous {
         // What waits for the process should not wait for this answer to be written.
@@ -224,7 +227,7 @@ async fn wait(watch: Watch) -> Response {
     let execution = &watch.execution;
     let answered = async {
         // A long one is made, and sent, while its record is being written.
-        let response = response(&**execution, execution.wait_formed().await);
+        let response = response_of(execution, execution.wait_formed().await).await;
         until_recorded(execution, response).await
     };
     let mut answered = std::pin::pin!(answered);
@@ -241,9 +244,9 @@ async fn wait(watch: Watch) -> Response {
 }
 
 /// The answer of a call that has been answered before.
-fn repeated(past: &Record, is_streamed: bool, terms: &Terms) -> Response {
+fn repeated(past: &Record, is_streamed: bool, asynchronous: bool) -> Response {
     match &past.finished {
-        _ if terms.asynchronous => accepted(past),
+        _ if asynchronous => accepted(past),
         Some(finished) if is_streamed && past.started_at.is_some() => sse::replay(past, finished),
         Some(finished) => response(past, finished),
         None => accepted(past),

@@ -17,7 +17,7 @@ use super::problem::{Code, Refusal};
 use super::query::{self, NoQuery, bad_query};
 use crate::config::Access;
 use crate::domain::StopReason;
-use crate::pipeline::{Found, LedgerError};
+use crate::pipeline::{Found, LedgerError, beside};
 
 /// The longest `wait`, in seconds.
 const MAX_WAIT_SECS: f64 = 60.0;
@@ -47,7 +47,7 @@ pub(super) async fn show(
     let found = find(&api, &peer, &id).await?;
     let Query(WaitQuery { wait }) = query.map_err(bad_query)?;
     hold(&api, &found, wait, &peer).await?;
-    Ok(answer(&api, &found).await)
+    Ok(answer(&api, found).await)
 }
 
 /// Cancel an execution.
@@ -75,21 +75,30 @@ pub(super) async fn cancel(
             () = api.health.ended() => {}
         }
     }
-    Ok(answer(&api, &found).await)
+    Ok(answer(&api, found).await)
 }
 
-async fn answer(api: &Api, found: &Found) -> Response {
-    let id = match found {
+async fn answer(api: &Api, found: Found) -> Response {
+    let id = match &found {
         Found::Live(execution) => execution.id,
         Found::Past(past) => past.id,
     };
     // Without its children a record is no less true.
     let descendants = api.executor.descendants(id).await.unwrap_or_default();
-    let body = match found {
-        Found::Live(execution) => record_with(&execution.record(), &descendants),
-        Found::Past(past) => record_with(past, &descendants),
+    let record = match found {
+        Found::Live(execution) => execution.record(),
+        Found::Past(past) => *past,
     };
-    json_response(StatusCode::OK, to_json(&body))
+    let finished = record.finished.as_ref();
+    let takes_long = finished.is_some_and(|finished| finished.takes_long());
+    let answer = move || {
+        let body = record_with(&record, &descendants);
+        json_response(StatusCode::OK, to_json(&body))
+    };
+    match takes_long {
+        false => answer(),
+        true => beside(answer).await,
+    }
 }
 
 /// Waits for the end of an execution, as long as the caller asked for and is there, and the daemon is.

@@ -1,6 +1,7 @@
 //! An execution as a stream of server-sent events (WHATWG HTML, section 9.2).
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -11,10 +12,10 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::approvals::ApprovalBody;
-use super::body::{response, result};
+use super::body::{Subject, response_of, result};
 use super::execute::Watch;
 use crate::domain::StreamName;
-use crate::pipeline::{Execution, Finished, Record};
+use crate::pipeline::{Execution, Finished, Record, beside};
 use crate::runner::Follower;
 
 /// How many events wait for a slow reader before the stream waits for it. The command does not:
@@ -59,7 +60,7 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
         () = execution.started() => {}
         finished = execution.wait() => {
             if execution.started_at().is_none() {
-                return response(&**execution, finished);
+                return response_of(execution, finished).await;
             }
         }
         // It may take a while until it is decided whether it starts.
@@ -67,7 +68,7 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
         () = peer.hung_up() => {
             watch.give_up();
             let finished = execution.wait().await;
-            return response(&**execution, finished);
+            return response_of(execution, finished).await;
         }
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
@@ -94,11 +95,7 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
 pub(super) fn replay(record: &Record, finished: &Finished) -> Response {
     let id = record.id.to_string();
     let started = json(&Started { execution_id: &id });
-    let (status, body) = result(record, finished);
-    let events = [
-        ("started", started),
-        ("result", with_status(body, status.as_u16())),
-    ];
+    let events = [("started", started), ("result", last(record, finished))];
     let events = events
         .into_iter()
         .zip(1u32..)
@@ -117,7 +114,7 @@ struct Followers {
 /// Sends all events in order; `None` when nobody takes them any more.
 async fn send(
     api: &Api,
-    execution: &Execution,
+    execution: &Arc<Execution>,
     followers: Followers,
     events: &mpsc::Sender<Result<Event, Infallible>>,
 ) -> Option<()> {
@@ -182,9 +179,20 @@ async fn send(
         }
     }
     let finished = execution.wait().await;
-    let (status, body) = result(execution, finished);
-    let body = with_status(body, status.as_u16());
-    events.send(event("result", body)).await.ok()
+    let result = match finished.takes_long() {
+        false => last(&**execution, finished),
+        true => {
+            let (execution, finished) = (Arc::clone(execution), Arc::clone(finished));
+            beside(move || last(&*execution, &finished)).await
+        }
+    };
+    events.send(event("result", result)).await.ok()
+}
+
+/// The data of the last event.
+fn last<'a>(subject: impl Into<Subject<'a>>, finished: &'a Finished) -> String {
+    let (status, body) = result(subject, finished);
+    with_status(body, status.as_u16())
 }
 
 /// Adds the HTTP status to a body, which as an event has no other place for it. A problem carries

@@ -17,7 +17,7 @@ use super::status::{of_failure, of_refusal};
 use super::{call, stream};
 use crate::api::{self, Api, Asked, Code, Opened, Peer, Refusal, Watch};
 use crate::domain::{Call, Digest, ToolDetails};
-use crate::pipeline::{Finished, Record, Terms};
+use crate::pipeline::{Finished, Record, Terms, beside};
 
 /// Answers the calls of the contract.
 pub(super) struct Tools(Api);
@@ -167,7 +167,11 @@ impl ToolExecutor for Tools {
     ) -> Result<Response<ExecuteToolResponse>, Status> {
         let waiting = match self.take(request).await? {
             Taken::UnderWay(waiting) => waiting,
-            Taken::Repeated(record) => return repeated(&record).map(Response::new),
+            // What was answered is read from the disk.
+            Taken::Repeated(record) => {
+                let repeat = move || repeated(&record);
+                return beside(repeat).await.map(Response::new);
+            }
         };
         let execution = &*waiting.watch.execution;
         let finished = tokio::select! {
@@ -184,7 +188,7 @@ impl ToolExecutor for Tools {
     ) -> Result<Response<stream::Events>, Status> {
         match self.take(request).await? {
             Taken::UnderWay(waiting) => stream::follow(self.api().clone(), waiting).await,
-            Taken::Repeated(record) => stream::repeat(&record),
+            Taken::Repeated(record) => beside(move || stream::repeat(&record)).await,
         }
         .map(Response::new)
     }

@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::beside::LONG;
 use crate::config::Truncate;
 use crate::domain::{
     Digests, Display, ExecutorError, Failure, FailureKind, RunReport, Stage, Status, StreamName,
@@ -226,6 +227,15 @@ impl Finished {
     /// The report of the run, when a process ran.
     pub fn run(&self) -> Option<&RunReport> {
         self.ran.as_ref().map(|ran| &ran.report)
+    }
+
+    /// Whether it is a matter of the disk, or of more than some milliseconds, to make an answer of the text.
+    pub fn takes_long(&self) -> bool {
+        match &*self.lock_text() {
+            Text::Memory(text) => text.len() >= LONG,
+            Text::Spooled(_) | Text::Remains(_) => true,
+            Text::Lost(_) => false,
+        }
     }
 
     /// The text for the model: the output of the process, else the failure in words. May read

@@ -2,6 +2,7 @@
 //! closes the record: whatever happens between, the record is closed and the log line written.
 
 mod approvals;
+mod beside;
 mod call_record;
 mod calls;
 mod counting;
@@ -39,6 +40,7 @@ mod values;
 mod tests;
 
 pub use approvals::{Amendment, Answer, CannotDecide};
+pub use beside::beside;
 pub use call_record::CallRecord;
 pub use counting::NoMetrics;
 pub use event::Event;

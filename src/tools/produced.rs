@@ -17,6 +17,24 @@ pub(crate) enum Produced {
     Answered(Answer),
 }
 
+impl Produced {
+    /// How much an answer is made of, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let captured = |outcome: &Outcome| {
+            let streams = [&outcome.stdout, &outcome.stderr];
+            let kept = streams.map(|stream| stream.head.len() + stream.tail.len());
+            kept.iter().sum::<usize>()
+        };
+        match self {
+            Self::Ran(outcome) | Self::Told(outcome, _) | Self::Garbled(outcome, _) => {
+                captured(outcome)
+            }
+            Self::Spoke(outcome, answer) => captured(outcome) + answer.content.len(),
+            Self::Answered(answer) => answer.content.len(),
+        }
+    }
+}
+
 /// What a tool answers in its own words.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {

@@ -212,7 +212,7 @@ fn sound(file: &Path, head: Head, acknowledged: &HashMap<ExecutionId, String>) -
         .build()
         .expect("a runtime");
     let chain = runtime
-        .block_on(ledger.verify_audit(Some(head)))
+        .block_on(ledger.verify_audit(vec![head]))
         .expect("read");
     assert!(matches!(chain, Chain::Holds(_)), "{chain:?}");
     let mut all = HashMap::new();

@@ -18,6 +18,7 @@ pub(super) use validation::Circumstances;
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{Call, ExecutorError, Point, Stage, ToolOutput, Verdict};
 use crate::pipeline::Execution;
+use crate::pipeline::beside::{LONG, beside};
 use crate::pipeline::executor::Inner;
 use crate::pipeline::hooks::{Detour, Hooks, ResultSeen};
 use crate::pipeline::masking;
@@ -167,7 +168,10 @@ async fn carry_out(
     hooks
         .tell(Point::before(Stage::Formatting), &call, seen)
         .await;
-    let result = format.apply(produced, took);
+    let result = match produced.bytes() {
+        ..LONG => format.apply(produced, took),
+        LONG.. => beside(move || format.apply(produced, took)).await,
+    };
     watch.settle(execution, result.as_ref());
     let seen = || ResultSeen::of(&result);
     hooks

@@ -1,5 +1,9 @@
 //! The answer to a command that started and ended by itself.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::call;
@@ -267,4 +271,49 @@ fn an_answer_says_what_was_cut() {
         body["content"],
         "[stdout]\n0123\n...(truncated)\ncdef\n\n[exit_code]\n0"
     );
+}
+
+#[test]
+fn others_are_answered_while_a_long_answer_is_made() {
+    let daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 16777216");
+    // What is all escapes in JSON takes longest.
+    let call = bash_call("yes $'\\1' | head -c 16777216", &json!({}));
+    let mut id = String::new();
+    let mut made = vec![longest_beside(&daemon, || {
+        id = daemon.post(&call).json()["execution_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+    })];
+    made.push(longest_beside(&daemon, || {
+        let record = daemon.get(&format!("/executions/{id}"));
+        assert!(record.body.len() > 16_777_216, "{}", record.status);
+    }));
+    for (took, longest) in made {
+        assert!(
+            longest * 3 < took,
+            "of {took:?} /health was kept waiting for {longest:?}"
+        );
+    }
+}
+
+/// How long `asked` takes, and the longest that `GET /health` takes meanwhile.
+fn longest_beside(daemon: &Daemon, asked: impl FnOnce()) -> (Duration, Duration) {
+    let is_answered = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            while !is_answered.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                assert_eq!(daemon.get("/health").status, 200);
+                longest = longest.max(begun.elapsed());
+            }
+            longest
+        });
+        let begun = Instant::now();
+        asked();
+        let took = begun.elapsed();
+        is_answered.store(true, Ordering::Relaxed);
+        (took, others.join().expect("answers"))
+    })
 }
