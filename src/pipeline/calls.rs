@@ -195,9 +195,12 @@ impl Calls for CallsOf {
     fn admit(&self) -> Admission {
         let token = self.execution.token.clone().unwrap_or_default();
         self.inner.capabilities.grant(&token, &self.execution);
+        // Not before: a skill can make any number of calls that are refused.
+        self.execution.family.add_token(&token);
         Admission {
             _end: Box::new(Revoked {
                 inner: Arc::clone(&self.inner),
+                execution: Arc::clone(&self.execution),
                 token: token.clone(),
             }),
             token,
@@ -208,12 +211,14 @@ impl Calls for CallsOf {
 /// Takes a token back when it is dropped.
 struct Revoked {
     inner: Arc<Inner>,
+    execution: Arc<Execution>,
     token: String,
 }
 
 impl Drop for Revoked {
     fn drop(&mut self) {
         self.inner.capabilities.revoke(&self.token);
+        self.execution.family.forget_token(&self.token);
     }
 }
 

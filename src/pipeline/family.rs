@@ -44,7 +44,7 @@ struct Shared {
     registry: Arc<Registry>,
     /// How many calls have come of it.
     calls: AtomicU32,
-    /// What its members may show; masked in whatever any of them leads to.
+    /// What those of its members may show that run; masked in whatever begins meanwhile.
     tokens: Mutex<Vec<String>>,
     values: SharedValues,
 }
@@ -228,6 +228,11 @@ impl Family {
 
     pub(super) fn add_token(&self, token: &str) {
         self.shared.tokens.lock().push(token.to_owned());
+    }
+
+    /// Lets go of one that opens nothing any more.
+    pub(super) fn forget_token(&self, token: &str) {
+        self.shared.tokens.lock().retain(|one| one != token);
     }
 }
 

@@ -78,9 +78,12 @@ impl Inner {
             family,
         } = origin;
         let token = token_for(call, family.registry());
-        token.iter().for_each(|token| family.add_token(token));
         let mut secrets = masking::secrets(call, config);
-        family.tokens().iter().for_each(|token| secrets.add(token));
+        let tokens = family.tokens();
+        token
+            .iter()
+            .chain(&tokens)
+            .for_each(|token| secrets.add(token));
         let secrets = Arc::new(secrets);
         let live = self.live_for(id, config, &secrets);
         let summary = self.summary(call, &secrets);

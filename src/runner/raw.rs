@@ -72,7 +72,8 @@ pub(super) unsafe fn clone3(args: &CloneArgs, entry: Entry, argument: *mut libc:
             in("x1") size_of::<CloneArgs>(),
             argument = in(reg) argument,
             entry = in(reg) entry,
-            lateout("x30") _,
+            // Not `lateout`: that may share its register with `entry` or `argument`, which are used after it is zeroed.
+            out("x30") _,
         );
     }
     result

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -302,7 +303,13 @@ impl Leader {
     /// Whether it has not ended; as far as can be told, for which it must not have been reaped.
     pub(super) fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(self.pidfd.get_ref().as_fd(), PollFlags::POLLIN)];
-        matches!(poll(&mut fds, PollTimeout::ZERO), Ok(0))
+        loop {
+            match poll(&mut fds, PollTimeout::ZERO) {
+                // A signal is about to be taken, which says nothing of the process.
+                Err(Errno::EINTR) => {}
+                looked => return looked == Ok(0),
+            }
+        }
     }
 
     /// Reaps the process. From here on its pid may be anybody's. Gives the leader back where

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::signal::{SigSet, Signal, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stdin};
+use rustix::process::{WaitOptions, wait};
 
 use super::order::Order;
 use super::relay;
@@ -210,18 +210,15 @@ impl Order {
 /// Reaps whatever has ended; says how `leader` did if it is among them.
 fn reap(leader: Option<Pid>) -> Option<Exit> {
     let mut exit = None;
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if Some(pid) == leader => {
-                exit = Some(Exit::Code(code));
-            }
-            Ok(WaitStatus::Signaled(pid, signal, _)) if Some(pid) == leader => {
-                exit = Some(Exit::Signal(domain::Signal(signal as i32)));
-            }
-            Ok(WaitStatus::StillAlive) | Err(_) => return exit,
-            Ok(_) => {}
+    // Not nix's, which fails at real-time signals, when the process is gone already.
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        if leader.is_some_and(|leader| leader.as_raw() == pid.as_raw_pid()) {
+            let signal = status.terminating_signal().map(domain::Signal);
+            let code = status.exit_status().map(Exit::Code);
+            exit = code.or(signal.map(Exit::Signal));
         }
     }
+    exit
 }
 
 /// All processes but this one.

@@ -74,7 +74,9 @@ fn usual_heads(client: &Client) -> Vec<String> {
 async fn compare(client: &Client, known: &[String]) -> Result<Received<AuditReport>, Failure> {
     let mut pieces = known.chunks(AT_ONCE);
     loop {
-        let report = client.verify_audit(pieces.next().unwrap_or_default()).await?;
+        let report = client
+            .verify_audit(pieces.next().unwrap_or_default())
+            .await?;
         if !report.intact || pieces.len() == 0 {
             return Ok(report);
         }
@@ -98,7 +100,10 @@ fn render(report: &AuditReport, noted: usize, page: Page) -> String {
     );
     let holds = report.intact && noted > 0;
     let ends = if noted == 1 { "end" } else { "ends" };
-    fields.add("Journal", holds.then(|| format!("names {noted} {ends} of it")));
+    fields.add(
+        "Journal",
+        holds.then(|| format!("names {noted} {ends} of it")),
+    );
     format!(
         "{} the audit trail is {}\n{}",
         page.look(look, "●"),

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use futures_util::FutureExt as _;
 use rustix::termios::QueueSelector;
 use shelly_executor::client::{
     Approval, Client, ClientError, Decision, FeedFilter, FeedItem, Received, Remember, Resolution,
@@ -177,12 +178,21 @@ impl<'a> Desk<'a> {
     fn ask(&mut self) -> Result<(), Failure> {
         if let (false, Some(first)) = (self.asked, self.queue.front()) {
             print::text(&card(first, self.page))?;
-            // What was typed before the question was there is no answer to it.
-            let _ = rustix::termios::tcflush(std::io::stdin(), QueueSelector::IFlush);
+            self.forget_what_was_typed();
             print::ask(QUESTION);
             self.asked = true;
         }
         Ok(())
+    }
+
+    /// What was typed before the question was there is no answer to it, but maybe to one that is no longer asked.
+    fn forget_what_was_typed(&mut self) {
+        if !std::io::stdin().is_terminal() {
+            return;
+        }
+        let _ = rustix::termios::tcflush(std::io::stdin(), QueueSelector::IFlush);
+        // What has been read by now, behind our back. An end of the input is there the next time as well.
+        while let Some(Ok(Some(_))) = next_line(&mut self.lines).now_or_never() {}
     }
 
     async fn answer(&mut self, line: &str) -> Result<(), Failure> {

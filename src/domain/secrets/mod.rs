@@ -489,7 +489,10 @@ mod tests {
         let secrets = secrets(&[key, "only one line"], &[]);
         for (text, expected) in [
             (key.to_owned(), "***"),
-            (key.replace('\n', "\r\n"), "***\r\n***\r\n  ***\r\n}\r\nshort\r\n***\r\n"),
+            (
+                key.replace('\n', "\r\n"),
+                "***\r\n***\r\n  ***\r\n}\r\nshort\r\n***\r\n",
+            ),
             ("key: b3BlbnNzaC1rZXk".to_owned(), "key: ***"),
             (r#"["indented = \"yes\""]"#.to_owned(), r#"["***"]"#),
             // What is in every text says nothing.

@@ -129,9 +129,6 @@ const TMUX_COMMANDS: [&str; 9] = [
 /// How many commands of find's, and how many wrappers around one, are looked at for what find has found.
 const MAX_WRAPPED: usize = 16;
 
-/// How many words behind a wrapper are looked at as what may be the command.
-const MAX_STARTS: usize = 64;
-
 /// Where a command that another one runs begins and ends, in the words of that.
 pub(super) type Wrapped = (usize, usize);
 
@@ -188,7 +185,11 @@ impl Reader {
         }
         // A wrapper's options may be more than we know.
         if let Some(first) = wrapped {
-            for start in first + 1..words.len().min(first + MAX_STARTS) {
+            for start in first + 1..words.len() {
+                // Of that nothing is allowed, and to go on would take time that grows with its square.
+                if self.is_full() {
+                    return nested;
+                }
                 if !std::mem::replace(&mut done[start], true) && !words[start].starts_with('-') {
                     // The end of find's `-exec` is no word of the command.
                     let words = &words[start..];
@@ -342,6 +343,9 @@ impl Reader {
             }
             _ if is_shell(name) => {
                 for (at, word) in arguments.iter().enumerate() {
+                    if self.is_full() {
+                        return;
+                    }
                     if !word.starts_with('-') {
                         self.add(arguments[at..].join(" "), false);
                     }
@@ -369,7 +373,12 @@ impl Reader {
                     // It changes what it runs.
                     self.unknown();
                 }
-                (1..arguments.len()).for_each(|at| add(&arguments[at..].join(" "), false))
+                // It may begin with any of them.
+                let last = arguments.len().min(MAX_WRAPPED);
+                (1..last).for_each(|at| add(&arguments[at..].join(" "), false));
+                if last < arguments.len() {
+                    self.unknown();
+                }
             }
             // Not all of these are scripts, and none is for certain.
             _ if takes_scripts(name) => {

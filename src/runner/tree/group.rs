@@ -1,12 +1,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
-
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use parking_lot::{Mutex, MutexGuard};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::kernel_file::KernelFile;
 use super::procfs::{self, Stat, Variable};
@@ -237,8 +236,14 @@ impl Leaders {
             // It has become one since it was listed.
             return;
         }
-        let ended = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
-        if ended.is_ok_and(|status| status != WaitStatus::StillAlive) {
+        // Not nix's, which fails at real-time signals, when the process is gone already.
+        let ended = rustix::process::Pid::from_raw(pid.as_raw()).map(|pid| {
+            waitid(
+                WaitId::Pid(pid),
+                WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+            )
+        });
+        if let Some(Ok(Some(_))) = ended {
             known.orphans.remove(&pid);
             known.strays.remove(&pid);
         }

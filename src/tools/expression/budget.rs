@@ -40,9 +40,14 @@ impl Budget {
         self.work(bytes)
     }
 
-    /// Pays for looking at `bytes`.
+    /// Pays for a step that looks at `bytes`.
     pub(super) fn work(&mut self, bytes: usize) -> Result<(), String> {
-        let left = self.work.checked_sub(bytes.saturating_add(STEP_BYTES));
+        self.look(bytes.saturating_add(STEP_BYTES))
+    }
+
+    /// Pays for looking at `bytes` in the course of a step.
+    pub(super) fn look(&mut self, bytes: usize) -> Result<(), String> {
+        let left = self.work.checked_sub(bytes);
         self.work = left.ok_or("it takes too many steps")?;
         Ok(())
     }

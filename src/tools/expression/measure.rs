@@ -19,10 +19,16 @@ pub(super) fn cost(value: &Value) -> Result<usize, String> {
     cost_at(value, 0)
 }
 
-fn cost_at(value: &Value, depth: usize) -> Result<usize, String> {
-    if depth > DEPTH_LIMIT {
-        return Err(format!("a value nests more than {DEPTH_LIMIT} levels deep"));
+/// Refuses what is so many levels deep within a value.
+pub(super) fn check_depth(depth: usize) -> Result<(), String> {
+    match depth > DEPTH_LIMIT {
+        true => Err(format!("a value nests more than {DEPTH_LIMIT} levels deep")),
+        false => Ok(()),
     }
+}
+
+fn cost_at(value: &Value, depth: usize) -> Result<usize, String> {
+    check_depth(depth)?;
     Ok(match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => ITEM_BYTES,
         Value::String(text) => TEXT_BYTES + text.len(),

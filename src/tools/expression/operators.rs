@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::budget::Budget;
 use super::callable::kind;
-use super::measure::{ITEM_BYTES, TEXT_BYTES, cost};
+use super::measure::{ITEM_BYTES, MEMBER_BYTES, OBJECT_BYTES, TEXT_BYTES, check_depth, cost};
 use super::node::{Comparison, Operator};
 
 /// A number to compute with: wide enough for what two whole ones of 64 bits come to.
@@ -242,24 +242,54 @@ pub(super) fn compare(
 
 /// Equality as Python has it: 1, 1.0 and True are equal, a text and a number never.
 pub(super) fn equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<bool, String> {
-    // Both are looked at to the end, at most, and neither nests too deeply then.
-    budget.work(cost(left)?.min(cost(right)?))?;
-    Ok(same(left, right))
+    budget.work(0)?;
+    same(left, right, 0, budget)
 }
 
-fn same(left: &Value, right: &Value) -> bool {
+/// Pays for what it looks at, which ends with the first difference. To measure both beforehand would be work that
+/// nobody pays for, once for each item of a list that is searched.
+fn same(left: &Value, right: &Value, depth: usize, budget: &mut Budget) -> Result<bool, String> {
+    check_depth(depth)?;
     match (left, right) {
         (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+            budget.look(TEXT_BYTES)?;
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            for (a, b) in a.iter().zip(b) {
+                if !same(a, b, depth + 1, budget)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         }
         (Value::Object(a), Value::Object(b)) => {
-            let holds = |(name, a)| b.get(name).is_some_and(|b| same(a, b));
-            a.len() == b.len() && a.iter().all(holds)
+            budget.look(OBJECT_BYTES)?;
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            for (name, a) in a {
+                budget.look(MEMBER_BYTES + name.len())?;
+                let Some(b) = b.get(name) else {
+                    return Ok(false);
+                };
+                if !same(a, b, depth + 1, budget)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         }
-        (left, right) => match (Numeric::of(left), Numeric::of(right)) {
-            (Some(a), Some(b)) => a.compare(b).is_eq(),
-            _ => left == right,
-        },
+        (Value::String(a), Value::String(b)) => {
+            budget.look(TEXT_BYTES + a.len().min(b.len()))?;
+            Ok(a == b)
+        }
+        (left, right) => {
+            budget.look(ITEM_BYTES)?;
+            Ok(match (Numeric::of(left), Numeric::of(right)) {
+                (Some(a), Some(b)) => a.compare(b).is_eq(),
+                _ => left == right,
+            })
+        }
     }
 }
 
@@ -270,8 +300,13 @@ fn contains(part: &Value, whole: &Value, budget: &mut Budget) -> Result<bool, St
             Ok(memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some())
         }
         (Value::Array(items), part) => {
-            budget.work(cost(whole)?)?;
-            Ok(items.iter().any(|item| same(item, part)))
+            budget.work(0)?;
+            for item in items {
+                if same(item, part, 1, budget)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         }
         (Value::Object(members), Value::String(name)) => Ok(members.contains_key(name)),
         (whole, part) => Err(format!("{} cannot be in {}", kind(part), kind(whole))),
@@ -294,9 +329,9 @@ pub(super) fn order(
             Ok(a.cmp(b))
         }
         (Value::Array(a), Value::Array(b)) => {
-            budget.work(cost(left)?.min(cost(right)?))?;
+            budget.work(0)?;
             for (a, b) in a.iter().zip(b) {
-                if !same(a, b) {
+                if !same(a, b, 1, budget)? {
                     return order(comparison, a, b, budget);
                 }
             }

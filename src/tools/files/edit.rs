@@ -3,6 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::nearest::nearest;
+use super::replacement::Replacement;
 use super::text::Encoding;
 use super::{Answer, FileError, Work, access, answer, diff, lines, whole};
 use crate::domain::Digest;
@@ -181,12 +182,12 @@ struct Edit<'a> {
     work: &'a Work<'a>,
     input: &'a Input,
     pattern: Pattern,
-    replacement: String,
 }
 
+/// What is looked for, and what stands in for it.
 enum Pattern {
-    Literal(String),
-    Regex(Regex),
+    Literal(String, String),
+    Regex(Regex, Replacement),
 }
 
 impl<'a> Edit<'a> {
@@ -197,17 +198,17 @@ impl<'a> Edit<'a> {
         replacement: String,
     ) -> Result<Self, FileError> {
         let pattern = match input.regex {
-            false => Pattern::Literal(pattern),
-            true => Pattern::Regex(compile(&pattern)?),
+            false => Pattern::Literal(pattern, replacement),
+            true => {
+                let regex = compile(&pattern)?;
+                let replacement = Replacement::parse(&regex, &replacement)?;
+                Pattern::Regex(regex, replacement)
+            }
         };
-        if let Pattern::Regex(regex) = &pattern {
-            check_groups(regex, &replacement)?;
-        }
         Ok(Self {
             work,
             input,
             pattern,
-            replacement,
         })
     }
 
@@ -229,19 +230,25 @@ impl<'a> Edit<'a> {
         };
         let mut end = 0;
         match &self.pattern {
-            Pattern::Literal(pattern) => {
+            Pattern::Literal(pattern, replacement) => {
                 for (at, matched) in text.match_indices(pattern.as_str()) {
-                    self.add(&mut to, &text[end..at], |to| to.push_str(&self.replacement))?;
+                    let between = &text[end..at];
+                    self.check_room(to.text.len() + between.len(), replacement.len())?;
+                    to.text.push_str(between);
+                    to.text.push_str(replacement);
+                    to.replacements += 1;
                     end = at + matched.len();
                 }
             }
-            Pattern::Regex(regex) => {
+            Pattern::Regex(regex, replacement) => {
                 for captures in regex.captures_iter(text) {
                     let matched = captures.get_match();
                     let between = &text[end..matched.start()];
-                    self.add(&mut to, between, |to| {
-                        captures.expand(&self.replacement, to)
-                    })?;
+                    let bytes = replacement.bytes(&captures);
+                    self.check_room(to.text.len() + between.len(), bytes)?;
+                    to.text.push_str(between);
+                    replacement.expand(&captures, &mut to.text);
+                    to.replacements += 1;
                     end = matched.end();
                 }
             }
@@ -250,19 +257,12 @@ impl<'a> Edit<'a> {
         Ok(to)
     }
 
-    /// Adds one replacement. A short pattern and a long replacement could fill all memory.
-    fn add(
-        &self,
-        to: &mut Edited,
-        between: &str,
-        replacement: impl FnOnce(&mut String),
-    ) -> Result<(), FileError> {
-        to.text.push_str(between);
-        replacement(&mut to.text);
-        to.replacements += 1;
+    /// Whether the text may become so long by one more replacement, which must be known before it is made: a short
+    /// pattern and a long replacement could fill all memory.
+    fn check_room(&self, so_far: usize, more: usize) -> Result<(), FileError> {
         // No encoding takes less than half of what UTF-8 does.
         let most = self.work.access.max_file_size;
-        if to.text.len() as u64 > most.saturating_mul(2) {
+        if so_far.saturating_add(more) as u64 > most.saturating_mul(2) {
             return Err(too_large(&self.input.file_path, most));
         }
         // To find the next one may take as long as the text is.
@@ -283,11 +283,12 @@ impl<'a> Edit<'a> {
             _ => return Err(self.ambiguous(text, &found)),
         };
         let replacement = match &self.pattern {
-            Pattern::Literal(_) => self.replacement.clone(),
-            Pattern::Regex(regex) => {
+            Pattern::Literal(_, replacement) => replacement.clone(),
+            Pattern::Regex(regex, replacement) => {
                 let mut expanded = String::new();
                 if let Some(captures) = regex.captures_at(text, start) {
-                    captures.expand(&self.replacement, &mut expanded);
+                    self.check_room(text.len() - (end - start), replacement.bytes(&captures))?;
+                    replacement.expand(&captures, &mut expanded);
                 }
                 expanded
             }
@@ -306,8 +307,8 @@ impl<'a> Edit<'a> {
             // Looking for one may take as long as the text is.
             self.work.check_stop()?;
             let next = match &self.pattern {
-                Pattern::Regex(regex) => regex.find_at(text, from).map(|m| (m.start(), m.end())),
-                Pattern::Literal(pattern) => text[from..]
+                Pattern::Regex(regex, _) => regex.find_at(text, from).map(|m| (m.start(), m.end())),
+                Pattern::Literal(pattern, _) => text[from..]
                     .find(pattern.as_str())
                     .map(|at| (from + at, from + at + pattern.len())),
             };
@@ -315,8 +316,8 @@ impl<'a> Edit<'a> {
             found.push((start, end));
             // Of a literal those that overlap are more than one, too.
             let behind = match &self.pattern {
-                Pattern::Regex(_) if end > start => end,
-                Pattern::Regex(_) | Pattern::Literal(_) => {
+                Pattern::Regex(..) if end > start => end,
+                Pattern::Regex(..) | Pattern::Literal(..) => {
                     start + text[start..].chars().next().map_or(1, char::len_utf8)
                 }
             };
@@ -347,7 +348,7 @@ impl<'a> Edit<'a> {
 
     fn missing(&self, text: &str) -> FileError {
         let asked = &self.input.file_path;
-        let Pattern::Literal(pattern) = &self.pattern else {
+        let Pattern::Literal(pattern, _) = &self.pattern else {
             return FileError::refused(asked, "has no match of this regular expression");
         };
         let near = nearest(pattern, text, self.work.should_stop);
@@ -361,37 +362,6 @@ impl<'a> Edit<'a> {
         }
         FileError::refused(asked, why)
     }
-}
-
-/// Refuses a replacement that names a group which the pattern does not have: it would stand for nothing.
-fn check_groups(regex: &Regex, replacement: &str) -> Result<(), FileError> {
-    let mut rest = replacement;
-    while let Some((_, behind)) = rest.split_once('$') {
-        if let Some(behind) = behind.strip_prefix('$') {
-            rest = behind;
-            continue;
-        }
-        let braced = behind
-            .strip_prefix('{')
-            .and_then(|text| text.split_once('}'));
-        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let end = behind.find(|c| !is_of_name(c)).unwrap_or(behind.len());
-        let (name, behind) = braced.unwrap_or_else(|| behind.split_at(end));
-        rest = behind;
-        let number = name.parse::<usize>().ok();
-        let is_there = match number {
-            Some(number) => number < regex.captures_len(),
-            None if braced.is_none() && name.is_empty() => true,
-            None => regex.capture_names().any(|one| one == Some(name)),
-        };
-        if !is_there {
-            let why = format!(
-                "names a group `{name}`, which `search_pattern` does not have: expected one that it has, with text behind it as in ${{1}}_x, or $$ for a dollar sign"
-            );
-            return Err(FileError::input("replacement", why));
-        }
-    }
-    Ok(())
 }
 
 fn compile(pattern: &str) -> Result<Regex, FileError> {

@@ -9,6 +9,7 @@ mod lines;
 mod list;
 mod nearest;
 mod read;
+mod replacement;
 mod search;
 #[cfg(test)]
 mod tests;

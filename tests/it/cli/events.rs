@@ -181,10 +181,16 @@ fn what_cannot_be_held_against_the_journal_is_said_to_be_so() {
     let unsaid = run(&daemon, &["audit", "verify"]);
     assert_eq!(code(&unsaid), 0, "{unsaid:?}");
     let noted = text(&unsaid.stderr);
-    assert!(noted.contains("not held against the journal: ") && noted.contains("--unit"), "{noted}");
+    assert!(
+        noted.contains("not held against the journal: ") && noted.contains("--unit"),
+        "{noted}"
+    );
     let unknown = run(&daemon, &["audit", "verify", "--unit", "nobody-has-this"]);
     assert_eq!(code(&unknown), 125, "{unknown:?}");
-    let both = run(&daemon, &["audit", "verify", "--unit", "x", "--head", "1:00"]);
+    let both = run(
+        &daemon,
+        &["audit", "verify", "--unit", "x", "--head", "1:00"],
+    );
     assert_eq!(code(&both), 2, "{both:?}");
 }
 

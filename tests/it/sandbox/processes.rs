@@ -42,6 +42,13 @@ fn endings_are_told_as_what_they_are() {
                 json!("SIGSEGV"),
                 "[signal]\nSIGSEGV",
             ),
+            // One that few libraries have a name for.
+            (
+                "kill -34 $$",
+                Value::Null,
+                json!("SIGRTMIN"),
+                "[signal]\nSIGRTMIN",
+            ),
             (
                 "(kill -KILL $BASHPID); exit $?",
                 json!(137),

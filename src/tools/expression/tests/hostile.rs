@@ -76,6 +76,19 @@ fn cases() -> Vec<(&'static str, String)> {
         case("slices", &many("+len(big[::-1])", 4_000)),
         case("sorts", &many("+len(sorted(long))", 3_000)),
         case("list searches", &many("+long.count(7)", 3_000)),
+        // What is compared with each item is looked at no further than it is alike.
+        case("list in list", "([0] * 50000).count([0] * 50000) == 0"),
+        case("list in list in vain", "([0] * 50000).index([0] * 50000)"),
+        case("greatest list", "max([[0] * 50000] + [[]] * 10000)"),
+        case("sorted lists", "sorted([[0] * 10000] + [[1]] * 10000)"),
+        case(
+            "alike lists",
+            "[[0] * 2000] * 10 == [[0] * 2000] * 10 and 1",
+        ),
+        case(
+            "alike lists again",
+            &format!("long == long{}", many(" == long", 100)),
+        ),
         case(
             "starts",
             &format!("big.startswith([{}])", many("big,", 10_000)),
@@ -125,6 +138,10 @@ const FINE: &[&str] = &[
     "texts side by side",
     "methods",
     "chained",
+    "list in list",
+    "greatest list",
+    "sorted lists",
+    "alike lists",
 ];
 
 #[test]

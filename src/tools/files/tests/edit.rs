@@ -295,6 +295,25 @@ proptest! {
 }
 
 #[test]
+fn a_replacement_that_repeats_a_whole_file_is_refused_before_it_is_made() {
+    let room = Room::new();
+    room.put("f", &"x".repeat(1 << 20));
+    // What it would come to is a terabyte.
+    let input = edit("(?s)\\A.*\\z", &"$0".repeat(1 << 20));
+    for replace_all in [true, false] {
+        let input = with(
+            input.clone(),
+            &json!({"regex": true, "replace_all": replace_all, "dry_run": true}),
+        );
+        let error = room
+            .call(edit_file, input)
+            .expect_err("refused")
+            .to_string();
+        assert!(error.contains("max_file_size_mb"), "{error}");
+    }
+}
+
+#[test]
 fn groups_of_a_match_are_put_where_they_are_named() {
     for (replacement, expected) in [
         ("${1}_baz", "foo_baz"),
