@@ -6,6 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_body_util::LengthLimitError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -223,9 +224,13 @@ pub(super) async fn decide(
 ) -> Result<Response, Refusal> {
     let id = parse(&id)?;
     let bytes = to_bytes(request, MAX_BYTES).await.map_err(|error| {
-        let detail =
-            format!("the body cannot be read: {error}; a decision has at most {MAX_BYTES} bytes");
-        Refusal::new(Code::MalformedRequest, detail)
+        let is_long = error.into_inner().is::<LengthLimitError>();
+        let (code, why) = match is_long {
+            true => (Code::PayloadTooLarge, "is too long"),
+            false => (Code::MalformedRequest, "cannot be read as a whole"),
+        };
+        let detail = format!("the body {why}: a decision has at most {MAX_BYTES} bytes");
+        Refusal::new(code, detail)
     })?;
     let malformed = |why: String| {
         let detail = format!(

@@ -32,7 +32,7 @@ const MAX_KEY: usize = 255;
         ("traceparent" = Option<String>, Header, nullable = false, description = "W3C Trace Context: the trace the call belongs to, as `trace_id` in the body."),
     ),
     responses(
-        (status = 200, description = "The command started and ended by itself. As events: `confirmation_required` (`Approval`) for each question that is asked about it, `started` (`StartedEvent`), `stdout` and `stderr` (`OutputEvent`), and last `result`, whose data is the final body with its HTTP status as `status`, whatever that is.",
+        (status = 200, description = "The command started and ended by itself. As events: `confirmation_required` (`Approval`) for each question that is asked about it, `started` (`StartedEvent`; once more with each retry, and what came before is no part of the answer), `stdout` and `stderr` (`OutputEvent`), and last `result`, whose data is the final body with its HTTP status as `status`, whatever that is.",
             content((body::Answer<'static> = "application/json"), (String = "text/event-stream"))),
         (status = 202, description = "Begun.", body = body::RecordBody,
             headers(

@@ -83,7 +83,7 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("clearExecutions", &[Code::MalformedRequest, Code::Internal]),
     ("listApprovals",   &[Code::MalformedRequest, Code::Internal]),
     ("showApproval",    &[Code::NotFound, Code::Internal, Code::MalformedRequest]),
-    ("decideApproval",  &[Code::MalformedRequest, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::Internal]),
+    ("decideApproval",  &[Code::MalformedRequest, Code::PayloadTooLarge, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::Internal]),
     ("followEvents",    &[Code::MalformedRequest, Code::NotFound]),
     ("exportAudit",     &[Code::MalformedRequest]),
     ("verifyAudit",     &[Code::MalformedRequest, Code::NotFound, Code::Internal]),

@@ -15,8 +15,7 @@ use super::approvals::ApprovalBody;
 use super::body::{Subject, response_of, result};
 use super::execute::Watch;
 use crate::domain::StreamName;
-use crate::pipeline::{Execution, Finished, Record, beside};
-use crate::runner::Follower;
+use crate::pipeline::{Execution, Finished, Record, Seen, Watcher, beside};
 
 /// How many events wait for a slow reader before the stream waits for it. The command does not:
 /// its output is captured whoever reads along. An event may hold 64 KiB of output, and more than
@@ -51,10 +50,7 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
     let Watch {
         execution, peer, ..
     } = &watch;
-    let followers = Followers {
-        stdout: TextFollower::new(execution, StreamName::Stdout, cap),
-        stderr: TextFollower::new(execution, StreamName::Stderr, cap),
-    };
+    let watcher = Watcher::new(execution, cap);
     tokio::select! {
         biased;
         () = execution.started() => {}
@@ -74,7 +70,7 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
     tokio::spawn(async move {
         tokio::select! {
-            sent = send(&api, &watch.execution, followers, &events) => {
+            sent = send(&api, &watch.execution, (watcher, cap), &events) => {
                 if sent.is_none() {
                     watch.give_up();
                 }
@@ -106,16 +102,11 @@ pub(super) fn replay(record: &Record, finished: &Finished) -> Response {
     Sse::new(futures_util::stream::iter(events.collect::<Vec<_>>())).into_response()
 }
 
-struct Followers {
-    stdout: TextFollower,
-    stderr: TextFollower,
-}
-
 /// Sends all events in order; `None` when nobody takes them any more.
 async fn send(
     api: &Api,
     execution: &Arc<Execution>,
-    followers: Followers,
+    (mut watcher, cap): (Watcher, usize),
     events: &mpsc::Sender<Result<Event, Infallible>>,
 ) -> Option<()> {
     let mut count = 0u64;
@@ -126,57 +117,24 @@ async fn send(
             .id(count.to_string())
             .data(data))
     };
-    let mut questions = execution.questions();
-    let starts = loop {
-        let asked = questions.borrow_and_update().clone();
-        if let Some(asked) = asked {
-            let summary = api.executor.summary_of(&asked);
-            let asked = json(&ApprovalBody::new(&asked, summary));
-            let asked = event("confirmation_required", asked);
-            events.send(asked).await.ok()?;
-        }
-        tokio::select! {
-            biased;
-            () = execution.started() => break true,
-            _ = execution.wait() => break false,
-            // It lives as long as the execution does.
-            _ = questions.changed() => {}
-        }
-    };
-    if starts {
-        let id = execution.id.to_string();
-        let started = event("started", json(&Started { execution_id: &id }));
-        events.send(started).await.ok()?;
-    }
-
-    let Followers {
-        mut stdout,
-        mut stderr,
-    } = followers;
-    let (mut stdout_open, mut stderr_open, mut over) = (starts, starts, false);
-    while stdout_open || stderr_open {
-        let (name, piece, open) = tokio::select! {
-            piece = stdout.next(), if stdout_open => ("stdout", piece, &mut stdout_open),
-            piece = stderr.next(), if stderr_open => ("stderr", piece, &mut stderr_open),
-            // Nobody closes the streams of what could not execute its program.
-            finished = execution.wait(), if !over => {
-                over = true;
-                if finished.ran.is_none() {
-                    break;
-                }
-                continue;
+    let id = execution.id.to_string();
+    let mut texts = [TextStream::new(cap), TextStream::new(cap)];
+    while let Some(seen) = watcher.next().await {
+        let told = match seen {
+            Seen::Asked(asked) => {
+                let summary = api.executor.summary_of(&asked);
+                let asked = json(&ApprovalBody::new(&asked, summary));
+                Some(("confirmation_required", asked))
             }
+            Seen::Started => {
+                texts = [TextStream::new(cap), TextStream::new(cap)];
+                Some(("started", json(&Started { execution_id: &id })))
+            }
+            Seen::Output(name, bytes) => output(name, texts[name as usize].take(bytes)),
+            Seen::End(name) => output(name, texts[name as usize].end()),
         };
-        match piece {
-            Some((text, offset)) => {
-                let data = json(&Piece {
-                    text: &text,
-                    offset,
-                });
-                events.send(event(name, data)).await.ok()?;
-            }
-            None => *open = false,
-        }
+        let Some((name, data)) = told else { continue };
+        events.send(event(name, data)).await.ok()?;
     }
     let finished = execution.wait().await;
     let result = match finished.takes_long() {
@@ -187,6 +145,17 @@ async fn send(
         }
     };
     events.send(event("result", result)).await.ok()
+}
+
+/// The name and the data of an event of output.
+fn output(name: StreamName, piece: Option<(String, u64)>) -> Option<(&'static str, String)> {
+    piece.map(|(text, offset)| {
+        let piece = Piece {
+            text: &text,
+            offset,
+        };
+        (name.as_str(), json(&piece))
+    })
 }
 
 /// The data of the last event.
@@ -210,52 +179,42 @@ fn json(value: &impl Serialize) -> String {
 }
 
 /// A stream as text: characters whole, other bytes as U+FFFD.
-struct TextFollower {
-    follower: Follower,
+struct TextStream {
     /// The beginning of a character whose end has not come yet.
     held: Vec<u8>,
     offset: u64,
     cap: usize,
-    ended: bool,
 }
 
-impl TextFollower {
-    fn new(execution: &Execution, stream: StreamName, cap: usize) -> Self {
+impl TextStream {
+    fn new(cap: usize) -> Self {
         Self {
-            follower: execution.stream(stream).follow(cap),
-            cap,
             held: Vec::new(),
             offset: 0,
-            ended: false,
+            cap,
         }
     }
 
-    /// The next piece and where in the stream it begins, in bytes. Cancel-safe.
-    async fn next(&mut self) -> Option<(String, u64)> {
-        while !self.ended {
-            match self.follower.next().await {
-                Some(bytes) => {
-                    self.held.extend(bytes);
-                    let complete = self.held.len() - incomplete_end(&self.held);
-                    if complete > 0 {
-                        return Some(self.take(complete));
-                    }
-                }
-                None => self.ended = true,
-            }
-        }
+    /// Adds bytes to it; what they make whole, and where in the stream that begins, in bytes.
+    fn take(&mut self, bytes: Vec<u8>) -> Option<(String, u64)> {
+        self.held.extend(bytes);
+        self.text(self.held.len() - incomplete_end(&self.held))
+    }
+
+    /// What is left of it where nothing follows.
+    fn end(&mut self) -> Option<(String, u64)> {
         let rest = self.held.len();
         // A character that the cap has cut is left out, as it is in an answer.
-        let cut = self.offset + rest as u64 >= self.cap as u64;
-        (rest > 0 && !cut).then(|| self.take(rest))
+        let is_cut = self.offset + rest as u64 >= self.cap as u64;
+        self.text(if is_cut { 0 } else { rest })
     }
 
-    fn take(&mut self, length: usize) -> (String, u64) {
+    fn text(&mut self, length: usize) -> Option<(String, u64)> {
         let rest = self.held.split_off(length);
         let bytes = std::mem::replace(&mut self.held, rest);
         let offset = self.offset;
         self.offset += length as u64;
-        (String::from_utf8_lossy(&bytes).into_owned(), offset)
+        (length > 0).then(|| (String::from_utf8_lossy(&bytes).into_owned(), offset))
     }
 }
 

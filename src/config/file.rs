@@ -151,7 +151,7 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf
     if path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
         Ok(Some(path))
     } else {
-        let detail = format!("{path:?} is no absolute path: expected one such as `/srv/app`");
+        let detail = format!("{path:?} is no absolute path: expected one that begins with `/`");
         Err(D::Error::custom(detail))
     }
 }

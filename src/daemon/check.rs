@@ -130,6 +130,7 @@ fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidCon
     let doubts = doubts.chain(policy_files.absence());
     let doubts = doubts.chain(executor.unknown_tools());
     let doubts = doubts.chain(executor.wrong_hooks());
+    let doubts = doubts.chain(executor.broken_skills());
     Ok(doubts.chain(executor.lacks_sandbox()).collect())
 }
 

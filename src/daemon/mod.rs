@@ -278,11 +278,11 @@ impl Daemon {
         service::stopping(grace + STOP_MARGIN);
         service::status(&housekeeping::status_line(&api, &[]));
         tracing::info!(running = api.executor.running(), "stopping");
-        tokio::select! {
-            () = api.executor.shut_down(grace) => {}
+        let over = async {
             // A second signal means now.
-            () = signals.stop() => api.executor.shut_down(Duration::ZERO).await,
-        }
+            let _ = tokio::time::timeout(grace, signals.stop()).await;
+        };
+        api.executor.shut_down_after(over).await;
         api.health.set_ended();
         let _ = close.send(());
         let closed = tokio::time::timeout(CLOSE_GRACE, serving);

@@ -51,6 +51,8 @@ pub(crate) struct Called {
     pub content: Arc<String>,
     /// Whether it is to be told of a failure.
     pub is_error: bool,
+    /// Whether the daemon's stop ended it.
+    pub is_shut_down: bool,
     /// The structured output, of a tool that has one.
     pub output: Option<Value>,
     /// What a process wrote and how it ended, where one ran.

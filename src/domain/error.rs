@@ -208,7 +208,7 @@ pub enum ExecutorError {
 
     /// What was approved is not what would run.
     #[error(
-        "`{tool_name}` was approved and yet not run: {changed}; call it again to have it approved as it is now"
+        "`{tool_name}` was not run under its approval: {changed}; call it again to have it approved as it is now"
     )]
     ApprovalStale {
         /// The tool.

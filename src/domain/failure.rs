@@ -156,9 +156,9 @@ impl FailureKind {
             ExecutorError::Timeout { .. } => Self::Timeout,
             ExecutorError::Cancelled { reason, .. } => match reason {
                 StopReason::Shutdown => Self::ShutDown,
-                StopReason::Cancelled | StopReason::Disconnect | StopReason::Timeout(_) => {
-                    Self::Cancelled
-                }
+                // Of a client whose deadline passed before anything ran.
+                StopReason::Timeout(_) => Self::Timeout,
+                StopReason::Cancelled | StopReason::Disconnect => Self::Cancelled,
             },
             ExecutorError::OutputCaptureFailed { .. } => Self::OutputCaptureFailed,
             ExecutorError::OutputInvalid { .. } => Self::OutputInvalid,

@@ -16,8 +16,8 @@ use super::family::Family;
 use super::life::Origin;
 use super::{Begun, Execution, Executor, Finished, Terms};
 use crate::domain::{
-    Admission, Call, Called, Calls, Door, ExecutionId, Exit, Process, Status, StopReason,
-    StreamName, Verdict,
+    Admission, Call, Called, Calls, Door, ExecutionId, Exit, FailureKind, Process, Status,
+    StopReason, StreamName, Verdict,
 };
 use crate::policy::{NamedPath, Question};
 use crate::runner::Kept;
@@ -244,6 +244,7 @@ fn not_begun(detail: &str) -> Called {
         status: Status::Failed,
         content: Arc::new(detail.to_owned()),
         is_error: true,
+        is_shut_down: false,
         output: None,
         process: None,
     }
@@ -269,6 +270,10 @@ async fn called(execution: &Execution, finished: &Finished, most: usize) -> Call
         status: finished.status,
         content: finished.text(),
         is_error: finished.is_error(),
+        is_shut_down: finished
+            .failure
+            .as_ref()
+            .is_some_and(|failure| failure.kind == FailureKind::ShutDown),
         output: ran.and_then(|ran| ran.output.clone()),
         process,
     }

@@ -53,6 +53,12 @@ impl Executor {
         problems.iter().map(degradation).collect()
     }
 
+    /// The same in a sentence each, for who checks a configuration.
+    pub fn broken_skills(&self) -> Vec<String> {
+        let problems = self.skill_problems().into_iter();
+        problems.map(|problem| problem.detail).collect()
+    }
+
     /// Hooks that can come to nothing.
     fn hook_problems(&self) -> Vec<Degradation> {
         let degradation = |detail| Degradation {

@@ -348,7 +348,14 @@ impl Execution {
 
     /// Waits until its process is started; for good if none ever is.
     pub async fn started(&self) {
-        self.live().started().await;
+        let mut live = self.live();
+        loop {
+            live = tokio::select! {
+                biased;
+                () = live.started() => return,
+                next = live.successor() => next,
+            };
+        }
     }
 
     /// Where it stands.
@@ -503,6 +510,7 @@ impl Execution {
         if let Some(reason) = live.stop_requested().now_or_never() {
             fresh.stop(reason);
         }
+        live.succeed(Arc::clone(&fresh));
         *live = Arc::clone(&fresh);
         fresh
     }

@@ -394,14 +394,23 @@ impl Executor {
     /// Waits for `grace` that everything ends by itself, then ends it, kept background processes
     /// last. No call should be begun meanwhile.
     pub async fn shut_down(&self, grace: Duration) {
+        self.shut_down_after(tokio::time::sleep(grace)).await;
+    }
+
+    /// The same with a grace that is over when somebody says so.
+    pub(crate) async fn shut_down_after(&self, grace: impl Future<Output = ()>) {
         self.inner.parking.send_replace(true);
         let running = &self.inner.running;
-        if tokio::time::timeout(grace, running.none()).await.is_err() {
-            for execution in self.inner.records.running() {
-                execution.stop(StopReason::Shutdown);
+        tokio::select! {
+            biased;
+            () = running.none() => {}
+            () = grace => {
+                for execution in self.inner.records.running() {
+                    execution.stop(StopReason::Shutdown);
+                }
+                // Each ends within its own kill_grace and kill_wait.
+                running.none().await;
             }
-            // Each ends within its own kill_grace and kill_wait.
-            running.none().await;
         }
         self.inner.runner.end_kept().await;
         self.inner.sandbox.end().await;

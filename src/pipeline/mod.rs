@@ -35,6 +35,7 @@ mod stages;
 mod start;
 mod termination;
 mod values;
+mod watcher;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ pub use life::Begun;
 pub use record::Record;
 pub use start::{StartError, Started};
 pub use values::CannotKeep;
+pub use watcher::{Seen, Watcher};
 
 /// How the flow of calls stands.
 pub use crate::flow::{CircuitState, FlowSnapshot, Refusals, ToolFlowSnapshot};

@@ -267,7 +267,9 @@ impl<'a> File<'a> {
     }
 
     fn rule(&self, list: Verdict, key: &str, at: usize, text: &str) -> Result<Rule, PolicyError> {
-        Rule::new(list, text, self.source(at)).map_err(|detail| self.error(at, Some(key), detail))
+        let rule = Rule::new(list, text, self.source(at));
+        let rule = rule.and_then(|rule| rule.check_meant().map(|()| rule));
+        rule.map_err(|detail| self.error(at, Some(key), detail))
     }
 
     fn table(

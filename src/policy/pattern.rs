@@ -44,6 +44,25 @@ pub(super) fn refuse_unmatchable(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses blanks in the pattern of a command that stand between no words: only an empty one matches them.
+pub(super) fn refuse_blanks(pattern: &str) -> Result<(), String> {
+    let mut chars = pattern.chars();
+    let mut written = String::with_capacity(pattern.len());
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            // Whatever it is, it is part of a word.
+            chars.next();
+        }
+        written.push(c);
+    }
+    match written.contains('\t') || written.split(' ').any(str::is_empty) {
+        true => Err(format!(
+            "{pattern:?} would never match, for words are compared with one blank between two: expected no other, or `\\ ` for one within a word"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// `text` as a pattern of this kind that matches it and nothing else.
 pub(super) fn escape(text: &str, kind: Kind) -> String {
     let mut pattern = String::with_capacity(text.len());
@@ -65,6 +84,24 @@ pub(super) fn escape(text: &str, kind: Kind) -> String {
 mod tests {
     use super::super::glob::Glob;
     use super::*;
+
+    #[test]
+    fn blanks_stand_between_words() {
+        for pattern in ["rm -rf /", "git *", "echo a\\ \\ b", "\\ x\\ ", "x \\ y"] {
+            assert_eq!(refuse_blanks(pattern), Ok(()), "{pattern:?}");
+        }
+        for pattern in [
+            "rm  -rf /",
+            " shutdown",
+            "reboot ",
+            "git  *",
+            "a\tb",
+            "a \tb",
+            "x\\  ",
+        ] {
+            assert!(refuse_blanks(pattern).is_err(), "{pattern:?}");
+        }
+    }
 
     #[test]
     fn an_escaped_text_matches_itself_only() {

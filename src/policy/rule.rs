@@ -3,6 +3,7 @@ use serde_json::Value;
 use super::glob::{Glob, Kind};
 use super::input::{self, SHELL_PARAMETER, is_path_parameter, is_shell_tool};
 use super::judge::{WRITE_PARAMETER, WRITE_TOOL};
+use super::pattern;
 use super::question::{Question, RuleSource, Verdict};
 use super::shell::hazards::{self, Hazard};
 use super::tools::{Tools, UnknownTool};
@@ -118,6 +119,21 @@ impl Rule {
             suggest: None,
             source,
         })
+    }
+
+    /// Refuses a rule that somebody has written who can hardly have meant it so. (What is made of a call may
+    /// hold an empty word, and means it.)
+    ///
+    /// # Errors
+    /// What is wrong with it and what was expected.
+    pub(super) fn check_meant(&self) -> Result<(), String> {
+        let pattern = self.text.split_once(':').map(|(_, rest)| rest);
+        match (&self.subject, pattern) {
+            (Subject::Script(_), Some(pattern)) => {
+                pattern::refuse_blanks(pattern.strip_suffix(')').unwrap_or(pattern))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether it concerns this tool and this caller at all. What refuses or asks concerns a tool

@@ -88,6 +88,7 @@ pub struct Live {
     started: SetOnce<SystemTime>,
     membership: SetOnce<Membership>,
     stop: SetOnce<StopReason>,
+    successor: SetOnce<Arc<Self>>,
 }
 
 impl Live {
@@ -117,6 +118,7 @@ impl Live {
             started: SetOnce::new(),
             membership: SetOnce::new(),
             stop: SetOnce::new(),
+            successor: SetOnce::new(),
         }
     }
 
@@ -139,6 +141,17 @@ impl Live {
     /// Waits until somebody wants it to end.
     pub async fn stop_requested(&self) -> StopReason {
         *self.stop.wait().await
+    }
+
+    /// Another run takes its place, whose output is what counts.
+    pub fn succeed(&self, successor: Arc<Self>) {
+        // Once, by who tries again.
+        let _ = self.successor.set(successor);
+    }
+
+    /// Waits until another run takes its place; for good if none ever does.
+    pub async fn successor(&self) -> Arc<Self> {
+        Arc::clone(self.successor.wait().await)
     }
 
     /// Puts what a record cannot hold to disk, off the event loop, unless it stands in the

@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use crate::domain::LeftBehind;
 use crate::runner::Outcome;
 
 /// What came of a tool's work, before it is put into words.
@@ -18,20 +19,47 @@ pub(crate) enum Produced {
 }
 
 impl Produced {
-    /// How much an answer is made of, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        let captured = |outcome: &Outcome| {
-            let streams = [&outcome.stdout, &outcome.stderr];
-            let kept = streams.map(|stream| stream.head.len() + stream.tail.len());
-            kept.iter().sum::<usize>()
-        };
+    /// The process that ran, and what the tool answered in its own words.
+    fn parts(&self) -> (Option<&Outcome>, Option<&Answer>) {
         match self {
             Self::Ran(outcome) | Self::Told(outcome, _) | Self::Garbled(outcome, _) => {
-                captured(outcome)
+                (Some(outcome), None)
             }
-            Self::Spoke(outcome, answer) => captured(outcome) + answer.content.len(),
-            Self::Answered(answer) => answer.content.len(),
+            Self::Spoke(outcome, answer) => (Some(outcome), Some(answer)),
+            Self::Answered(answer) => (None, Some(answer)),
         }
+    }
+
+    fn outcome_mut(&mut self) -> Option<&mut Outcome> {
+        match self {
+            Self::Ran(outcome)
+            | Self::Told(outcome, _)
+            | Self::Garbled(outcome, _)
+            | Self::Spoke(outcome, _) => Some(outcome),
+            Self::Answered(_) => None,
+        }
+    }
+
+    /// How much an answer is made of, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let (outcome, answer) = self.parts();
+        let streams = outcome.map(|outcome| [&outcome.stdout, &outcome.stderr]);
+        let kept = streams.iter().flatten();
+        let kept: usize = kept.map(|one| one.head.len() + one.tail.len()).sum();
+        kept + answer.map_or(0, |answer| answer.content.len())
+    }
+
+    /// Lists more processes that are left in the background, before its own.
+    pub(crate) fn add_background(&mut self, earlier: Vec<LeftBehind>) {
+        if let Some(outcome) = self.outcome_mut().filter(|_| !earlier.is_empty()) {
+            outcome.background.splice(0..0, earlier);
+        }
+    }
+
+    /// The processes that it lists.
+    pub(crate) fn into_background(mut self) -> Vec<LeftBehind> {
+        let outcome = self.outcome_mut();
+        outcome.map_or_else(Vec::new, |outcome| std::mem::take(&mut outcome.background))
     }
 }
 

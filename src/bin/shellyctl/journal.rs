@@ -76,7 +76,7 @@ fn heads(entries: &[u8]) -> Vec<String> {
     for line in entries.split(|byte| *byte == b'\n') {
         let entry = serde_json::from_slice(line).ok();
         let head = entry.and_then(|entry: Entry| Some(entry.head?.as_str()?.to_owned()));
-        let head = head.filter(|head| crate::args::audit_head(head).is_ok());
+        let head = head.filter(|head| crate::args::events::audit_head(head).is_ok());
         heads.extend(head.filter(|head| heads.last() != Some(head)));
     }
     heads

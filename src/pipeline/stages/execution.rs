@@ -30,6 +30,7 @@ pub(super) async fn run(
         ..context
     };
     let mut attempt = 1;
+    let mut left = Vec::new();
     loop {
         // Only where there may be another try is anything kept for it.
         let next = again.config.map(|_| context.clone());
@@ -38,12 +39,19 @@ pub(super) async fn run(
         let took = begun.elapsed();
         let live = again.after(attempt, &result).await;
         let Some((next, live)) = next.zip(live) else {
+            let mut produced = result?;
+            produced.add_background(left);
             return Ok(Ran {
                 took,
-                produced: result?,
+                produced,
                 call,
             });
         };
+        // Of what a try has written nothing is told, but of whom it has left behind.
+        if let Ok(mut produced) = result {
+            produced.add_background(std::mem::take(&mut left));
+            left = produced.into_background();
+        }
         context = Context { live, ..next };
         attempt += 1;
     }

@@ -12,14 +12,14 @@ const RUNS: &[&str] = &[
     "archimport", "bisect", "citool", "config", "credential", "credential-cache", "credential-store", "cvsexportcommit", "cvsimport", "cvsserver", "daemon", "difftool", "difftool--helper",
     "filter-branch", "filter-repo", "for-each-repo", "fsmonitor--daemon", "gitk", "gui", "help", "hook", "http-backend", "imap-send", "instaweb", "maintenance", "merge-index", "merge-one-file", "mergetool",
     "mergetool--lib", "p4", "quiltimport", "rebase", "receive-pack", "remote-ext", "remote-fd", "send-email", "sh-i18n", "sh-setup", "shell", "submodule", "submodule--helper",
-    "subtree", "svn", "upload-archive", "upload-pack", "web--browse",
+    "subtree", "svn", "upload-archive", "upload-pack", "verify-commit", "verify-tag", "web--browse",
 ];
 
 /// Options of git's subcommands that name a program, or a file to write.
 #[rustfmt::skip]
 const OPTIONS: &[&str] = &[
-    "-O", "-x", "--config", "--config-env", "--editor", "--exec", "--ext-diff", "--extcmd", "--open-files-in-pager", "--output", "--output-directory",
-    "--receive-pack", "--server-option", "--smtp-server", "--template", "--textconv", "--upload-pack",
+    "-O", "-x", "--config", "--config-env", "--editor", "--exec", "--ext-diff", "--extcmd", "--gpg-sign", "--open-files-in-pager", "--output", "--output-directory",
+    "--receive-pack", "--server-option", "--show-signature", "--signed", "--smtp-server", "--template", "--textconv", "--upload-pack", "--verify-signatures",
 ];
 
 /// Options that name one only for some subcommands, or a directory to write to.
@@ -29,6 +29,8 @@ const OPTIONS_OF: &[(&[&str], &[&str])] = &[
     (&["archive", "bugreport", "diagnose", "format-patch", "index-pack", "mailsplit"], &["-o"]),
     (&["apply"], &["--build-fake-ancestor", "--unsafe-paths"]),
     (&["checkout-index"], &["--prefix"]),
+    (&["am", "cherry-pick", "commit", "commit-tree", "merge", "pull", "revert"], &["-S"]),
+    (&["tag"], &["-s", "--sign", "-u", "--local-user", "-v", "--verify"]),
     (&["fast-export", "fast-import"], &["--allow-unsafe-features", "--export-marks", "--import-marks"]),
 ];
 
@@ -49,7 +51,13 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     let own = OPTIONS_OF.iter().filter(|(of, _)| of.contains(&subcommand));
     let mut options = own.flat_map(|(_, options)| *options).chain(OPTIONS);
     let is_given = |option: &&str| rest.iter().any(|word| gives(word, option, ""));
-    let found = options.any(is_given) || rest.iter().any(|word| word.contains("::"));
+    // A remote helper; and what in a format has signatures verified, by the program that settings name.
+    let runs = |word: &String| {
+        ["::", "%G", "%(signature"]
+            .iter()
+            .any(|sign| word.contains(sign))
+    };
+    let found = options.any(is_given) || rest.iter().any(runs);
     found.then_some("has a git option that names a program or a file to write")
 }
 

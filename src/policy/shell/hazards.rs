@@ -90,12 +90,7 @@ pub(super) fn run_by_options<'w>(program: &str, arguments: &'w [String]) -> Vec<
             !WITHOUT_VALUE.iter().any(is)
         };
         for option in one.options.iter().filter(has_value) {
-            for (at, word) in arguments.iter().enumerate() {
-                if gives(word, option, one.valued) {
-                    let next = || Some(arguments.get(at + 1)?.as_str());
-                    values.extend(attached_to(word, option).or_else(next));
-                }
-            }
+            values.extend(values_of(option, one.valued, arguments));
         }
     }
     // `--checkpoint-action=exec=COMMAND`.
@@ -103,6 +98,20 @@ pub(super) fn run_by_options<'w>(program: &str, arguments: &'w [String]) -> Vec<
     let inner: Vec<&str> = values.iter().filter_map(inner).collect();
     values.extend(inner);
     values
+}
+
+/// The values of an option, however it is given; see [`gives`].
+pub(super) fn values_of<'w>(
+    option: &str,
+    valued: &str,
+    arguments: &'w [String],
+) -> impl Iterator<Item = &'w str> {
+    let given = arguments.iter().enumerate();
+    let given = given.filter(move |(_, word)| gives(word, option, valued));
+    given.filter_map(move |(at, word)| {
+        let next = || Some(arguments.get(at + 1)?.as_str());
+        attached_to(word, option).or_else(next)
+    })
 }
 
 /// The value that stands in the same word as the option.

@@ -377,6 +377,13 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
         "gdb" => after("--args", None),
         "aws-vault" | "doppler" | "lxc-attach" | "mise" => after("--", None),
         "asdf" | "nodenv" | "pyenv" | "rbenv" => after("exec", None),
+        "cmake" => after("-E", Some("env"))
+            .or_else(|| after("-E", Some("time")))
+            .or_else(|| after("-E", Some("chdir")).map(|at| at + 1)),
+        "ctest" => after("--test-command", None),
+        "just" => after("--command", None).or_else(|| after("-c", None)),
+        // Behind the toolchain.
+        "rustup" => after("run", None).map(|at| at + 1),
         "pidstat" => after("-e", None),
         "rxvt" | "urxvt" | "uxterm" | "xterm" => after("-e", None),
         "uv" | "poetry" | "pdm" | "hatch" | "pipx" | "pipenv" | "rye" => after("run", None),

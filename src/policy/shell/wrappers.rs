@@ -3,7 +3,7 @@
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::git;
-use super::hazards::{run_by_options, runs_elsewhere, runs_its_arguments, unversioned};
+use super::hazards::{run_by_options, runs_elsewhere, runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
 use super::text::{hidden, is_known, plain};
@@ -83,7 +83,7 @@ pub(super) fn is_shell(name: &str) -> bool {
 #[rustfmt::skip]
 const SCRIPT_TAKERS: &[&str] = &[
     "alias", "bind", "capsh", "compgen", "complete", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
-    "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
+    "asciinema", "bazel", "byobu", "execlineb", "just", "mock", "newrole", "nodemon", "sbatch", "sops", "ttyrec", "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
     "scriptlive", "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
 ];
 
@@ -182,6 +182,9 @@ impl Reader {
             );
             self.scripts(&name, words, certain, input, &mut nested);
             self.beyond_words(&name, &words[1..], certain, input, &mut nested);
+            for apart in named_apart(&name, &words[1..]) {
+                nested.extend(self.command(&apart, certain, input));
+            }
         }
         // A wrapper's options may be more than we know.
         if let Some(first) = wrapped {
@@ -422,6 +425,35 @@ impl Reader {
             }
         }
     }
+}
+
+/// The commands whose program an option names, or may name, while its arguments stand elsewhere.
+fn named_apart(name: &str, arguments: &[String]) -> Vec<Vec<String>> {
+    let (options, before): (&[&str], _) = match name {
+        "start-stop-daemon" => {
+            let end = arguments.iter().position(|word| word == "--");
+            (&["-x", "--exec", "-a", "--startas"], end)
+        }
+        "cset" => {
+            let end = arguments.iter().position(|word| word == "--");
+            (&["-e", "--exec"], end)
+        }
+        // Behind the application.
+        "flatpak" => {
+            let words = arguments.iter().enumerate();
+            let mut words = words.filter(|(_, word)| !word.starts_with('-'));
+            (&["--command"], words.nth(1).map(|(at, _)| at))
+        }
+        _ => return Vec::new(),
+    };
+    let rest = before.map_or(&[][..], |at| &arguments[at + 1..]);
+    let programs = options.iter().flat_map(|one| values_of(one, "", arguments));
+    let programs = programs.filter(|program| !program.starts_with('-'));
+    let commands = programs.map(|program| {
+        let words = std::iter::once(program.to_owned());
+        words.chain(rest.iter().cloned()).collect()
+    });
+    commands.collect()
 }
 
 /// Whether a quoted text is more than a word and begins as a command does.

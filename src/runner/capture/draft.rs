@@ -1,21 +1,21 @@
 use std::sync::Arc;
 
-use super::{Capture, Growing, Head};
+use super::{Capture, Growing, Head, Inner};
 use crate::runner::spool::SpoolFile;
 
 impl Capture {
-    /// Whether there is something that only memory holds of a stream that is still written, and that is to
-    /// outlast this process.
+    /// Whether there is something that only memory holds of a stream whose record is still to come, and that is to
+    /// outlast this process. (Between the end of a process and its record hooks may be asked for a while.)
     pub fn wants_draft(&self) -> bool {
         let lasts = self.spool.as_ref().is_some_and(|spool| spool.is_lasting());
         let inner = self.lock();
-        match &inner.head {
-            Head::Growing(Growing { done, .. }) if lasts && inner.file.is_none() => {
-                let draft = inner.draft.as_ref();
-                draft.map_or(*done > 0, |draft| draft.is_whole() && *done > draft.saved)
-            }
-            Head::Growing(_) | Head::Sealed(_) => false,
-        }
+        let Some(text) = inner.unfiled().filter(|_| lasts) else {
+            return false;
+        };
+        let draft = inner.draft.as_ref();
+        draft.map_or(!text.is_empty(), |draft| {
+            draft.is_whole() && text.len() > draft.saved
+        })
     }
 
     /// Puts on disk what has come since the last time, for who asks after the daemon was killed. For one
@@ -48,17 +48,14 @@ impl Capture {
         };
         let mut inner = self.lock();
         let saved = inner.draft.as_ref().map_or(0, |draft| draft.saved);
-        let news = match &inner.head {
-            Head::Growing(Growing { bytes, done, .. }) if inner.file.is_none() => {
-                bytes[saved..*done].to_vec()
+        // It may have been put elsewhere meanwhile, and let go of.
+        let news = inner.unfiled().and_then(|text| text.get(saved..));
+        let Some(news) = news.filter(|news| !news.is_empty()).map(<[u8]>::to_vec) else {
+            drop(inner);
+            if is_new {
+                file.evict();
             }
-            Head::Growing(_) | Head::Sealed(_) => {
-                drop(inner);
-                if is_new {
-                    file.evict();
-                }
-                return None;
-            }
+            return None;
         };
         let begun = || Draft {
             file: Arc::clone(&file),
@@ -67,6 +64,17 @@ impl Capture {
         inner.draft.get_or_insert_with(begun).saved += news.len();
         drop(inner);
         Some((file, news))
+    }
+}
+
+impl Inner {
+    /// What only memory holds, and nobody holds back any more.
+    fn unfiled(&self) -> Option<&[u8]> {
+        let text = match &self.head {
+            Head::Growing(Growing { bytes, done, .. }) => &bytes[..*done],
+            Head::Sealed(bytes) => bytes,
+        };
+        self.file.is_none().then_some(text)
     }
 }
 

@@ -209,6 +209,8 @@ impl Spool {
 
     fn try_write(&self) -> io::Result<()> {
         let path = self.dir.join(PROBE);
+        // One that could not be removed says nothing of now.
+        let _ = std::fs::remove_file(&path);
         let mut file = create(&path)?;
         let written = file.write_all(&vec![0; PROBE_BYTES]);
         written.and(std::fs::remove_file(&path))

@@ -1,4 +1,3 @@
-use std::ops::Range;
 use std::time::Duration;
 
 use similar::{Algorithm, ChangeTag, DiffOp, TextDiff};
@@ -35,11 +34,13 @@ pub(super) fn unified(path: &str, old: Option<&str>, new: &str) -> String {
         .timeout(TIME)
         .diff_slices(&old, &new);
     let mut text = String::new();
+    // How many lines there are more by now than before.
+    let mut grown = 0;
     for ops in diff.grouped_ops(CONTEXT) {
         if text.is_empty() {
             text.push_str(&format!("--- {before}\n+++ {path}\n"));
         }
-        text.push_str(&heading(&ops, same.lines));
+        text.push_str(&heading(&ops, same.lines, &mut grown));
         for change in ops.iter().flat_map(|op| diff.iter_changes(op)) {
             if text.len() > LONGEST {
                 text.push_str("... (the rest of the diff is not shown)\n");
@@ -51,23 +52,37 @@ pub(super) fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     text
 }
 
-/// Where a hunk is, `before` lines being before all that is compared.
-fn heading(ops: &[DiffOp], before: usize) -> String {
-    let (Some(first), Some(last)) = (ops.first(), ops.last()) else {
+/// Where a hunk is, `before` lines being before all that is compared, and `grown` more of the new than of the old
+/// between that and the hunk.
+///
+/// Of what is deleted `similar` says the place in the new text, and of what is inserted that in the old one, as it
+/// was before it moved either to make of several changes one. So those are worked out.
+fn heading(ops: &[DiffOp], before: usize, grown: &mut isize) -> String {
+    let Some(first) = ops.first() else {
         return String::new();
     };
-    let range = |first: Range<usize>, last: Range<usize>| {
-        let (start, lines) = (before + first.start, last.end - first.start);
-        match lines {
-            // By the line before it.
-            0 => format!("{start},0"),
-            1 => format!("{}", start + 1),
-            _ => format!("{},{lines}", start + 1),
+    let (old, new) = match first {
+        DiffOp::Insert { new_index, .. } => (new_index.saturating_add_signed(-*grown), *new_index),
+        DiffOp::Equal { old_index, .. }
+        | DiffOp::Delete { old_index, .. }
+        | DiffOp::Replace { old_index, .. } => {
+            (*old_index, old_index.saturating_add_signed(*grown))
         }
     };
-    let old = range(first.old_range(), last.old_range());
-    let new = range(first.new_range(), last.new_range());
-    format!("@@ -{old} +{new} @@\n")
+    let old_lines: usize = ops.iter().map(|op| op.old_range().len()).sum();
+    let new_lines: usize = ops.iter().map(|op| op.new_range().len()).sum();
+    *grown += new_lines as isize - old_lines as isize;
+    let range = |start: usize, lines: usize| match (before + start, lines) {
+        // By the line before it.
+        (start, 0) => format!("{start},0"),
+        (start, 1) => format!("{}", start + 1),
+        (start, _) => format!("{},{lines}", start + 1),
+    };
+    format!(
+        "@@ -{} +{} @@\n",
+        range(old, old_lines),
+        range(new, new_lines)
+    )
 }
 
 fn push_line(text: &mut String, tag: ChangeTag, line: &str) {
@@ -137,7 +152,7 @@ mod tests {
         /// To leave out what is the same changes nothing, be there one change or several.
         #[test]
         fn what_is_the_same_may_be_left_out(
-            before in "(a\n|b\n){0,12}", old in "[ab\n]{0,4}", new in "[ab\n]{0,4}", after in "(a\n|b\n){0,12}b?",
+            before in "(a\n|b\n){0,12}", old in "[ab\n]{0,20}", new in "[ab\n]{0,20}", after in "(a\n|b\n){0,12}b?",
         ) {
             let [old, new] = [old, new].map(|middle| format!("{before}{middle}{after}"));
             let diff = unified("f", Some(&old), &new);
@@ -149,11 +164,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_deleted_at_the_end_is_where_it_was() {
+        let old = "ébbbbbb\n\n\n\n\n\n\n\nbb";
+        let new = old.replace('b', "\n");
+        let diff = unified("f", Some(old), &new);
+        assert_eq!(apply(old, &diff), new, "{diff}");
+    }
+
+    /// Where a hunk begins in one of the texts, by lines, and how many it has of that.
+    fn range(text: &str) -> (usize, usize) {
+        let (start, count) = text.split_once(',').unwrap_or((text, "1"));
+        let number = |text: &str| text.parse::<usize>().expect("a number");
+        let (start, count) = (number(start), number(count));
+        (start - usize::from(count > 0), count)
+    }
+
     /// What `patch` makes of a text and a difference, which must name its lines as they are.
     fn apply(old: &str, diff: &str) -> String {
         let old: Vec<&str> = old.split_inclusive('\n').collect();
         let (mut new, mut at) = (Vec::new(), 0);
         let lines: Vec<&str> = diff.split_inclusive('\n').skip(2).collect();
+        // What is still to come of the hunk.
+        let (mut old_lines, mut new_lines) = (0, 0);
         for (number, line) in lines.iter().enumerate() {
             let is_cut = lines
                 .get(number + 1)
@@ -165,24 +198,31 @@ mod tests {
             };
             match line.as_bytes()[0] {
                 b'@' => {
-                    let range = line[4..].split(' ').next().expect("a range");
-                    let (start, count) = range.split_once(',').unwrap_or((range, "1"));
-                    let start: usize = start.parse().expect("a number");
-                    let start = if count == "0" { start } else { start - 1 };
-                    new.extend(&old[at..start]);
-                    at = start;
+                    assert_eq!((old_lines, new_lines), (0, 0), "{diff}");
+                    let mut ranges = line[4..].split([' ', '+']).filter(|part| !part.is_empty());
+                    let mut next = || range(ranges.next().expect("a range"));
+                    let (from, to) = (next(), next());
+                    (old_lines, new_lines) = (from.1, to.1);
+                    new.extend(&old[at..from.0]);
+                    assert_eq!(new.len(), to.0, "{diff}");
+                    at = from.0;
                 }
-                b'+' => new.push(text),
+                b'+' => {
+                    new_lines -= 1;
+                    new.push(text);
+                }
                 b'\\' => {}
                 tag => {
                     assert_eq!(old[at], text, "{diff}");
-                    at += 1;
+                    (at, old_lines) = (at + 1, old_lines - 1);
                     if tag == b' ' {
+                        new_lines -= 1;
                         new.push(text);
                     }
                 }
             }
         }
+        assert_eq!((old_lines, new_lines), (0, 0), "{diff}");
         new.extend(&old[at..]);
         new.concat()
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::rehearsal;
 use super::skill::{Item, OnError, Skill, Step};
 use super::tool::text_of;
-use crate::domain::{Call, Called, ExecutorError};
+use crate::domain::{Call, Called, ExecutorError, StopReason};
 use crate::tools::expression::{ExpressionError, Saved, Template, Values};
 use crate::tools::{Answer, Context, Produced};
 
@@ -109,7 +109,7 @@ async fn within<T>(
         done = walk => Ok(done),
         reason = context.live.stop_requested() => Err(context.stopped(call, reason, begun.elapsed())),
         () = tokio::time::sleep(limit) => {
-            let reason = crate::domain::StopReason::Timeout(limit);
+            let reason = StopReason::Timeout(limit);
             Err(context.stopped(call, reason, begun.elapsed()))
         }
     }
@@ -166,6 +166,11 @@ impl Walk<'_> {
         call.options.working_dir = self.call.options.working_dir.clone();
         call.options.env = self.call.options.env.clone();
         let called = self.context.calls.call(call).await;
+        if called.is_shut_down {
+            // That is the end of the skill as well, whatever its other steps are for.
+            self.context.live.stop(StopReason::Shutdown);
+            return std::future::pending().await;
+        }
         if called.is_error && step.on_error == OnError::Stop {
             let meant = step.description.as_deref();
             let meant = meant.map_or_else(String::new, |meant| format!(", {meant}"));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::flow::refused;
 use super::skills::{Room, call};
-use crate::support::{Daemon, Mode, wait_for};
+use crate::support::{Daemon, Events, Mode, wait_for};
 
 /// A tool that takes too long as long as there is a file `slow` in `dir`.
 fn slow_tool(room: &Room) -> std::path::PathBuf {
@@ -250,6 +250,16 @@ fn what_may_run_twice_is_tried_again_and_nothing_else_is() {
         let text = String::from_utf8(daemon.get(&path).body).expect("text");
         (text.matches("exit code 3").count() == 2).then_some(())
     });
+    // Who follows is told of each try.
+    set_failures(&daemon, 1);
+    let (_, events) = Events::open(&daemon, &json!({"name": "again", "input": {}}));
+    let events = events.rest();
+    let names: Vec<_> = events.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(names[..3], ["started", "stderr", "started"], "{names:?}");
+    let told = events.iter().filter(|event| event.name == "stderr");
+    let told: Vec<_> = told.map(|event| &event.data).collect();
+    assert_eq!(told, [&json!({"text": "attempt\n", "offset": 0}); 2]);
+    assert_eq!(events.last().expect("a result").data["output"], "done");
     // No more often than it is to be.
     set_failures(&daemon, 3);
     assert_eq!(call(&daemon, "again", json!({})).json()["exit_code"], 3);

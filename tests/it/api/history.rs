@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{begin, blocked, call, release};
-use crate::support::{Daemon, Mode, Reply, wait_to_equal};
+use crate::support::{Daemon, Fifo, Mode, Reply, scratch, wait_to_equal};
 
 pub(super) fn list(daemon: &Daemon, query: &str) -> Value {
     let reply = daemon.get(&format!("/executions?{query}"));
@@ -203,6 +203,33 @@ fn what_has_been_said_for_a_while_outlives_the_daemon() {
     assert_eq!(daemon.ended(&id)["status"], "lost");
     assert_eq!(daemon.output(&id, "stdout"), said.as_bytes());
     assert_eq!(daemon.output(&id, "stderr"), b"warning\n");
+}
+
+/// Hooks that are asked behind it may take their time.
+#[test]
+fn what_has_ended_outlives_the_daemon_before_its_record_does() {
+    let dir = scratch();
+    let pipe = Fifo::new(dir.join("hook"));
+    let toml = format!(
+        "[cgroup]\nmode = \"group\"\n[[hooks]]\nname = \"slow\"\nafter = \"execution\"\ntimeout_secs = 300\n\
+         command = [\"/bin/sh\", \"-c\", \"read _ <{}\"]\n",
+        pipe.path().display()
+    );
+    fs::write(dir.join("executor.toml"), toml).expect("written");
+    let mut daemon = Daemon::launch(dir, None, |_| {});
+    let id = begin(&daemon, "echo first; echo warning >&2");
+    let _gate = pipe.reached();
+    let both = [format!("{id}.stderr-draft"), format!("{id}.stdout-draft")];
+    wait_to_equal("what is on disk", both.to_vec(), || spooled(&daemon));
+    let daemon = killed(&mut daemon);
+    let record = daemon.ended(&id);
+    assert_eq!(record["status"], "lost");
+    assert_eq!(daemon.output(&id, "stdout"), b"first\n");
+    let content = record["result"]["content"].as_str().expect("text");
+    assert!(
+        content.contains("first") && content.contains("warning"),
+        "{content}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::approvals::{approve, pending};
@@ -497,4 +498,43 @@ fn expressions_over_long_texts_hold_nobody_up() {
         assert!(longest * 3 < took, "{longest:?} of {took:?}");
         assert_eq!(daemon.ended(&id)["status"], "success");
     }
+}
+
+/// Neither the steps behind it nor what is to be done when it fails are for a stop.
+#[test]
+fn a_stop_ends_a_skill_whose_step_waits_for_an_approval() {
+    let room = Room::new("shutdown_grace_secs = 3600\n");
+    let marker = room.dir.join("marker");
+    let steps = json!([
+        {"tool": "bash", "parameters": {"command": "touch x"}, "on_error": "continue"},
+        {"tool": "bash", "parameters": {"command": format!("echo two > {}", marker.display())}},
+    ]);
+    room.steps("asking", steps, json!({}));
+    fs::write(
+        room.dir.join("policy.toml"),
+        "default = \"allow\"\nask = [\"bash(command:touch *)\"]\n",
+    )
+    .expect("written");
+    let mut daemon = room.start();
+    let mut caller = daemon.connect();
+    caller.send(
+        "POST",
+        "/execute",
+        &[],
+        br#"{"name": "asking", "input": {}}"#,
+    );
+    daemon.wait_until("it waits", || {
+        let pending = daemon.get("/approvals").json();
+        pending["approvals"]
+            .as_array()
+            .is_some_and(|pending| pending.len() == 1)
+    });
+    daemon.signal(Signal::SIGTERM);
+    let reply = caller.reply();
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (503, &json!("shutting_down"))
+    );
+    assert_eq!(daemon.wait().code(), Some(0));
+    assert!(!marker.exists());
 }

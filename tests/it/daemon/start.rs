@@ -168,6 +168,15 @@ fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
             assert!(told.contains(part), "{told}");
         }
 
+        fs::create_dir_all(dir.join("skills/broken")).expect("created");
+        fs::write(dir.join("skills/broken/skill.json"), "{").expect("written");
+        let doubted = refused(dir, &["--check-config", "--config", "good.toml"]);
+        let told = String::from_utf8_lossy(&doubted.stdout);
+        assert!(
+            doubted.status.success() && told.contains("skills/broken/skill.json"),
+            "{told}"
+        );
+
         fs::write(dir.join("tools.toml"), "[bash]\ntext = \"?\"\n").expect("written");
         let check = ["--check-config", "--config", "good.toml"];
         assert_told(&refused(dir, &check), 78, &["tools.toml:2: ", "text"]);

@@ -188,8 +188,12 @@ fn a_deadline_counts_while_nothing_runs_yet() {
     let grpc = connect(&daemon);
     let mut request = Request::new(bash_only("marker x"));
     request.set_timeout(Duration::from_millis(200));
-    grpc.execute(request).expect_err("nobody approved");
-    assert_eq!(newest(&daemon)["started_at"], Value::Null);
+    let status = grpc.execute(request).expect_err("nobody approved");
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert_eq!(problem_of(&status).code, "timeout");
+    let record = newest(&daemon);
+    assert_eq!(record["started_at"], Value::Null);
+    assert_eq!(record["status"], "timeout", "{record}");
     wait_until("nothing waits any more", || {
         daemon.get("/health").json()["running"] == 0
     });

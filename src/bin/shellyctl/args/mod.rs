@@ -2,7 +2,7 @@
 //! and the generator of man pages and completions includes this module: it names no other.
 
 pub mod approvals;
-mod events;
+pub mod events;
 mod history;
 mod id;
 mod number;
@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
-pub use events::{AuditCommand, EventsArgs, audit_head};
+pub use events::{AuditCommand, EventsArgs};
 pub use history::{HistoryArgs, OutputArgs};
 use id::id;
 use tools::ToolsArgs;
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub socket: Option<PathBuf>,
 
-    /// Print the daemon's JSON instead of text for people
+    /// Print the daemon's JSON instead of text for people, where there is any
     #[arg(long, global = true)]
     pub json: bool,
 

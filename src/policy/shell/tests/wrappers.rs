@@ -43,6 +43,11 @@ fn what_the_words_of_wrappers_run_is_found() {
         "envdir d rm -rf /x",
         "setlock -n f rm -rf /x",
         "coreutils rm -rf /x",
+        "start-stop-daemon -S --exec /bin/sh -- -c 'rm -rf /x'",
+        "start-stop-daemon -S -x /bin/rm -- -rf /x",
+        "start-stop-daemon --start --startas=rm -- -rf /x",
+        "sudo start-stop-daemon --start --exec rm -- -rf /x",
+        "flatpak run --command=rm org.x.Y -rf /x",
         "valgrind.bin --tool=none rm -rf /x",
     ] {
         assert_eq!(finds_rm(script, None), Some(true), "{script}");
@@ -91,7 +96,6 @@ fn what_the_words_of_wrappers_run_is_found() {
         "ssh -oProxyCommand='rm -rf /x' host",
         "ssh -o 'ProxyCommand rm -rf /x' host",
         "socat - EXEC:'rm -rf /x'",
-        "start-stop-daemon -S --exec /bin/sh -- -c 'rm -rf /x'",
         "git rebase -ix 'rm -rf /x'",
         "git rebase -i -x'rm -rf /x'",
         "git rebase --exe 'rm -rf /x'",
@@ -183,6 +187,51 @@ fn what_reads_a_shell_elsewhere_or_later_is_told() {
         "git rm -r config",
     ] {
         assert_eq!(finds_rm(script, None), None, "{script}");
+    }
+}
+
+#[test]
+fn what_less_known_programs_run_is_found() {
+    for script in [
+        "cmake -E env rm -rf /x",
+        "cmake -E chdir / rm -rf /x",
+        "just --command rm -rf /x",
+        "go test -exec 'rm -rf /x' ./...",
+        "bazel run --run_under='rm -rf /x' //x",
+        "keyctl session - rm -rf /x",
+        "schroot -c x -- rm -rf /x",
+        "timelimit -t 5 rm -rf /x",
+        "execlineb -c 'rm -rf /x'",
+        "with-lock-ex -w /l rm -rf /x",
+        "cset shield --exec rm -- -rf /x",
+        "newrole -- -c 'rm -rf /x'",
+        "rustup run stable rm -rf /x",
+        "nodemon --exec 'rm -rf /x'",
+        "dmsetup ls --exec 'rm -rf /x'",
+        "gpg --photo-viewer 'rm -rf /x' -k",
+        "tcpdump -z 'rm -rf /x' -w f",
+        "asciinema rec -c 'rm -rf /x'",
+        "sbatch --wrap='rm -rf /x'",
+        "op run -- rm -rf /x",
+        "sops exec-env f 'rm -rf /x'",
+        "xinit rm -rf /x",
+        "pipesz -n 1 -- rm -rf /x",
+        "enosys -s x rm -rf /x",
+        "coresched exec -- rm -rf /x",
+        "userdbctl ssh-authorized-keys x --chain rm -rf /x",
+        "homectl with x rm -rf /x",
+        "lckdo f rm -rf /x",
+        "envuidgid u rm -rf /x",
+        "tsocks rm -rf /x",
+        "nq -q rm -rf /x",
+        "tsp rm -rf /x",
+        "apptainer exec i rm -rf /x",
+        "singularity exec i rm -rf /x",
+        "restic --password-command 'rm -rf /x' snapshots",
+        "yt-dlp --exec 'rm -rf /x' u",
+        "aria2c --on-download-complete='rm -rf /x' u",
+    ] {
+        assert!(finds_rm(script, None).is_some(), "{script}");
     }
 }
 
