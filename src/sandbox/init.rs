@@ -194,13 +194,19 @@ impl Order {
     /// What outlives the program, when nobody holds its output any more or that has taken too long.
     fn left(&self) -> Vec<LeftBehind> {
         let until = Instant::now() + Duration::from_millis(self.drain_ms);
+        let mut before = Vec::new();
         loop {
-            let left: Vec<LeftBehind> = others().into_iter().map(left_behind).collect();
-            // One that is just ending has closed everything and is about to be gone.
+            let everybody = processes();
+            let living = everybody.iter().copied().filter(|pid| lives(*pid));
+            let left: Vec<LeftBehind> = living.map(left_behind).collect();
+            // One that is just ending has closed everything and is about to be gone, and whom it has started last
+            // may not have been seen. So two looks have to agree, where there is anybody.
             let settled = |left: &LeftBehind| left.held.is_empty() && !is_ending(left.pid);
-            if left.iter().all(settled) || Instant::now() >= until {
+            let is_settled = everybody == before && left.iter().all(settled);
+            if is_settled || Instant::now() >= until {
                 return left;
             }
+            before = everybody;
             std::thread::sleep(LOOK);
             reap(None);
         }
@@ -221,12 +227,20 @@ fn reap(leader: Option<Pid>) -> Option<Exit> {
     exit
 }
 
-/// All processes but this one.
-fn others() -> Vec<u32> {
+/// All processes but this one, also such as have ended and are not reaped.
+fn processes() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| *pid != std::process::id() && lives(*pid))
-        .collect()
+    let mut others: Vec<u32> = pids.filter(|pid| *pid != std::process::id()).collect();
+    others.sort_unstable();
+    others
+}
+
+/// Those of them that have not ended.
+fn others() -> Vec<u32> {
+    let mut others = processes();
+    others.retain(|pid| lives(*pid));
+    others
 }
 
 /// Whether a process is there and has not ended, reaped or not (proc_pid_stat(5)).
