@@ -134,7 +134,7 @@ impl Shares {
             return;
         };
         share.gone.retain(|id| !told.gone.contains(id));
-        // What is held stays it, whatever the server says: somebody runs in it.
+        // A place that is held stays held, whatever the server says: a call runs in it.
         let held = told.claims.iter().zip(held).filter(|(_, held)| **held);
         for (Claim { id, .. }, _) in held {
             // It may have been given up meanwhile.

@@ -188,7 +188,7 @@ impl Happened {
     }
 }
 
-/// Of one thing and another, in their order.
+/// From single events, in the order in which they happened.
 impl<T: Serialize> FromIterator<(SystemTime, T)> for Happened {
     fn from_iter<I: IntoIterator<Item = (SystemTime, T)>>(things: I) -> Self {
         let mut happened = Self::default();

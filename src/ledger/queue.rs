@@ -209,7 +209,7 @@ impl Shared {
         let is_news = is_urgent && !queue.is_urgent;
         queue.is_urgent |= is_urgent;
         let was_dozing = std::mem::take(&mut queue.is_dozing);
-        // Two for one, so that they become fewer.
+        // Two are let go of for each that is added, so that their number shrinks.
         let spent = [queue.spent.pop(), queue.spent.pop()];
         drop(queue);
         drop(spent);

@@ -31,7 +31,7 @@ pub(super) struct Pruned {
     pub is_done: bool,
 }
 
-/// Whose history is to be cleared: all that was there when it was asked.
+/// An order to clear the history: who gave it, and when; what has come since stays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clearing {
     pub by_uid: u32,

@@ -42,8 +42,7 @@ impl Aftermath {
         log::ending(&self.execution, &Termination::from(&*self.finished));
     }
 
-    /// As soon as the ledger can be asked about it, it is the ledger's to tell; where that cannot be,
-    /// it is remembered.
+    /// Forgets the execution once the ledger can answer for it. Where it could not be recorded, it stays in memory.
     fn settle(&self, filed: Result<(), LedgerError>) {
         let id = self.execution.id;
         let Err(error) = filed else {

@@ -62,7 +62,7 @@ impl Records {
     pub(super) fn open(&self, execution: Arc<Execution>) {
         let mut inner = self.lock();
         inner.by_id.insert(execution.id, execution);
-        // Two for one, so that they become fewer.
+        // Two are let go of for each that is added, so that their number shrinks.
         let forgotten = [inner.forgotten.pop(), inner.forgotten.pop()];
         drop(inner);
         drop(forgotten);

@@ -38,7 +38,7 @@ pub enum CannotKeep {
         /// In all.
         max_bytes: usize,
     },
-    /// Its name is none.
+    /// Its name is empty or too long.
     #[error("the name of a value has {bytes} bytes: expected 1 to {MAX_NAME_BYTES}")]
     Name {
         /// So many.

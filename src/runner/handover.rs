@@ -30,7 +30,7 @@ const LOW: RawFd = 64;
 /// How many descriptors a process must be allowed to have to spare as many for this.
 const ENOUGH: u64 = 4096;
 
-/// Who is on its way out: the address of what it was born with, which nobody else has meanwhile.
+/// Names a child between its birth and its execve: the address of its `Birth`, which is unique while that lives.
 pub(super) type Token = usize;
 
 /// The places.

@@ -27,7 +27,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Them as 0 to 2.
+    /// The descriptors that become 0, 1 and 2 of the child.
     pub(super) fn stdio<'a>(&'a self, null: BorrowedFd<'a>) -> [BorrowedFd<'a>; 3] {
         let stdin = self.stdin.as_ref().map_or(null, AsFd::as_fd);
         [stdin, self.stdout.as_fd(), self.stderr.as_fd()]

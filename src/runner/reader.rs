@@ -62,7 +62,7 @@ pub(super) struct Reader {
 enum State {
     Inline(AsyncFd<File>),
     Bulk(Bulk),
-    /// With the pipe, where nobody else has had it.
+    /// With the pipe, unless a thread of its own has taken that over.
     Ended(Option<AsyncFd<File>>),
 }
 

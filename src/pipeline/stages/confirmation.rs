@@ -231,7 +231,7 @@ impl Question<'_> {
         }
     }
 
-    /// Has this told of the answer, as long as the second is there.
+    /// Subscribes to the answer. The execution counts as waiting for as long as the second value lives.
     fn enter(&self, id: ApprovalId) -> (oneshot::Receiver<Approval>, Waiting<'_>) {
         let told = self.inner.waiters.enter(id);
         self.execution.set_waiting(true);

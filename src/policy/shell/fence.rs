@@ -38,7 +38,7 @@ const STACK_BYTES: usize = 64 << 20;
 /// themselves, for the work is bounded as well, if less tightly.
 const MAX_ABANDONED: usize = 16;
 
-/// How many do.
+/// How many there are.
 static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
 const READING: u8 = 0;

@@ -90,7 +90,8 @@ fn expansions(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether what looks like a comment is in arithmetic, a subscript or a pattern, and none.
 fn hides_comment(text: &str) -> bool {
-    // What is open: parentheses, of which the second of two, and brackets of this line behind a name or another.
+    // What is open: parentheses, how many of them are the second of a `((`, and the brackets of this line that stand
+    // behind a name or another bracket.
     let (mut parentheses, mut arithmetic, mut brackets) = (Vec::new(), 0, 0_usize);
     let (mut before, mut last) = (' ', ' ');
     for c in text.chars() {

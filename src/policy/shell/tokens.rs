@@ -223,12 +223,12 @@ impl Script<'_> {
     }
 }
 
-/// What a word with arithmetic in it says of `<<`.
+/// Whether `<<` is a shift or begins a here-document, after a word that may hold arithmetic.
 enum Shifts {
     Clear,
-    /// Which it is behind the word.
+    /// It cannot be told of one behind the word.
     UnsureBehind,
-    /// Which it is in the word, or behind it.
+    /// It cannot be told of one in the word, nor behind it.
     Unsure,
 }
 

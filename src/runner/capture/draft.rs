@@ -31,7 +31,7 @@ impl Capture {
         }
     }
 
-    /// What is to be written to a draft, and that it is there.
+    /// The draft, made if there was none, and the bytes that it lacks, which count as saved from here on.
     fn begin_draft(&self) -> Option<(Arc<SpoolFile>, Vec<u8>)> {
         if !self.wants_draft() {
             return None;

@@ -50,7 +50,7 @@ impl SpoolFile {
     /// Appends what fits of `bytes`; where that is not all, nothing more will: what is kept is a beginning.
     /// Only one thread may write to a file at a time.
     pub(in crate::runner) fn append(&self, bytes: &[u8]) {
-        // Nothing tells nothing of the disk.
+        // An empty write would say nothing about whether the disk takes anything.
         if bytes.is_empty() || self.is_evicted() || self.full.load(Ordering::Acquire) {
             return;
         }

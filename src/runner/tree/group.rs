@@ -28,7 +28,7 @@ pub(in crate::runner) struct Leaders {
     known: Mutex<Known>,
 }
 
-/// Whose processes are.
+/// What is known of who started which process.
 #[derive(Debug, Default)]
 struct Known {
     leaders: HashMap<Pid, ExecutionId>,

@@ -103,10 +103,10 @@ pub(super) struct Remains {
 #[derive(Debug)]
 pub(super) struct Members {
     pub pids: Vec<Pid>,
-    /// Whether it is known of everybody whose they are, and not only later: of one that is just executing a program, or
-    /// while there is no descriptor to look with, it may not be.
+    /// Whether each process could be attributed by now. One that is just executing a program cannot be, and none can
+    /// while there is no free descriptor to look with; another look may tell.
     pub is_settled: bool,
-    /// Whether there is nobody else who may be one of them, and of whom that will not be known.
+    /// Whether there is no process that may be one of them without any look ever telling.
     pub is_all: bool,
 }
 
