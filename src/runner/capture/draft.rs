@@ -68,13 +68,14 @@ impl Capture {
 }
 
 impl Inner {
-    /// What only memory holds, and nobody holds back any more.
+    /// What only memory holds of a stream whose record is still to come, and nobody holds back any more.
     fn unfiled(&self) -> Option<&[u8]> {
         let text = match &self.head {
             Head::Growing(Growing { bytes, done, .. }) => &bytes[..*done],
             Head::Sealed(bytes) => bytes,
         };
-        self.file.is_none().then_some(text)
+        // It is released once it is on record.
+        (self.file.is_none() && self.release.is_none()).then_some(text)
     }
 }
 
