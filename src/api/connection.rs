@@ -1,8 +1,8 @@
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,8 +15,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use tokio::io::Interest;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::busy::Busy;
@@ -31,12 +31,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Room for an answer of 1 MiB with its escapes (`SO_SNDBUFFORCE`, socket(7)). The kernel takes
 /// memory only for what a slow client has not read.
 const SEND_BUFFER_BYTES: usize = 2 << 20;
-
-/// How long `accept` rests after it failed for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// How long the answer "too many connections" may take to be delivered.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How HTTP/2 begins when nobody negotiated it (RFC 9113, section 3.4), as far as no method of HTTP/1
 /// begins so.
@@ -108,99 +102,10 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// Bounds of [`serve`].
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How many connections are served at once; one more is answered 503 and closed.
-    pub max_connections: usize,
-    /// How many refused connections are being told so at once; beyond that they are closed
-    /// without a word.
-    pub max_refusals: usize,
-}
+pub(super) type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Serves `listener` until `shutdown` completes, then takes no more connections, lets requests
-/// that are under way finish, and returns when the last connection is closed.
-pub async fn serve(
-    listener: UnixListener,
-    routes: Routes,
-    limits: Limits,
-    shutdown: impl Future<Output = ()>,
-) {
-    let places = Arc::new(Semaphore::new(limits.max_connections));
-    // The daemon's probe of its own socket gets through however many clients there are.
-    let own_place = Arc::new(Semaphore::new(1));
-    let mut refusals = Refusals {
-        places: Arc::new(Semaphore::new(limits.max_refusals)),
-        is_stuck: false,
-    };
-    let (closing, closed) = watch::channel(false);
-    tokio::pin!(shutdown);
-    loop {
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            },
-            () = &mut shutdown => break,
-        };
-        let place = if is_own(&stream) { &own_place } else { &places };
-        if let Ok(place) = Arc::clone(place).try_acquire_owned() {
-            // One goes when the connection is asked to close, the other when it has.
-            let (routes, closed, open) = (routes.clone(), closed.clone(), closed.clone());
-            tokio::spawn(async move {
-                if let Err(error) = connection(stream, routes, closed).await {
-                    tracing::debug!(%error, "a connection ended early");
-                }
-                drop((place, open));
-            });
-        } else if let Some(place) = refusals.place().await {
-            tokio::spawn(async move {
-                let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refuse(stream)).await;
-                drop(place);
-            });
-        }
-    }
-    drop(listener);
-    closing.send_replace(true);
-    drop(closed);
-    closing.closed().await;
-}
-
-/// Places for those who are told that there is none.
-struct Refusals {
-    places: Arc<Semaphore>,
-    /// Whether all are taken by clients who send nothing.
-    is_stuck: bool,
-}
-
-impl Refusals {
-    /// A place, if one is free or about to be.
-    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
-        if self.places.available_permits() == 0 && !self.is_stuck {
-            // Many came at once: those before this one are told now, if they have asked anything.
-            tokio::task::yield_now().await;
-        }
-        let place = Arc::clone(&self.places).try_acquire_owned().ok();
-        self.is_stuck = place.is_none();
-        place
-    }
-}
-
-fn is_own(stream: &UnixStream) -> bool {
-    let pid = stream
-        .peer_cred()
-        .ok()
-        .and_then(|credentials| credentials.pid());
-    pid == Some(nix::unistd::getpid().as_raw())
-}
-
-type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
-async fn connection(
+/// Serves a connection until either side closes it, or what is in flight when it is asked to has been answered.
+pub(super) async fn connection(
     stream: UnixStream,
     routes: Routes,
     mut closing: watch::Receiver<bool>,
@@ -230,10 +135,18 @@ async fn serve_http1(
     routes: Routes,
     mut closing: watch::Receiver<bool>,
 ) -> Served {
+    // Whether more of a request may be on its way.
+    let is_taking = Arc::new(AtomicBool::new(false));
+    let (client, taking) = (peer.clone(), Arc::clone(&is_taking));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        let routes = routes.clone();
-        unread::answered(request, |request| routes.answer(request))
+        let (routes, taking) = (routes.clone(), Arc::clone(&taking));
+        async move {
+            taking.store(true, Ordering::Relaxed);
+            let answer = unread::answered(request, |request| routes.answer(request)).await;
+            taking.store(false, Ordering::Relaxed);
+            answer
+        }
     });
     let connection = http1::Builder::new()
         // A client may say that it has nothing more to send and still want its answer.
@@ -243,13 +156,17 @@ async fn serve_http1(
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
-        served = connection.as_mut() => served?,
-        () = asked_to_close(&mut closing) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await?;
-        }
+        served = connection.as_mut() => return Ok(served?),
+        () = asked_to_close(&mut closing) => {}
     }
-    Ok(())
+    if is_taking.load(Ordering::Relaxed) {
+        // The answer says that it is the last.
+        connection.as_mut().graceful_shutdown();
+    } else {
+        // To close it would lose a request that has been sent and not been read.
+        client.take_no_more()?;
+    }
+    Ok(connection.await?)
 }
 
 async fn serve_http2(
@@ -289,7 +206,7 @@ async fn serve_http2(
     }
 }
 
-async fn asked_to_close(closing: &mut watch::Receiver<bool>) {
+pub(super) async fn asked_to_close(closing: &mut watch::Receiver<bool>) {
     // Whoever tells it lives longer than any connection.
     let _ = closing.wait_for(|closing| *closing).await;
 }
@@ -321,25 +238,4 @@ async fn version(stream: &UnixStream) -> io::Result<Version> {
 /// as the client reads. Where that takes a privilege which is missing, the default serves too.
 fn widen(stream: &UnixStream) {
     let _ = setsockopt(stream, sockopt::SndBufForce, &SEND_BUFFER_BYTES);
-}
-
-/// Answers one request with 503, whatever it is.
-async fn refuse(stream: UnixStream) -> hyper::Result<()> {
-    let service = service_fn(|request: Request<Incoming>| async {
-        if !request.headers().contains_key(header::EXPECT) {
-            unread::discard(request.into_body()).await;
-        }
-        let detail = "too many connections (max_connections): close some or try again";
-        let mut response = Refusal::new(Code::TooManyConnections, detail).into_response();
-        let close = axum::http::HeaderValue::from_static("close");
-        response
-            .headers_mut()
-            .insert(axum::http::header::CONNECTION, close);
-        Ok::<_, std::convert::Infallible>(response)
-    });
-    http1::Builder::new()
-        .half_close(true)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
 }

@@ -9,8 +9,9 @@ use std::path::Path;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 
-use super::connection::{Routes, serve};
-use super::{Api, Limits, routes};
+use super::accept::{Backlog, Limits, serve};
+use super::connection::Routes;
+use super::{Api, routes};
 use crate::domain::Doorkeeper;
 
 /// One execution's processes have no use for more connections at once.
@@ -42,7 +43,7 @@ impl Doorkeeper for Doors {
         tokio::spawn(async move {
             // Nothing is ever sent: it is over when the door is dropped.
             let closed = async { drop(closed.await) };
-            serve(listener, routes, LIMITS, closed).await;
+            serve(listener, Backlog::Answered, routes, LIMITS, closed).await;
         });
         Ok(Box::new(door))
     }

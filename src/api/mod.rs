@@ -1,6 +1,7 @@
 //! HTTP over the Unix socket: who is calling, one literal route table, and the translation between
 //! JSON and the words of the house. Decides nothing that the pipeline could decide.
 
+mod accept;
 mod approvals;
 mod audit;
 mod body;
@@ -38,7 +39,8 @@ use std::time::Instant;
 
 use parking_lot::RwLock;
 
-pub use connection::{Limits, Routes, serve};
+pub use accept::{Backlog, Limits, serve};
+pub use connection::Routes;
 pub use door::Doors;
 pub use health::Health;
 pub use openapi::document as openapi_document;

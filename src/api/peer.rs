@@ -2,6 +2,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+use nix::sys::socket::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
@@ -40,6 +41,11 @@ impl Peer {
         })
     }
 
+    /// Takes nothing more from it; see [`take_no_more`].
+    pub(super) fn take_no_more(&self) -> io::Result<()> {
+        take_no_more(self.hang_up.get_ref())
+    }
+
     /// Waits until the peer has hung up.
     pub(crate) async fn hung_up(&self) {
         let _ = self.hang_up.ready(Interest::PRIORITY).await;
@@ -49,6 +55,12 @@ impl Peer {
 /// What is answered where it is not known who is at the other end, which is a defect.
 pub(super) fn missing() -> Refusal {
     Refusal::new(Code::Internal, "the connection has no peer")
+}
+
+/// Has all that is sent to a socket from now on fail (`EPIPE`), and whoever connects to one that listens (`ECONNREFUSED`).
+/// What came before can still be read, or accepted.
+pub(super) fn take_no_more(socket: impl AsFd) -> io::Result<()> {
+    Ok(shutdown(socket.as_fd().as_raw_fd(), Shutdown::Read)?)
 }
 
 /// `SO_PEERGROUPS` (Linux 4.13): an array of group ids; ERANGE says how long it would be.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tokio::net::UnixListener;
 
-use crate::api::{self, Api, EdgeSettings, Limits, Routes};
+use crate::api::{self, Api, Backlog, EdgeSettings, Limits, Routes};
 use crate::config::{
     ConfigError, Places, REMEMBERED_DIR, Settings, SpoolConfig, socket_from_environment,
 };
@@ -234,7 +234,7 @@ async fn start(start: Start, state: &State, courier: &Courier) -> Result<(), Dae
         signals,
         probe: guard.path().to_owned(),
     };
-    daemon.run(listener).await;
+    daemon.run(listener, guard.backlog()).await;
     drop(guard);
     Ok(())
 }
@@ -250,7 +250,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn run(self, listener: UnixListener) {
+    async fn run(self, listener: UnixListener, backlog: Backlog) {
         let Self {
             api,
             limits,
@@ -264,7 +264,7 @@ impl Daemon {
         let (close, closing) = tokio::sync::oneshot::channel::<()>();
         let closing = async { drop(closing.await) };
         let routes = Routes::new(api.clone()).with_grpc(grpc::router(&api));
-        let serving = tokio::spawn(api::serve(listener, routes, limits, closing));
+        let serving = tokio::spawn(api::serve(listener, backlog, routes, limits, closing));
 
         let background = [
             tokio::spawn(watchdog::keep(probe)),

@@ -12,6 +12,8 @@ use nix::sys::socket::{
 use nix::unistd::{Group, Uid, chown};
 use tokio::net::UnixListener;
 
+use crate::api;
+
 /// Who may connect: the owner and the group.
 const MODE: u32 = 0o660;
 
@@ -114,6 +116,14 @@ impl Socket {
 impl Guard {
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Of one that systemd has handed over, the next daemon accepts those who wait.
+    pub(super) fn backlog(&self) -> api::Backlog {
+        match self.own {
+            Some(_) => api::Backlog::Answered,
+            None => api::Backlog::Left,
+        }
     }
 }
 
