@@ -13,7 +13,7 @@ use hyper::body::Frame;
 use super::Api;
 use super::problem::{Code, Refusal};
 use super::wire::{parse_call, tool_use_id};
-use crate::domain::{Call, Digest};
+use crate::domain::{Call, Digest, brief};
 
 /// A body longer than this is read on a thread of its own: parsing it would keep the event loop
 /// from everybody else for about a millisecond a MiB.
@@ -57,6 +57,9 @@ pub(super) async fn body(body: Body, headers: &HeaderMap, api: &Api) -> Result<B
 }
 
 async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
+    if let Some(detail) = encoded(headers) {
+        return Err(Refusal::new(Code::MalformedRequest, detail));
+    }
     let too_large = || {
         let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
         Refusal::new(Code::PayloadTooLarge, detail)
@@ -93,6 +96,21 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
         }
     }
     Ok(first.unwrap_or_else(|| whole.freeze()))
+}
+
+/// What is wrong with a body that is not as it is: of codings only `chunked` is known here, and that to hyper.
+fn encoded(headers: &HeaderMap) -> Option<String> {
+    let of_content = headers.get_all(header::CONTENT_ENCODING).into_iter();
+    let of_content = of_content.map(|value| ("content-encoding", "identity", value));
+    let of_transfer = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let of_transfer = of_transfer.map(|value| ("transfer-encoding", "chunked", value));
+    let mut given = of_content.chain(of_transfer);
+    let (name, known, value) =
+        given.find(|(_, known, value)| !value.as_bytes().eq_ignore_ascii_case(known.as_bytes()))?;
+    let value = brief(String::from_utf8_lossy(value.as_bytes()).into_owned());
+    Some(format!(
+        "{name} is `{value}`: expected none or `{known}`; send the JSON as it is"
+    ))
 }
 
 /// Reads on and throws away what is too large, so that a client which sends before it reads gets to see the answer.

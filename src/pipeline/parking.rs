@@ -80,30 +80,19 @@ impl Inner {
     /// Takes up an execution again that waited for its approval when the last daemon ended.
     pub(super) fn resume(self: &Arc<Self>, waiting: Waiting, config: Arc<ExecutorConfig>) {
         let Waiting { record, approval } = waiting;
+        let Kept {
+            record: kept,
+            call,
+            caller,
+            is_whole,
+        } = Kept::of(&record.open);
         let OpenRecord {
             id,
-            tool,
-            caller_uid,
-            caller_gid,
-            call,
             created_at,
             replay_of,
-            trace_id,
-            tool_use_id,
             lineage,
             ..
         } = record.open;
-        let kept: CallRecord = call.read().unwrap_or_default();
-        let call = kept.call(&tool, tool_use_id.as_deref());
-        let is_whole = call.is_some();
-        let mut call = call.unwrap_or_else(|| Call::new(tool, kept.input.clone()));
-        call.options.trace_id = trace_id;
-        call.options.parent = kept.parent;
-        let caller = Caller {
-            uid: caller_uid,
-            gid: caller_gid,
-            groups: kept.caller_groups.clone(),
-        };
         let origin = Origin {
             id,
             created_at,
@@ -113,7 +102,7 @@ impl Inner {
                 replay_of,
             },
             // Whatever called it did not outlast the last daemon, and nor did what it called.
-            family: self.found(&call, caller_uid, &config),
+            family: self.found(&call, caller.uid, &config),
         };
         let execution = Arc::new(self.conceive(&call, caller, &config, origin));
         if let Some(entry) = &execution.entry {
@@ -147,6 +136,37 @@ impl Inner {
             inner.close(&execution, lost).await;
             inner.running.end();
         });
+    }
+}
+
+/// What is on record of a call that waited.
+struct Kept {
+    record: CallRecord,
+    call: Call,
+    caller: Caller,
+    /// Whether the call is all that it was: secrets are not kept.
+    is_whole: bool,
+}
+
+impl Kept {
+    fn of(open: &OpenRecord) -> Self {
+        let record: CallRecord = open.call.read().unwrap_or_default();
+        let call = record.call(&open.tool, open.tool_use_id.as_deref());
+        let is_whole = call.is_some();
+        let mut call = call.unwrap_or_else(|| Call::new(open.tool.clone(), record.input.clone()));
+        call.options.trace_id.clone_from(&open.trace_id);
+        call.options.parent.clone_from(&record.parent);
+        let caller = Caller {
+            uid: open.caller_uid,
+            gid: open.caller_gid,
+            groups: record.caller_groups.clone(),
+        };
+        Self {
+            record,
+            call,
+            caller,
+            is_whole,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! whole tree. Has not heard of HTTP, JSON, users or databases.
 
 mod capture;
+mod conclude;
 mod environment;
 mod handover;
 mod hashing;

@@ -13,7 +13,7 @@ use shelly_executor::pipeline::FlowSnapshot;
 use shelly_executor::{Executor, ExecutorConfig, ExecutorError, ToolDefinition, ToolOutput};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Fifo, Process, can_trace, scratch, wait_until};
+use crate::support::{Fifo, Process, can_trace, scratch, wait_on, wait_until};
 
 /// Both kinds of event loop that a host program may have.
 fn runtimes() -> [Runtime; 2] {
@@ -29,13 +29,9 @@ async fn bash(executor: &Executor, command: &str) -> Result<ToolOutput, Executor
 
 /// What a file says, as soon as that is so many lines.
 async fn lines_of(path: &Path, count: usize) -> String {
-    loop {
-        match std::fs::read_to_string(path) {
-            Ok(text) if text.matches('\n').count() == count => return text,
-            // The event loop has to go on meanwhile.
-            _ => tokio::task::yield_now().await,
-        }
-    }
+    let read = || std::fs::read_to_string(path).ok();
+    let is_there = |text: &String| text.matches('\n').count() == count;
+    wait_on("its lines", || read().filter(is_there)).await
 }
 
 fn quick() -> ExecutorConfig {
@@ -133,11 +129,7 @@ fn dropping_the_future_kills_the_tree() {
         for pid in text.split_whitespace() {
             let pid: i32 = pid.parse().expect("a pid");
             // The runtime must be driven for the kill to get anywhere.
-            runtime.block_on(async {
-                while Process::lives(pid) {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-            });
+            runtime.block_on(wait_on("its end", || (!Process::lives(pid)).then_some(())));
         }
     }
     std::fs::remove_dir_all(dir).expect("ours");
@@ -370,9 +362,8 @@ fn how_calls_flow_can_be_seen() {
             let executor = Executor::new(config);
             let of_bash = || executor.flow().tools.remove("bash").unwrap_or_default();
             let until = async |running, queued| {
-                while (of_bash().running, of_bash().queued) != (running, queued) {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
+                let is_so = || (of_bash().running, of_bash().queued) == (running, queued);
+                wait_on("their places", || is_so().then_some(())).await;
             };
             let first = bash(&executor, "sleep 100");
             let second = bash(&executor, "true");

@@ -2,9 +2,10 @@
 
 use super::hazards::{is_ip_exec, is_short, runs_elsewhere};
 use super::loose::{Nested, Reader};
+use super::nested::Input;
 use super::strict;
 use super::text::{is_known, plain};
-use super::wrappers::{Input, Wrapped};
+use super::wrappers::Wrapped;
 
 impl Reader {
     /// What programs run or start that name no script in their words.

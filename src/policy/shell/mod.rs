@@ -8,6 +8,7 @@ mod git;
 pub mod hazards;
 mod inner;
 mod loose;
+mod nested;
 mod parts;
 mod programs;
 pub mod strict;

@@ -8,8 +8,8 @@ use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
 use super::Unreadable;
 use super::loose::{Nested, Reader};
+use super::nested::{Input, is_input, is_shell};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
-use super::wrappers::{Input, is_input, is_shell};
 
 type Walk = Result<(), Unreadable>;
 

@@ -1,12 +1,12 @@
 //! Programs that run the program their arguments name, and what they run.
 
-use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
-use super::super::paths::{absolute, base_name};
-use super::git;
-use super::hazards::{run_by_options, runs_elsewhere, runs_its_arguments, unversioned, values_of};
+use super::super::glob::UNKNOWN_WORDS;
+use super::super::paths::base_name;
+use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
-use super::text::{hidden, is_known, plain};
+use super::nested::{Input, is_shell, takes_scripts};
+use super::text::hidden;
 
 /// A program whose arguments are, after options and so many words of its own, a command.
 struct Wrapper {
@@ -67,30 +67,6 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
 
-/// Shells: `-c` and a script, or a script on their input.
-#[rustfmt::skip]
-const SHELLS: &[&str] = &[
-    "ash", "bash", "bash-static", "csh", "dash", "elvish", "fish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "osh", "pdksh", "posh", "pwsh", "rbash", "rksh", "rzsh",
-    "sash", "sh", "tcsh", "xonsh", "yash", "ysh", "zsh",
-];
-
-pub(super) fn is_shell(name: &str) -> bool {
-    SHELLS.contains(&name) || SHELLS.contains(&unversioned(name))
-}
-
-/// Programs with a script in an option's value or in their words, somewhere. So have all that run
-/// commands elsewhere.
-#[rustfmt::skip]
-const SCRIPT_TAKERS: &[&str] = &[
-    "alias", "bind", "capsh", "compgen", "complete", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
-    "asciinema", "bazel", "byobu", "execlineb", "just", "mock", "newrole", "nodemon", "sbatch", "sops", "ttyrec", "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
-    "scriptlive", "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
-];
-
-fn takes_scripts(name: &str) -> bool {
-    SCRIPT_TAKERS.contains(&name) || runs_elsewhere(name)
-}
-
 /// Wrappers that run what they run where they are.
 const STAY: &[&str] = &["at", "batch", "sg", "newgrp", "script", "pee", "mispipe"];
 
@@ -113,30 +89,11 @@ fn wrapper_of(name: &str) -> Option<&'static Wrapper> {
         .find(|wrapper| names.iter().any(|name| wrapper.names.contains(name)))
 }
 
-/// Words with which tmux runs commands of its own that say what to run, or reads them from a file.
-const TMUX_COMMANDS: [&str; 9] = [
-    "if-shell",
-    "if",
-    "set-hook",
-    "bind-key",
-    "bind",
-    "source-file",
-    "source",
-    "confirm-before",
-    "-f",
-];
-
 /// How many commands of find's, and how many wrappers around one, are looked at for what find has found.
 const MAX_WRAPPED: usize = 16;
 
 /// Where a command that another one runs begins and ends, in the words of that.
 pub(super) type Wrapped = (usize, usize);
-
-/// What a command reads.
-pub(super) enum Input {
-    Text(String),
-    Unknown,
-}
 
 impl Reader {
     /// Adds the command of these words, and what it runs if it is a wrapper. Answers the scripts
@@ -182,8 +139,14 @@ impl Reader {
             );
             self.scripts(&name, words, certain, input, &mut nested);
             self.beyond_words(&name, &words[1..], certain, input, &mut nested);
-            for apart in named_apart(&name, &words[1..]) {
-                nested.extend(self.command(&apart, certain, input));
+            let (programs, arguments) = named_apart(&name, &words[1..]);
+            for program in programs {
+                if self.is_full() {
+                    return nested;
+                }
+                let program = std::iter::once(program.to_owned());
+                let command: Vec<String> = program.chain(arguments.iter().cloned()).collect();
+                nested.extend(self.command(&command, certain, input));
             }
         }
         // A wrapper's options may be more than we know.
@@ -193,23 +156,8 @@ impl Reader {
                 if self.is_full() {
                     return nested;
                 }
-                if !std::mem::replace(&mut done[start], true) && !words[start].starts_with('-') {
-                    // The end of find's `-exec` is no word of the command.
-                    let words = &words[start..];
-                    let words = words.strip_suffix(&[";".to_owned()]).unwrap_or(words);
-                    let Some(program) = words.first() else {
-                        continue;
-                    };
-                    self.add(words.join(" "), false);
-                    let name = base_name(program).to_owned();
-                    elsewhere |= leads_elsewhere(&name, words);
-                    for (from, to) in self.unwrap(&name, words) {
-                        if from < to {
-                            self.add(words[from..to].join(" "), false);
-                        }
-                    }
-                    self.scripts(&name, words, false, input, &mut nested);
-                    self.beyond_words(&name, &words[1..], false, input, &mut nested);
+                if !done[start] && !words[start].starts_with('-') {
+                    elsewhere |= self.perhaps(&words[start..], input, &mut nested);
                 }
             }
         }
@@ -217,6 +165,31 @@ impl Reader {
         nested.sort_unstable();
         nested.dedup();
         nested
+    }
+
+    /// Adds what these words of a wrapper would be, should a command begin with them. Returns whether that would run its
+    /// scripts in another directory.
+    fn perhaps(
+        &mut self,
+        words: &[String],
+        input: Option<&Input>,
+        nested: &mut Vec<Nested>,
+    ) -> bool {
+        // The end of find's `-exec` is no word of the command.
+        let words = words.strip_suffix(&[";".to_owned()]).unwrap_or(words);
+        let Some((program, arguments)) = words.split_first() else {
+            return false;
+        };
+        self.add(words.join(" "), false);
+        let name = base_name(program);
+        for (from, to) in self.unwrap(name, words) {
+            if from < to {
+                self.add(words[from..to].join(" "), false);
+            }
+        }
+        self.scripts(name, words, false, input, nested);
+        self.beyond_words(name, arguments, false, input, nested);
+        leads_elsewhere(name, words)
     }
 
     /// Where in `words` the commands are that the program `name` runs.
@@ -309,126 +282,10 @@ impl Reader {
         command.push(UNKNOWN_WORDS.to_string());
         self.add(command.join(" "), true);
     }
-
-    /// The scripts that the program `name` takes from its words or its input.
-    fn scripts(
-        &mut self,
-        name: &str,
-        words: &[String],
-        certain: bool,
-        input: Option<&Input>,
-        nested: &mut Vec<Nested>,
-    ) {
-        let mut add = |text: &str, certain: bool| {
-            nested.push(Nested::new(plain(text), certain && is_known(text)));
-        };
-        let arguments = &words[1..];
-        match name {
-            "git" => git::scripts(arguments)
-                .iter()
-                .for_each(|script| add(script, false)),
-            "eval" => {
-                let dashes = arguments.first().is_some_and(|word| word == "--");
-                add(&arguments[usize::from(dashes)..].join(" "), certain);
-            }
-            "trap" => {
-                let is_option = |word: &&String| word.starts_with('-') && *word != "--";
-                let options = arguments.iter().take_while(is_option).count();
-                let ends = arguments.get(options).is_some_and(|word| word == "--");
-                let script = arguments.get(options + usize::from(ends));
-                if let Some(script) = script {
-                    add(script, certain);
-                }
-            }
-            // A file with a script, whose name may be all that a rule knows of it.
-            "source" | "." if file_of(arguments).is_some_and(|file| !is_input(file)) => {
-                self.add(arguments.join(" "), false);
-            }
-            _ if is_shell(name) => {
-                for (at, word) in arguments.iter().enumerate() {
-                    if self.is_full() {
-                        return;
-                    }
-                    if !word.starts_with('-') {
-                        self.add(arguments[at..].join(" "), false);
-                    }
-                }
-                let reads_input = shell_scripts(arguments, certain, &mut add);
-                if reads_input {
-                    self.shell_input(input, certain, nested);
-                }
-            }
-            "source" | "." if file_of(arguments).is_some_and(|file| is_input(file)) => {
-                self.shell_input(input, certain, nested);
-            }
-            // From here on any word may be another; and which files name commands, who knows.
-            "alias" | "parallel" | "sem" => {
-                self.unknown();
-                arguments.iter().for_each(|word| {
-                    let value = word
-                        .split_once('=')
-                        .map_or(word.as_str(), |(_, value)| value);
-                    add(value, false);
-                });
-            }
-            "history" | "fc" => {
-                if name == "fc" {
-                    // It changes what it runs.
-                    self.unknown();
-                }
-                // It may begin with any of them.
-                let last = arguments.len().min(MAX_WRAPPED);
-                (1..last).for_each(|at| add(&arguments[at..].join(" "), false));
-                if last < arguments.len() {
-                    self.unknown();
-                }
-            }
-            // Not all of these are scripts, and none is for certain.
-            _ if takes_scripts(name) => {
-                if name == "tmux"
-                    && arguments
-                        .iter()
-                        .any(|word| TMUX_COMMANDS.contains(&&**word))
-                {
-                    self.unknown();
-                }
-                let elsewhere = runs_elsewhere(name);
-                for word in arguments {
-                    // There a word is mostly one of a command (`docker exec c sh -c x`), which is looked
-                    // at as a whole, a template (`{{ .State }}`), or names files; and no script.
-                    let scripts = scripts_of(word);
-                    scripts
-                        .filter(|script| !elsewhere || is_command(script))
-                        .for_each(|script| add(script, false));
-                }
-            }
-            _ => run_by_options(name, arguments)
-                .into_iter()
-                .for_each(|script| add(script, false)),
-        }
-    }
-
-    pub(super) fn shell_input(
-        &mut self,
-        input: Option<&Input>,
-        certain: bool,
-        nested: &mut Vec<Nested>,
-    ) {
-        match input {
-            Some(Input::Text(text)) if is_known(text) => {
-                nested.push(Nested::new(plain(text), certain));
-            }
-            Some(Input::Text(_) | Input::Unknown) | None => {
-                nested.extend(self.own_input(certain && input.is_none()));
-                // What stands before it, in a pipe or in the same script, may have its say.
-                self.unknown();
-            }
-        }
-    }
 }
 
-/// The commands whose program an option names, or may name, while its arguments stand elsewhere.
-fn named_apart(name: &str, arguments: &[String]) -> Vec<Vec<String>> {
+/// The programs that options name, or may name, while their arguments stand elsewhere; and those.
+fn named_apart<'a>(name: &str, arguments: &'a [String]) -> (Vec<&'a str>, &'a [String]) {
     let (options, before): (&[&str], _) = match name {
         "start-stop-daemon" => {
             let end = arguments.iter().position(|word| word == "--");
@@ -444,123 +301,14 @@ fn named_apart(name: &str, arguments: &[String]) -> Vec<Vec<String>> {
             let mut words = words.filter(|(_, word)| !word.starts_with('-'));
             (&["--command"], words.nth(1).map(|(at, _)| at))
         }
-        _ => return Vec::new(),
+        _ => return (Vec::new(), &[]),
     };
-    let rest = before.map_or(&[][..], |at| &arguments[at + 1..]);
     let programs = options.iter().flat_map(|one| values_of(one, "", arguments));
     let programs = programs.filter(|program| !program.starts_with('-'));
-    let commands = programs.map(|program| {
-        let words = std::iter::once(program.to_owned());
-        words.chain(rest.iter().cloned()).collect()
-    });
-    commands.collect()
-}
-
-/// Whether a quoted text is more than a word and begins as a command does.
-fn is_command(text: &str) -> bool {
-    let text = plain(text);
-    let blank = |c: char| c.is_whitespace() || ";|&`".contains(c);
-    let first = text.trim_start().split(blank).next().unwrap_or_default();
-    let is_more = text.contains(blank) || text.contains("$(");
-    is_known(&text) && is_more && is_plain(first)
-}
-
-/// Whether a word has nothing in it that would make it several, or more than a word.
-fn is_plain(word: &str) -> bool {
-    word.chars()
-        .all(|c| c.is_alphanumeric() || "/._-+:=@%,~".contains(c))
-}
-
-/// What of a word may be a script: all of it, or a value in it (`-S'marker x'`, `--x='marker x'`,
-/// `-oProxyCommand marker x`, `EXEC:marker x`).
-fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
-    let behind = |separator: char| Some(word.split_once(separator)?.1);
-    let attached = word
-        .strip_prefix('-')
-        .filter(|group| !group.starts_with('-'));
-    let attached = attached.and_then(|group| {
-        let mut letters = group.chars();
-        letters.next()?;
-        Some(letters.as_str())
-    });
-    // `ProxyCommand`, `EXEC`: names of settings and addresses.
-    let name = attached.unwrap_or(word).split([':', INNER_BLANK]).next();
-    let setting = name.is_some_and(|name| {
-        name.starts_with(|c: char| c.is_ascii_uppercase())
-            && name.chars().all(char::is_alphanumeric)
-    });
-    let values = [
-        Some(word),
-        behind('='),
-        attached,
-        behind(':').filter(|_| setting),
-        behind(INNER_BLANK).filter(|_| setting),
-    ];
-    values.into_iter().flatten()
-}
-
-/// The scripts a shell is given; whether it reads its input for one.
-fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> bool {
-    let mut takes_script = false;
-    let mut rest = arguments.iter().map(String::as_str);
-    let mut first = None;
-    while let Some(word) = rest.next() {
-        if let Some(long) = word.strip_prefix("--c") {
-            // fish and nu: `--command=SCRIPT`, `--commands SCRIPT`.
-            takes_script = true;
-            if let Some((_, script)) = long.split_once('=') {
-                first = Some(script);
-                break;
-            }
-            continue;
-        }
-        let option = word.starts_with('-') || word.starts_with('+');
-        if !option || word == "-" || word == "--" {
-            first = if word == "-" || word == "--" {
-                rest.next()
-            } else {
-                Some(word)
-            };
-            break;
-        }
-        let short = option && !word.starts_with("--");
-        takes_script |= short && word.contains('c');
-        if (short && word.contains(['o', 'O'])) || word == "--rcfile" || word == "--init-file" {
-            rest.next();
-        }
-    }
-    if !arguments.iter().all(|word| is_known(word)) {
-        add(&UNKNOWN_WORDS.to_string(), false);
-    }
-    if !takes_script {
-        return first.is_none_or(is_input) || arguments.iter().any(|word| word == "-s");
-    }
-    if let Some(script) = first {
-        add(script, certain);
-    }
-    // Should an option before it have a value that we do not know of.
-    arguments.iter().for_each(|word| add(word, false));
-    false
-}
-
-/// The file that a shell is to read by one of its built-ins.
-fn file_of(arguments: &[String]) -> Option<&String> {
-    arguments.iter().find(|word| *word != "--")
-}
-
-/// Whether a file is what a command is given to read, as far as its name tells: with directories that lead there, or
-/// without.
-pub(super) fn is_input(file: &str) -> bool {
-    let path = absolute(file, None).unwrap_or_default();
-    let mut names = file.rsplit('/');
-    let (last, before) = (names.next().unwrap_or_default(), names.next());
-    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
-    file == "-"
-        || last == "stdin"
-        || is_number && matches!(before, Some("fd" | ".") | None)
-        || path.starts_with("/dev/fd/")
-        || path.starts_with("/proc/")
-        || !is_known(file)
+    (
+        programs.collect(),
+        before.map_or(&[], |at| &arguments[at + 1..]),
+    )
 }
 
 /// `find`'s `-exec COMMAND… ;` and the like.
@@ -580,6 +328,7 @@ fn found_by(words: &[String]) -> Vec<Wrapped> {
 #[cfg(test)]
 mod tests {
     use super::super::hazards::always;
+    use super::super::nested::{SCRIPT_TAKERS, SHELLS};
     use super::*;
 
     /// Whoever reads its words as commands cannot be harmless.

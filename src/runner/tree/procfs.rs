@@ -335,6 +335,8 @@ pub(super) fn pidfd_send_signal(pidfd: &OwnedFd, signal: Signal) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+
     use super::*;
 
     #[test]
@@ -394,8 +396,9 @@ mod tests {
         let mut child = std::process::Command::new("sh");
         let mut child = child.args(["-c", "exit 7"]).spawn().expect("started");
         let pid = Pid::from_raw(child.id() as i32);
-        let ended = std::iter::repeat_with(|| exit(pid)).find(Option::is_some);
-        assert_eq!(ended, Some(Some(Exit::Code(7))));
+        // Until it has ended, and no longer: it is not reaped.
+        waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).expect("it ends");
+        assert_eq!(exit(pid), Some(Exit::Code(7)));
         child.wait().expect("reaped");
     }
 

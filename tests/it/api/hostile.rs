@@ -124,6 +124,46 @@ fn chunks_are_put_together() {
     assert_eq!(connection.reply().stdout(), "x");
 }
 
+/// It would be read as what it is not.
+#[test]
+fn a_body_that_is_encoded_is_refused_by_name() {
+    let daemon = Daemon::start();
+    let body = call("echo x").to_string();
+    for (name, value) in [
+        ("Content-Encoding", "gzip"),
+        ("Content-Encoding", "identity, br"),
+    ] {
+        let headers = [(name, value)];
+        let refused = daemon
+            .connect()
+            .request("POST", "/execute", &headers, body.as_bytes());
+        assert_eq!(
+            refused.json()["code"],
+            "malformed_request",
+            "{name}: {value}"
+        );
+        let detail = refused.json()["detail"].to_string();
+        assert!(
+            detail.contains(value) && detail.contains("identity"),
+            "{detail}"
+        );
+    }
+    let headers = [("Content-Encoding", "Identity")];
+    let taken = daemon
+        .connect()
+        .request("POST", "/execute", &headers, body.as_bytes());
+    assert_eq!(taken.stdout(), "x");
+    let mut connection = daemon.connect();
+    connection.expect_answer("POST", "/execute");
+    connection
+        .write(b"POST /execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n");
+    connection.write(format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).as_bytes());
+    let refused = connection.reply().json();
+    let detail =
+        "transfer-encoding is `gzip, chunked`: expected none or `chunked`; send the JSON as it is";
+    assert_eq!(refused["detail"], detail);
+}
+
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let daemon = Daemon::start();

@@ -28,4 +28,4 @@ pub use provider::Provider;
 pub use python::python_with;
 pub use redis::Redis;
 pub use skip::{can_trace, skip};
-pub use wait::{wait_for, wait_to_equal, wait_until};
+pub use wait::{wait_for, wait_on, wait_to_equal, wait_until};

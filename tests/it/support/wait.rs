@@ -24,6 +24,18 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
+/// Waits as [`wait_for`], while the event loop goes on.
+pub async fn wait_on<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never came about: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 /// Waits until `find` finds `expected`, and fails the test with what it found last.
 #[track_caller]
 pub fn wait_to_equal<T: Debug + PartialEq>(what: &str, expected: T, mut find: impl FnMut() -> T) {

@@ -1,0 +1,287 @@
+//! The scripts that programs take from their words or their input.
+
+use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
+use super::super::paths::absolute;
+use super::git;
+use super::hazards::{run_by_options, runs_elsewhere, unversioned};
+use super::loose::{Nested, Reader};
+use super::text::{is_known, plain};
+
+/// What a command reads.
+pub(super) enum Input {
+    Text(String),
+    Unknown,
+}
+
+/// Shells: `-c` and a script, or a script on their input.
+#[rustfmt::skip]
+pub(super) const SHELLS: &[&str] = &[
+    "ash", "bash", "bash-static", "csh", "dash", "elvish", "fish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "osh", "pdksh", "posh", "pwsh", "rbash", "rksh", "rzsh",
+    "sash", "sh", "tcsh", "xonsh", "yash", "ysh", "zsh",
+];
+
+pub(super) fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name) || SHELLS.contains(&unversioned(name))
+}
+
+/// Programs with a script in an option's value or in their words, somewhere. So have all that run
+/// commands elsewhere.
+#[rustfmt::skip]
+pub(super) const SCRIPT_TAKERS: &[&str] = &[
+    "alias", "bind", "capsh", "compgen", "complete", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
+    "asciinema", "bazel", "byobu", "execlineb", "just", "mock", "newrole", "nodemon", "sbatch", "sops", "ttyrec", "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
+    "scriptlive", "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
+];
+
+pub(super) fn takes_scripts(name: &str) -> bool {
+    SCRIPT_TAKERS.contains(&name) || runs_elsewhere(name)
+}
+
+/// Words with which tmux runs commands of its own that say what to run, or reads them from a file.
+const TMUX_COMMANDS: [&str; 9] = [
+    "if-shell",
+    "if",
+    "set-hook",
+    "bind-key",
+    "bind",
+    "source-file",
+    "source",
+    "confirm-before",
+    "-f",
+];
+
+/// How many beginnings of a list of commands are looked at.
+const MAX_BEGINNINGS: usize = 16;
+
+/// What may be one, and is where nothing of it is unknown and that is `certain`.
+fn script(text: &str, certain: bool) -> Nested {
+    Nested::new(plain(text), certain && is_known(text))
+}
+
+impl Reader {
+    /// Adds the scripts that the program `name` takes from its words or its input to `nested`.
+    pub(super) fn scripts(
+        &mut self,
+        name: &str,
+        words: &[String],
+        certain: bool,
+        input: Option<&Input>,
+        nested: &mut Vec<Nested>,
+    ) {
+        let arguments = &words[1..];
+        let perhaps = |text: &String| script(text, false);
+        match name {
+            "git" => nested.extend(git::scripts(arguments).iter().map(perhaps)),
+            "eval" => {
+                let dashes = arguments.first().is_some_and(|word| word == "--");
+                let text = arguments[usize::from(dashes)..].join(" ");
+                nested.push(script(&text, certain));
+            }
+            "trap" => nested.extend(trapped(arguments).map(|text| script(text, certain))),
+            "source" | "." => match file_of(arguments) {
+                Some(file) if is_input(file) => self.shell_input(input, certain, nested),
+                // A file with a script, whose name may be all that a rule knows of it.
+                Some(_) => self.add(arguments.join(" "), false),
+                None => {}
+            },
+            // From here on any word may be another; and which files name commands, who knows.
+            "alias" | "parallel" | "sem" => {
+                self.unknown();
+                let value = |word: &String| match word.split_once('=') {
+                    Some((_, value)) => script(value, false),
+                    None => script(word, false),
+                };
+                nested.extend(arguments.iter().map(value));
+            }
+            "history" | "fc" => {
+                if name == "fc" {
+                    // It changes what it runs.
+                    self.unknown();
+                }
+                // It may begin with any of them.
+                let last = arguments.len().min(MAX_BEGINNINGS);
+                let beginnings = (1..last).map(|at| script(&arguments[at..].join(" "), false));
+                nested.extend(beginnings);
+                if last < arguments.len() {
+                    self.unknown();
+                }
+            }
+            _ if is_shell(name) => self.scripts_of_shell(arguments, certain, input, nested),
+            _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
+            _ => nested.extend(
+                run_by_options(name, arguments)
+                    .into_iter()
+                    .map(|text| script(text, false)),
+            ),
+        }
+    }
+
+    fn scripts_of_shell(
+        &mut self,
+        arguments: &[String],
+        certain: bool,
+        input: Option<&Input>,
+        nested: &mut Vec<Nested>,
+    ) {
+        for (at, word) in arguments.iter().enumerate() {
+            if self.is_full() {
+                return;
+            }
+            if !word.starts_with('-') {
+                self.add(arguments[at..].join(" "), false);
+            }
+        }
+        let mut add = |text: &str, certain: bool| nested.push(script(text, certain));
+        if shell_scripts(arguments, certain, &mut add) {
+            self.shell_input(input, certain, nested);
+        }
+    }
+
+    /// Not all of these are scripts, and none is for certain.
+    fn scripts_of_taker(&mut self, name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
+        let is_tmux = |word: &String| TMUX_COMMANDS.contains(&word.as_str());
+        if name == "tmux" && arguments.iter().any(is_tmux) {
+            self.unknown();
+        }
+        let elsewhere = runs_elsewhere(name);
+        // There a word is mostly one of a command (`docker exec c sh -c x`), which is looked at as a whole, a
+        // template (`{{ .State }}`), or names files; and no script.
+        let scripts = arguments.iter().flat_map(|word| scripts_of(word));
+        let scripts = scripts.filter(|text| !elsewhere || is_command(text));
+        nested.extend(scripts.map(|text| script(text, false)));
+    }
+
+    /// Adds what a shell that reads its input for a script is given there.
+    pub(super) fn shell_input(
+        &mut self,
+        input: Option<&Input>,
+        certain: bool,
+        nested: &mut Vec<Nested>,
+    ) {
+        match input {
+            Some(Input::Text(text)) if is_known(text) => {
+                nested.push(Nested::new(plain(text), certain));
+            }
+            Some(Input::Text(_) | Input::Unknown) | None => {
+                nested.extend(self.own_input(certain && input.is_none()));
+                // What stands before it, in a pipe or in the same script, may have its say.
+                self.unknown();
+            }
+        }
+    }
+}
+
+/// What a trap runs.
+fn trapped(arguments: &[String]) -> Option<&String> {
+    let is_option = |word: &&String| word.starts_with('-') && *word != "--";
+    let options = arguments.iter().take_while(is_option).count();
+    let ends = arguments.get(options).is_some_and(|word| word == "--");
+    arguments.get(options + usize::from(ends))
+}
+
+/// Whether a quoted text is more than a word and begins as a command does.
+fn is_command(text: &str) -> bool {
+    let text = plain(text);
+    let blank = |c: char| c.is_whitespace() || ";|&`".contains(c);
+    let first = text.trim_start().split(blank).next().unwrap_or_default();
+    let is_more = text.contains(blank) || text.contains("$(");
+    is_known(&text) && is_more && is_plain(first)
+}
+
+/// Whether a word has nothing in it that would make it several, or more than a word.
+fn is_plain(word: &str) -> bool {
+    word.chars()
+        .all(|c| c.is_alphanumeric() || "/._-+:=@%,~".contains(c))
+}
+
+/// What of a word may be a script: all of it, or a value in it (`-S'marker x'`, `--x='marker x'`,
+/// `-oProxyCommand marker x`, `EXEC:marker x`).
+fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
+    let behind = |separator: char| Some(word.split_once(separator)?.1);
+    let attached = word
+        .strip_prefix('-')
+        .filter(|group| !group.starts_with('-'));
+    let attached = attached.and_then(|group| {
+        let mut letters = group.chars();
+        letters.next()?;
+        Some(letters.as_str())
+    });
+    // `ProxyCommand`, `EXEC`: names of settings and addresses.
+    let name = attached.unwrap_or(word).split([':', INNER_BLANK]).next();
+    let setting = name.is_some_and(|name| {
+        name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.chars().all(char::is_alphanumeric)
+    });
+    let values = [
+        Some(word),
+        behind('='),
+        attached,
+        behind(':').filter(|_| setting),
+        behind(INNER_BLANK).filter(|_| setting),
+    ];
+    values.into_iter().flatten()
+}
+
+/// The scripts a shell is given; whether it reads its input for one.
+fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> bool {
+    let mut takes_script = false;
+    let mut rest = arguments.iter().map(String::as_str);
+    let mut first = None;
+    while let Some(word) = rest.next() {
+        if let Some(long) = word.strip_prefix("--c") {
+            // fish and nu: `--command=SCRIPT`, `--commands SCRIPT`.
+            takes_script = true;
+            if let Some((_, script)) = long.split_once('=') {
+                first = Some(script);
+                break;
+            }
+            continue;
+        }
+        let option = word.starts_with('-') || word.starts_with('+');
+        if !option || word == "-" || word == "--" {
+            first = if word == "-" || word == "--" {
+                rest.next()
+            } else {
+                Some(word)
+            };
+            break;
+        }
+        let short = option && !word.starts_with("--");
+        takes_script |= short && word.contains('c');
+        if (short && word.contains(['o', 'O'])) || word == "--rcfile" || word == "--init-file" {
+            rest.next();
+        }
+    }
+    if !arguments.iter().all(|word| is_known(word)) {
+        add(&UNKNOWN_WORDS.to_string(), false);
+    }
+    if !takes_script {
+        return first.is_none_or(is_input) || arguments.iter().any(|word| word == "-s");
+    }
+    if let Some(script) = first {
+        add(script, certain);
+    }
+    // Should an option before it have a value that we do not know of.
+    arguments.iter().for_each(|word| add(word, false));
+    false
+}
+
+/// The file that a shell is to read by one of its built-ins.
+fn file_of(arguments: &[String]) -> Option<&String> {
+    arguments.iter().find(|word| *word != "--")
+}
+
+/// Whether a file is what a command is given to read, as far as its name tells: with directories that lead there, or
+/// without.
+pub(super) fn is_input(file: &str) -> bool {
+    let path = absolute(file, None).unwrap_or_default();
+    let mut names = file.rsplit('/');
+    let (last, before) = (names.next().unwrap_or_default(), names.next());
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    file == "-"
+        || last == "stdin"
+        || is_number && matches!(before, Some("fd" | ".") | None)
+        || path.starts_with("/dev/fd/")
+        || path.starts_with("/proc/")
+        || !is_known(file)
+}
