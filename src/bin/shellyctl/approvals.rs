@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use serde_json::Value;
-use shelly_executor::client::{Approval, Client, Decision, Received, Remember, Resolution};
+use shelly_executor::client::{
+    Answer, Approval, Client, ClientError, Decision, Received, Remember, Resolution,
+};
 
 use crate::args::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs, HowLong};
 use crate::failure::Failure;
@@ -54,13 +56,24 @@ async fn resolve(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let id = pending(client, given).await?;
-    let approval = client.resolve(&id, resolution).await?;
+    let approval = client
+        .resolve(&id, resolution)
+        .await
+        .map_err(|error| match &error {
+            ClientError::Refused { answer } if is_not_found(answer) => Failure::NoApproval(error),
+            _ => Failure::Client(error),
+        })?;
     if json {
         print::line(&approval.json)?;
     } else {
         print::text(&decided(&approval))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_not_found(answer: &Answer) -> bool {
+    let problem = answer.problem.as_ref();
+    problem.is_some_and(|problem| problem.code == "not_found")
 }
 
 /// The id that is meant: a whole one, or the beginning or end of a single pending one, or that of the execution

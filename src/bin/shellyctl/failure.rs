@@ -20,6 +20,9 @@ pub enum Failure {
     /// The daemon said no, said something strange, or could not be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The daemon knows no such approval.
+    #[error("{}", .0)]
+    NoApproval(ClientError),
     /// The daemon accepted the connection and then said nothing.
     #[error("the daemon on `{}` did not answer within {seconds} s", socket.display())]
     Silent { socket: PathBuf, seconds: u64 },
@@ -113,6 +116,9 @@ impl Failure {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Client(error) => error.hint(),
+            Self::NoApproval(_) => {
+                Some("`shellyctl approvals` lists what waits, with --all what was decided as well")
+            }
             Self::Silent { .. } => Some("see `systemctl status shelly-executor`"),
             Self::Stdin { source } if source.kind() == io::ErrorKind::InvalidData => {
                 Some("a call carries text; put bytes into a file that the command reads")
@@ -124,6 +130,7 @@ impl Failure {
                 "for instance: shellyctl policy explain --tool read_file '{\"file_path\": \"/etc/hosts\"}'; `shellyctl tools NAME` says what a tool takes, and a command needs no --tool",
             ),
             Self::Ambiguous { .. } => Some("give more of the id, or all of it"),
+            Self::TooShort { .. } => Some("`shellyctl history` lists them"),
             Self::NotAsked => Some("--yes does it without asking"),
             Self::NoTerminal => Some("`shellyctl history` and `shellyctl events -f` do without"),
             Self::Daemon { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -136,7 +143,6 @@ impl Failure {
             Self::Stdout { .. }
             | Self::Stdin { .. }
             | Self::Record { .. }
-            | Self::TooShort { .. }
             | Self::Unquotable { .. }
             | Self::Cwd { .. }
             | Self::Daemon { .. }
@@ -147,7 +153,8 @@ impl Failure {
 
     fn exit_status(&self) -> u8 {
         match self {
-            Self::Client(ClientError::Refused { answer }) => ending::exit_status(answer),
+            Self::Client(ClientError::Refused { answer })
+            | Self::NoApproval(ClientError::Refused { answer }) => ending::exit_status(answer),
             Self::Stdout { .. } if self.is_broken_pipe() => 0,
             Self::NotJson { .. }
             | Self::ExplainedNotJson { .. }
@@ -160,6 +167,7 @@ impl Failure {
             Self::Tools(ToolsError::Misplaced { .. }) => USAGE,
             Self::Tools(_) => 1,
             Self::Client(_)
+            | Self::NoApproval(_)
             | Self::Silent { .. }
             | Self::Stdout { .. }
             | Self::Stdin { .. }
@@ -187,7 +195,8 @@ impl Failure {
         if self.is_broken_pipe() {
             return;
         }
-        if let Self::Client(ClientError::Refused { answer }) = self
+        if let Self::Client(ClientError::Refused { answer })
+        | Self::NoApproval(ClientError::Refused { answer }) = self
             && json
         {
             // Standard error tells it in any case.

@@ -146,7 +146,13 @@ fn a_piece_of_an_id_will_do_where_it_is_nobody_elses() {
     let approved = run(&daemon, &["approve", &one.approval[..2]]);
     assert_eq!(code(&approved), 0, "{approved:?}");
     assert_eq!(one.end().1, "1\n");
-    assert_eq!(code(&run(&daemon, &["approve", "nosuch"])), 125);
+    let unknown = run(&daemon, &["approve", "nosuch"]);
+    assert_eq!(code(&unknown), 125);
+    let told = text(&unknown.stderr);
+    assert!(
+        told.contains("no approval `nosuch`") && told.contains("hint: `shellyctl approvals`"),
+        "{told}"
+    );
 }
 
 #[test]
