@@ -249,6 +249,7 @@ fn content(output: &Output, input: &Input) -> String {
     };
     match output.diff.as_deref() {
         None => content.push_str("what was there before is no text: there is no diff\n"),
+        Some("") if output.created => {}
         Some("") => content.push_str("the text is the same as before\n"),
         Some(diff) => content.push_str(diff),
     }

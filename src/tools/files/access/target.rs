@@ -139,21 +139,34 @@ impl Target {
     pub(crate) fn make_dirs(&mut self) -> Result<MadeDirs, FileError> {
         let mut made = MadeDirs(Vec::new());
         for name in std::mem::take(&mut self.missing) {
-            mkdirat(&self.dir.fd, &name, Mode::from_raw_mode(0o755))
-                .map_err(FileError::io("make a directory for", &self.asked))?;
-            let child = self.dir.child(Path::new(&name))?;
+            let child = self.make_dir(&name)?;
+            let parent = std::mem::replace(&mut self.dir, child);
+            made.0.push((parent, name));
+        }
+        // Without it a power cut may take the directories and the file in them.
+        made.0.iter().try_for_each(|(parent, _)| parent.sync())?;
+        Ok(made)
+    }
+
+    fn make_dir(&self, name: &OsStr) -> Result<Found, FileError> {
+        let mode = Mode::from_raw_mode(0o755);
+        let made = mkdirat(&self.dir.fd, name, mode);
+        made.map_err(FileError::io("make a directory for", &self.asked))?;
+        let enter = || {
+            let child = self.dir.child(Path::new(name))?;
             // Whatever the daemon's umask is, which is about files of its own.
             let opened = child.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
-            fchmod(opened, Mode::from_raw_mode(0o755)).map_err(FileError::io(
+            let set = fchmod(opened, mode);
+            set.map_err(FileError::io(
                 "set the permissions of a directory for",
                 &self.asked,
             ))?;
-            let parent = std::mem::replace(&mut self.dir, child);
-            // Without it a power cut may take the directory and the file in it.
-            parent.sync()?;
-            made.0.push((parent, name));
-        }
-        Ok(made)
+            Ok(child)
+        };
+        enter().inspect_err(|_| {
+            // Nobody has used it.
+            let _ = unlinkat(&self.dir.fd, name, AtFlags::REMOVEDIR);
+        })
     }
 
     /// Refuses to go on once the name stands for something else than at first.

@@ -56,6 +56,10 @@ fn a_file_is_created_overwritten_and_added_to() {
     );
     let append = json!({"file_path": "new", "content": "x", "mode": "a"});
     assert_eq!(room.output(write_file, append)["created"], true);
+    // There is no text that it could be the same as.
+    let empty = json!({"file_path": "empty", "content": ""});
+    let answer = room.call(write_file, empty).expect("made");
+    assert_eq!(answer.content, "created `empty` (0 bytes)\n");
 }
 
 #[test]
