@@ -193,6 +193,7 @@ impl Inner {
         call: Call,
         config: Arc<ExecutorConfig>,
     ) {
+        let _one = self.running.one();
         tokio::select! {
             biased;
             result = self.perform(execution, call, config) => {
@@ -205,7 +206,6 @@ impl Inner {
                 tokio::spawn(Arc::clone(self).end_if_cancelled(Arc::clone(execution)));
             }
         }
-        self.running.end();
     }
 
     /// Whether it may begin, and under a key whether it is the first.

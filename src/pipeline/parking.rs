@@ -132,9 +132,9 @@ impl Inner {
                 input_summary: execution.summary(),
                 changed: changed.to_owned(),
             });
+            let _one = inner.running.one();
             inner.withdraw(&execution).await;
             inner.close(&execution, lost).await;
-            inner.running.end();
         });
     }
 }

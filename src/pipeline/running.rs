@@ -17,12 +17,9 @@ impl Running {
         self.now.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// For each that has begun.
-    pub(super) fn end(&self) {
-        self.changes.fetch_add(1, Ordering::Relaxed);
-        if self.now.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.none.notify_waiters();
-        }
+    /// One of those that have begun, for whoever takes it to its end.
+    pub(super) fn one(&self) -> One<'_> {
+        One(self)
     }
 
     /// How many there are.
@@ -48,6 +45,20 @@ impl Running {
     }
 }
 
+/// It ends when this is dropped, so that not even a defect in between holds up those who wait for none.
+#[must_use]
+pub(super) struct One<'a>(&'a Running);
+
+impl Drop for One<'_> {
+    fn drop(&mut self) {
+        let Running { now, changes, none } = self.0;
+        changes.fetch_add(1, Ordering::Relaxed);
+        if now.fetch_sub(1, Ordering::AcqRel) == 1 {
+            none.notify_waiters();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -65,11 +76,18 @@ mod tests {
             async move { running.none().await }
         });
         tokio::task::yield_now().await;
-        running.end();
+        drop(running.one());
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "one runs");
         assert_eq!((running.count(), running.changes()), (1, 3));
-        running.end();
+        let defect = tokio::spawn({
+            let running = Arc::clone(&running);
+            async move {
+                let _one = running.one();
+                panic!("a defect");
+            }
+        });
+        assert!(defect.await.is_err());
         waiting.await.expect("told");
         assert_eq!((running.count(), running.changes()), (0, 4));
     }
