@@ -131,6 +131,8 @@ impl Server {
     /// Takes those whose connect(2) has succeeded, and has no more succeed: Linux refuses that to a listening socket that
     /// is shut down for reading, and still hands out by accept(2) what came before.
     async fn take_waiting(&mut self, listener: &UnixListener) -> io::Result<()> {
+        /// What accept(2) says of such a socket when nobody is left: EAGAIN, or EINVAL.
+        const ENDS: [io::ErrorKind; 2] = [io::ErrorKind::WouldBlock, io::ErrorKind::InvalidInput];
         let listener = StdListener::from(listener.as_fd().try_clone_to_owned()?);
         take_no_more(&listener)?;
         loop {
@@ -139,11 +141,9 @@ impl Server {
                     stream.set_nonblocking(true)?;
                     self.take(UnixStream::from_std(stream)?).await;
                 }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::Interrupted => {}
-                    io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => return Ok(()),
-                    _ => return Err(error),
-                },
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if ENDS.contains(&error.kind()) => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use shelly_executor::client::{
-    Answer, Approval, Client, ClientError, Decision, Received, Remember, Resolution,
+    Approval, Client, ClientError, Decision, Received, Remember, Resolution,
 };
 
 use crate::args::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs, HowLong};
@@ -56,13 +56,11 @@ async fn resolve(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let id = pending(client, given).await?;
-    let approval = client
-        .resolve(&id, resolution)
-        .await
-        .map_err(|error| match &error {
-            ClientError::Refused { answer } if is_not_found(answer) => Failure::NoApproval(error),
-            _ => Failure::Client(error),
-        })?;
+    let approval = client.resolve(&id, resolution).await;
+    let approval = approval.map_err(|error| match is_unknown(&error) {
+        true => Failure::NoApproval(error),
+        false => Failure::Client(error),
+    })?;
     if json {
         print::line(&approval.json)?;
     } else {
@@ -71,7 +69,11 @@ async fn resolve(
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_not_found(answer: &Answer) -> bool {
+/// Whether the daemon knows of no such approval.
+fn is_unknown(error: &ClientError) -> bool {
+    let ClientError::Refused { answer } = error else {
+        return false;
+    };
     let problem = answer.problem.as_ref();
     problem.is_some_and(|problem| problem.code == "not_found")
 }
