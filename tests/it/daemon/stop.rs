@@ -1,6 +1,11 @@
 //! A stop drains, then kills, and everybody who waits gets an answer.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -133,6 +138,38 @@ fn idle_connections_do_not_hold_up_the_stop() {
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.wait().code(), Some(0));
     drop((idle, silent));
+}
+
+/// Whenever the stop falls between two requests on a connection: who was too late has not been able to send.
+#[test]
+fn a_request_that_was_sent_whole_is_answered() {
+    const REQUEST: &[u8] = b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n";
+    for _ in 0..5 {
+        let mut daemon = Daemon::start_with(Mode::Group, "");
+        let answered = Arc::new(AtomicUsize::new(0));
+        let clients = [(); 16].map(|()| {
+            let answered = Arc::clone(&answered);
+            let mut stream = UnixStream::connect(daemon.socket()).expect("served");
+            thread::spawn(move || {
+                while stream.write_all(REQUEST).is_ok() {
+                    let mut answer = Vec::new();
+                    while !answer.ends_with(b"\r\n\r\n") {
+                        let mut piece = [0; 1024];
+                        let length = stream.read(&mut piece).expect("an answer");
+                        assert!(length > 0, "closed without an answer");
+                        answer.extend_from_slice(&piece[..length]);
+                    }
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        wait_until("they are at it", || answered.load(Ordering::Relaxed) > 500);
+        daemon.signal(Signal::SIGTERM);
+        assert_eq!(daemon.wait().code(), Some(0));
+        for client in clients {
+            client.join().expect("each was answered");
+        }
+    }
 }
 
 #[test]
