@@ -297,3 +297,27 @@ fn what_the_daemon_could_not_do_is_tried_again() {
         (500, &json!("output_invalid"))
     );
 }
+
+/// Of what an earlier try has written nothing is told, but it was of this call all the same.
+#[test]
+fn whom_an_earlier_try_has_left_behind_is_told() {
+    let retries = "idempotent = true\nretries = { max = 2, delay_ms = 1, exit_codes = true }";
+    let toml = format!("[flow.tools.bash]\n{retries}\n");
+    let daemon = Daemon::start_with(Mode::Group, &toml);
+    let left = daemon.dir().join("left");
+    fs::write(&left, "60\n61\n").expect("written");
+    let command = format!(
+        "read -r secs < {left} || {{ echo done; exit; }}; sed -i 1d {left}; sleep $secs & exit 3",
+        left = left.display()
+    );
+    let reply = daemon.bash(&command);
+    let body = reply.json();
+    assert_eq!(reply.stdout(), "done", "{body}");
+    let left = body["background"].as_array().expect("a list");
+    let told: Vec<_> = left
+        .iter()
+        .map(|one| (one["command"].as_str(), one["killed"].as_bool()))
+        .collect();
+    let expected = ["sleep 60", "sleep 61"].map(|command| (Some(command), Some(true)));
+    assert_eq!(told, expected, "{body}");
+}
