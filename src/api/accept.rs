@@ -259,4 +259,58 @@ mod tests {
             std::fs::remove_file(&path).expect("there");
         }
     }
+
+    /// A client of HTTP/2 that has sent one request by now and reads what comes. Returns whether that is an answer.
+    async fn is_answered(mut stream: UnixStream) -> bool {
+        const HEADERS: u8 = 1;
+        const PING: u8 = 6;
+        let mut is_answered = false;
+        let mut head = [0; 9];
+        while stream.read_exact(&mut head).await.is_ok() {
+            let [a, b, c, kind, flags, ..] = head;
+            let mut body = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+            stream.read_exact(&mut body).await.expect("a whole frame");
+            is_answered |= kind == HEADERS;
+            if kind == PING && flags == 0 {
+                let acknowledged = [&[0, 0, 8, PING, 1, 0, 0, 0, 0], &body[..]].concat();
+                stream.write_all(&acknowledged).await.expect("taken");
+            }
+        }
+        is_answered
+    }
+
+    /// By RFC 9113: the preface, settings of which none is given, and the headers of `GET /`.
+    #[tokio::test]
+    async fn so_is_what_was_sent_on_a_new_connection_of_http2() {
+        let path = std::env::temp_dir().join(format!("shelly-accept-{}", ExecutionId::new()));
+        let request = [
+            &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+            &[0, 0, 0, 4, 0, 0, 0, 0, 0],
+            &[0, 0, 14, 1, 5, 0, 0, 0, 1],
+            b"\x82\x86\x84\x41\x09localhost",
+        ]
+        .concat();
+        for turns in 0..8 {
+            let listener = UnixListener::bind(&path).expect("a temporary directory");
+            let (close, closed) = oneshot::channel::<()>();
+            let closed = async { drop(closed.await) };
+            let routes = Routes::of(Router::new()).with_grpc(Router::new());
+            let serving = serve(listener, Backlog::Answered, routes, LIMITS, closed);
+            let serving = tokio::spawn(serving);
+            let mut client = UnixStream::connect(&path).await.expect("served");
+            // By then it waits to be accepted, or for its first bytes, or has been read.
+            let early = turns % 2;
+            for _ in 0..turns / 2 {
+                tokio::task::yield_now().await;
+            }
+            client.write_all(&request[..early]).await.expect("taken");
+            let sent = client.try_write(&request[early..]).expect("taken");
+            assert_eq!(early + sent, request.len());
+            drop(close);
+            let (served, is_answered) = tokio::join!(serving, is_answered(client));
+            served.expect("it ends");
+            assert!(is_answered, "in turn {turns}");
+            std::fs::remove_file(&path).expect("there");
+        }
+    }
 }

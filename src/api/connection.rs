@@ -117,8 +117,8 @@ pub(super) async fn connection(
             Ok(version) => version?,
             Err(_) => return Ok(()),
         },
-        // Nothing has come: the one that is told so by its connection being closed.
-        () = asked_to_close(&mut closing) => Version::HTTP_11,
+        // What has come by then; where nothing has, the one that is told so by its connection being closed.
+        () = asked_to_close(&mut closing) => begun(&stream).unwrap_or(Version::HTTP_11),
     };
     match version {
         // It is there for gRPC, and many requests at once on one connection hold many bodies.
@@ -215,22 +215,28 @@ pub(super) async fn asked_to_close(closing: &mut watch::Receiver<bool>) {
 async fn version(stream: &UnixStream) -> io::Result<Version> {
     loop {
         let ready = stream.ready(Interest::READABLE).await?;
-        let looked = stream.try_io(Interest::READABLE, || {
-            let mut first = [0; HTTP2_BEGINS.len()];
-            let length = recv(stream.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK)?;
-            match HTTP2_BEGINS.strip_prefix(&first[..length]) {
-                Some([]) => Ok(Version::HTTP_2),
-                // So few bytes may be the beginning of either, if more are to come.
-                Some(_) if length > 0 && !ready.is_read_closed() => {
-                    Err(io::ErrorKind::WouldBlock.into())
-                }
-                Some(_) | None => Ok(Version::HTTP_11),
-            }
-        });
+        let looked = stream.try_io(Interest::READABLE, || begun(stream));
         match looked {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // So few bytes may be the beginning of either, if more are to come.
+                if ready.is_read_closed() {
+                    return Ok(Version::HTTP_11);
+                }
+            }
             looked => return looked,
         }
+    }
+}
+
+/// What the bytes say that are there; `WouldBlock` where they are too few.
+fn begun(stream: &UnixStream) -> io::Result<Version> {
+    let mut first = [0; HTTP2_BEGINS.len()];
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    let length = recv(stream.as_raw_fd(), &mut first, flags)?;
+    match HTTP2_BEGINS.strip_prefix(&first[..length]) {
+        Some([]) => Ok(Version::HTTP_2),
+        Some(_) if length > 0 => Err(io::ErrorKind::WouldBlock.into()),
+        Some(_) | None => Ok(Version::HTTP_11),
     }
 }
 
