@@ -133,6 +133,13 @@ impl Settings {
         if self.log.format != next.log.format {
             keys.push("log.format");
         }
+        // How large it may be can change; whether there is a spool is settled at the start.
+        if (self.spool_max_bytes == 0) != (next.spool_max_bytes == 0) {
+            keys.push("spool_max_bytes");
+        }
+        if (self.spool_total_bytes == 0) != (next.spool_total_bytes == 0) {
+            keys.push("spool_total_bytes");
+        }
         keys
     }
 }

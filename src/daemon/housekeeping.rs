@@ -19,6 +19,13 @@ const AGEING: Duration = Duration::from_secs(3600);
 /// After how many records of the audit trail its head is written down.
 const AUDIT_RECORDS: u64 = 1000;
 
+/// How long a sandbox that has failed its test is left alone until the next: a test starts one, and somebody may have
+/// set it up meanwhile.
+const RETEST: Duration = Duration::from_secs(10);
+
+/// How long the status line may be, in bytes. systemd passes over a message of more than a page (`PIPE_BUF`).
+const STATUS_BYTES: usize = 2048;
+
 /// Puts on disk now and then what executions have said, and looks whether a spool that failed works again, for
 /// as long as the daemon runs. Beside everything else, for the disk may take its time.
 pub(super) async fn keep_spool(api: Api) {
@@ -61,8 +68,8 @@ struct Housekeeper {
     pruning: Chore,
     /// Up to which record of the audit trail its head was written down.
     told: u64,
-    /// The sandbox that was tested.
-    tested: Option<SandboxConfig>,
+    /// The sandbox that was tested, and when.
+    tested: Option<(SandboxConfig, Instant)>,
 }
 
 impl Housekeeper {
@@ -101,12 +108,19 @@ impl Housekeeper {
         }
     }
 
-    /// Tests the sandbox once for each configuration of it, as soon as something wants it.
+    /// Tests the sandbox once for each configuration of it, as soon as something wants it; again and again while it fails.
     fn test_sandbox(&mut self) {
-        let sandbox = &self.api.executor.config().sandbox;
-        if self.tested.as_ref() != Some(sandbox) && self.api.executor.wants_sandbox() {
-            self.tested = Some(sandbox.clone());
-            let executor = self.api.executor.clone();
+        let executor = &self.api.executor;
+        let sandbox = &executor.config().sandbox;
+        let is_due = match &self.tested {
+            Some((tested, at)) if tested == sandbox => {
+                executor.sandbox_fails() && at.elapsed() >= RETEST
+            }
+            Some(_) | None => true,
+        };
+        if is_due && executor.wants_sandbox() {
+            self.tested = Some((sandbox.clone(), Instant::now()));
+            let executor = executor.clone();
             tokio::spawn(async move { executor.test_sandbox().await });
         }
     }
@@ -192,10 +206,30 @@ pub(super) fn status_line(api: &Api, problems: &[Degradation]) -> String {
     }
     for degradation in api.health.configuration().iter().chain(problems) {
         // One line: systemd cuts at the first newline.
-        line.push_str(&format!(
-            "; degraded: {}",
-            degradation.detail.replace('\n', " ")
-        ));
+        line.push_str("; degraded: ");
+        line.push_str(&degradation.detail.replace('\n', " "));
+    }
+    cut(line)
+}
+
+/// As much of a line as systemd takes.
+fn cut(mut line: String) -> String {
+    if line.len() > STATUS_BYTES {
+        line.truncate(line.floor_char_boundary(STATUS_BYTES));
+        line.push('…');
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_systemd_would_pass_over_is_cut() {
+        let short = "running 1".to_owned();
+        assert_eq!(cut(short.clone()), short);
+        let long = cut("ä".repeat(4096));
+        assert_eq!(long, "ä".repeat(1024) + "…");
+    }
 }

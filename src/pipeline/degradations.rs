@@ -103,6 +103,11 @@ impl Executor {
         }
     }
 
+    /// Whether the sandbox has failed its test, and not passed one since.
+    pub fn sandbox_fails(&self) -> bool {
+        matches!(self.sandbox().self_test, SelfTest::Failed(_))
+    }
+
     /// What every command needs and is not there.
     fn unusable(&self) -> Vec<Degradation> {
         let config = self.config();

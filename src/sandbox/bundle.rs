@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -386,7 +386,7 @@ impl Inside<'_> {
         if self.bundle.has_socket() && is_host {
             // Who has a socket may connect to any of the host's that is inside and lets everybody, for
             // gVisor knows that as one permission.
-            for socket in bound_sockets()? {
+            for socket in bound_sockets()?.iter().filter(|path| is_socket(path)) {
                 let dir = socket.parent().and_then(|dir| fs::canonicalize(dir).ok());
                 match dir {
                     Some(dir) if may_be_hidden(&dir) => mounts.empty(&dir)?,
@@ -428,6 +428,16 @@ fn bound_sockets() -> io::Result<BTreeSet<PathBuf>> {
     Ok(paths
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
         .collect())
+}
+
+/// Whether there is one where the daemon sees it, and so will the inside. The path is what its maker has called it, in a
+/// place of its own perhaps: without a look anybody could have a directory of the system's hidden.
+fn is_socket(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type().is_socket(),
+        // What the daemon may not see somebody else may.
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// What stands behind the seven columns of numbers, after one blank: a path, or `@` and an abstract name
@@ -508,6 +518,22 @@ mod tests {
     use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
     use super::*;
+
+    #[test]
+    fn a_name_alone_hides_nothing() {
+        let path = std::env::temp_dir().join(format!("socket-{}", ExecutionId::new()));
+        assert!(
+            !is_socket(&path),
+            "its maker saw it elsewhere, or it is gone"
+        );
+        fs::write(&path, "").expect("written");
+        assert!(!is_socket(&path));
+        fs::remove_file(&path).expect("there");
+        let listener = UnixListener::bind(&path).expect("bound");
+        assert!(is_socket(&path));
+        drop(listener);
+        fs::remove_file(&path).expect("there");
+    }
 
     #[test]
     fn sockets_are_found_whatever_their_names() {

@@ -273,12 +273,17 @@ fn a_shell_that_cannot_be_run_is_a_problem_until_there_is_another() {
 #[test]
 fn keys_that_take_a_restart_say_so() {
     let daemon = start();
-    let changed = "max_connections = 7\n[env]\nWORD = \"second\"\n[cgroup]\nmode = \"auto\"\n[log]\nformat = \"json\"\n";
+    let changed = "max_connections = 7\nspool_max_bytes = 0\n[env]\nWORD = \"second\"\n[cgroup]\nmode = \"auto\"\n[log]\nformat = \"json\"\n";
     replace(&daemon, "executor.toml", changed);
     // The rest of the change is in force.
     wait_for_word(&daemon, "second");
     let problems = problems(&daemon);
-    for key in ["`max_connections`", "`cgroup`", "`log.format`"] {
+    for key in [
+        "`max_connections`",
+        "`cgroup`",
+        "`log.format`",
+        "`spool_max_bytes`",
+    ] {
         let told = problems.iter().any(|problem| {
             problem["code"] == "restart_needed"
                 && problem["detail"]
@@ -287,7 +292,7 @@ fn keys_that_take_a_restart_say_so() {
         });
         assert!(told, "{key}: {problems:?}");
     }
-    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert_eq!(problems.len(), 4, "{problems:?}");
 
     // Taken back, there is nothing to restart for.
     replace(&daemon, "executor.toml", &configuration("third"));

@@ -291,6 +291,30 @@ fn once_somebody_wants_it_it_is_tested() {
     daemon.wait();
 }
 
+/// As whoever reads the problem in `/health` does.
+#[test]
+fn a_runtime_that_is_installed_later_makes_it_well() {
+    if !is_there() {
+        return;
+    }
+    let dir = scratch();
+    let runtime = dir.join("runsc");
+    let path = runtime.display();
+    let toml = format!("[sandbox]\nruntime = \"{path}\"\n[tools]\nuntrusted = [\"bash\"]\n");
+    let daemon = Daemon::start_with(Mode::Group, &toml);
+    wait_for_test(&daemon, "failed");
+    let mut find = Command::new("sh");
+    let found = find.args(["-c", "command -v runsc"]).output();
+    let found = String::from_utf8(found.expect("it starts").stdout).expect("text");
+    std::os::unix::fs::symlink(found.trim(), &runtime).expect("made");
+    wait_for_test(&daemon, "passed");
+    wait_until("it is well", || {
+        daemon.get("/health").json()["status"] == "ok"
+    });
+    drop(daemon);
+    fs::remove_dir_all(dir).expect("ours");
+}
+
 #[test]
 fn a_runtime_that_does_not_work_is_told_of() {
     for (program, said) in [
