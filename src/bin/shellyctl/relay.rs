@@ -35,9 +35,13 @@ impl Relay {
         }
     }
 
-    /// The execution has its id; before that nothing can be fetched.
+    /// The execution has its id; before that nothing can be fetched. Another time it is tried again, and what it writes
+    /// begins anew.
     pub fn started(&mut self, id: &str) {
-        self.id = Some(id.to_owned());
+        if self.id.replace(id.to_owned()).is_some() {
+            self.stdout.begin_again();
+            self.stderr.begin_again();
+        }
     }
 
     /// The command wrote `text`, which begins `offset` raw bytes into its stream.
@@ -125,6 +129,12 @@ impl Lane {
             replaced: false,
             missing: 0,
         }
+    }
+
+    fn begin_again(&mut self) {
+        self.position = Position::At(0);
+        self.replaced = false;
+        self.missing = 0;
     }
 
     async fn pass(&mut self, spool: &Spool<'_>, text: &str, offset: u64) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{code, run, shellyctl, text};
-use crate::support::{Daemon, Fifo};
+use crate::support::{Daemon, Fifo, Mode};
 
 /// shellyctl with its first line of output read, so that the command is known to run.
 struct Running {
@@ -331,4 +331,19 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
     );
     // The hang-up cancels; the daemon gets there on its own time.
     daemon.wait_until("the command is gone", || !process.exists());
+}
+
+/// What the last try writes begins at its own beginning, and is not taken for what came before.
+#[test]
+fn each_try_is_passed_on_whole() {
+    let retries = "idempotent = true\nretries = { max = 1, delay_ms = 1, exit_codes = true }";
+    let daemon = Daemon::start_with(Mode::Group, &format!("[flow.tools.bash]\n{retries}\n"));
+    let mark = daemon.dir().join("mark");
+    let script = format!(
+        "[ -e {mark} ] && {{ echo second; exit; }}; touch {mark}; echo the first; exit 1",
+        mark = mark.display()
+    );
+    let output = run(&daemon, &["exec", "--", &script]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert_eq!(text(&output.stdout), "the first\nsecond\n", "{output:?}");
 }

@@ -3,8 +3,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fchmod, fsync, mkdirat, statat,
-    statx, unlinkat,
+    AtFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fchmod, fsync, mkdirat, openat,
+    statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -139,33 +139,43 @@ impl Target {
     pub(crate) fn make_dirs(&mut self) -> Result<MadeDirs, FileError> {
         let mut made = MadeDirs(Vec::new());
         for name in std::mem::take(&mut self.missing) {
-            let child = self.make_dir(&name)?;
+            let (child, is_ours) = self.make_dir(&name)?;
             let parent = std::mem::replace(&mut self.dir, child);
-            made.0.push((parent, name));
+            if is_ours {
+                made.0.push((parent, name));
+            }
         }
         // Without it a power cut may take the directories and the file in them.
         made.0.iter().try_for_each(|(parent, _)| parent.sync())?;
         Ok(made)
     }
 
-    fn make_dir(&self, name: &OsStr) -> Result<Found, FileError> {
+    /// Makes one, and says whether it was not made by somebody else meanwhile.
+    fn make_dir(&self, name: &OsStr) -> Result<(Found, bool), FileError> {
         let mode = Mode::from_raw_mode(0o755);
-        let made = mkdirat(&self.dir.fd, name, mode);
-        made.map_err(FileError::io("make a directory for", &self.asked))?;
+        let is_ours = match mkdirat(&self.dir.fd, name, mode) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(FileError::io("make a directory for", &self.asked)(error)),
+        };
         let enter = || {
             let child = self.dir.child(Path::new(name))?;
-            // Whatever the daemon's umask is, which is about files of its own.
-            let opened = child.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
-            let set = fchmod(opened, mode);
-            set.map_err(FileError::io(
-                "set the permissions of a directory for",
-                &self.asked,
-            ))?;
-            Ok(child)
+            if is_ours {
+                // Whatever the daemon's umask is, which is about files of its own.
+                let opened = child.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+                let set = fchmod(opened, mode);
+                set.map_err(FileError::io(
+                    "set the permissions of a directory for",
+                    &self.asked,
+                ))?;
+            }
+            Ok((child, is_ours))
         };
         enter().inspect_err(|_| {
-            // Nobody has used it.
-            let _ = unlinkat(&self.dir.fd, name, AtFlags::REMOVEDIR);
+            if is_ours {
+                // Nobody has used it.
+                let _ = unlinkat(&self.dir.fd, name, AtFlags::REMOVEDIR);
+            }
         })
     }
 
@@ -226,9 +236,15 @@ impl Target {
 }
 
 impl Found {
-    /// Writes a directory's entries to the disk.
+    /// Writes a directory's entries to the disk, if it can be read: of one that may only be written to, what was put
+    /// into it is there all the same.
     pub(crate) fn sync(&self) -> Result<(), FileError> {
-        let dir = self.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = match openat(&self.fd, ".", flags, Mode::empty()) {
+            Ok(dir) => dir,
+            Err(Errno::ACCESS) => return Ok(()),
+            Err(error) => return Err(FileError::io("open the directory of", &self.asked)(error)),
+        };
         fsync(dir).map_err(FileError::io(
             "write to the disk the directory of",
             &self.asked,

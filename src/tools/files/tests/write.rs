@@ -193,3 +193,19 @@ fn binary_content_is_replaced_without_a_diff() {
         &["d/.."],
     );
 }
+
+/// Agents make calls beside one another.
+#[test]
+fn whoever_makes_a_directory_first_makes_it_for_all() {
+    let room = Room::new();
+    for round in 0..50 {
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let room = &room;
+                let path = format!("{round}/a/b/{writer}");
+                let input = json!({"file_path": path, "content": "x", "create_dirs": true});
+                scope.spawn(move || room.call(write_file, input).expect("written"));
+            }
+        });
+    }
+}
