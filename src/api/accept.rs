@@ -50,7 +50,8 @@ pub enum Backlog {
 
 /// Serves `listener` until `shutdown` completes, then takes no more connections but those of the `backlog`, lets
 /// requests that are under way finish, and returns when the last connection is closed. A request that was sent as a
-/// whole is answered; whoever sends one too late gets `EPIPE`, and knows that nobody has read it.
+/// whole is answered; whoever sends one too late gets `EPIPE`, and knows that nobody has read it. Not so what is
+/// pipelined behind an answer that says it is the last, and who is beyond [`Limits::max_refusals`].
 pub async fn serve(
     listener: UnixListener,
     backlog: Backlog,

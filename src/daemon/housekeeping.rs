@@ -114,7 +114,7 @@ impl Housekeeper {
         let sandbox = &executor.config().sandbox;
         let is_due = match &self.tested {
             Some((tested, at)) if tested == sandbox => {
-                executor.sandbox_fails() && at.elapsed() >= RETEST
+                at.elapsed() >= RETEST && executor.sandbox_fails()
             }
             Some(_) | None => true,
         };
