@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::{HeaderValue, header};
-use axum::response::IntoResponse;
+use axum::http::{HeaderValue, Version, header};
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use super::connection::{Routes, Served, asked_to_close, connection};
+use super::connection::{Routes, Served, asked_to_close, connection, spoken};
 use super::peer::take_no_more;
 use super::problem::{Code, Refusal};
 use super::unread;
@@ -121,8 +121,9 @@ impl Server {
                 drop((place, open));
             });
         } else if let Some(place) = self.refusals.place().await {
+            let may_be_http2 = self.routes.take_http2();
             tokio::spawn(async move {
-                let refused = refuse(stream, closed);
+                let refused = refuse(stream, may_be_http2, closed);
                 let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refused).await;
                 drop((place, open));
             });
@@ -179,22 +180,19 @@ fn is_own(stream: &UnixStream) -> bool {
 }
 
 /// Answers one request with 503, whatever it is.
-async fn refuse(stream: UnixStream, mut closing: watch::Receiver<bool>) -> Served {
-    let service = service_fn(|request: Request<Incoming>| async {
-        if !request.headers().contains_key(header::EXPECT) {
-            unread::discard(request.into_body()).await;
-        }
-        let detail = "too many connections (max_connections): close some or try again";
-        let mut response = Refusal::new(Code::TooManyConnections, detail).into_response();
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-        Ok::<_, Infallible>(response)
-    });
+async fn refuse(
+    stream: UnixStream,
+    may_be_http2: bool,
+    mut closing: watch::Receiver<bool>,
+) -> Served {
+    if spoken(&stream, &mut closing).await? == Version::HTTP_2 && may_be_http2 {
+        return refuse_http2(stream, closing).await;
+    }
     let socket = stream.as_fd().try_clone_to_owned()?;
     let connection = http1::Builder::new()
         .half_close(true)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service_fn(refused));
     tokio::pin!(connection);
     tokio::select! {
         served = connection.as_mut() => return Ok(served?),
@@ -203,18 +201,56 @@ async fn refuse(stream: UnixStream, mut closing: watch::Receiver<bool>) -> Serve
     Ok(connection.await?)
 }
 
+/// The same of a client that may send several, all of which are refused that come with the first.
+async fn refuse_http2(stream: UnixStream, mut closing: watch::Receiver<bool>) -> Served {
+    let asked = Arc::new(Notify::new());
+    let heard = Arc::clone(&asked);
+    let service = service_fn(move |request| {
+        heard.notify_one();
+        refused(request)
+    });
+    let connection =
+        http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        served = connection.as_mut() => return Ok(served?),
+        () = asked.notified() => {}
+        () = asked_to_close(&mut closing) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    Ok(connection.await?)
+}
+
+async fn refused(request: Request<Incoming>) -> Result<Response, Infallible> {
+    let version = request.version();
+    if !request.headers().contains_key(header::EXPECT) {
+        unread::discard(request.into_body()).await;
+    }
+    let detail = "too many connections (max_connections): close some or try again";
+    let mut response = Refusal::new(Code::TooManyConnections, detail).into_response();
+    // HTTP/2 says it in a frame of its own.
+    if version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    Ok(response)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream as StdStream;
+    use std::path::PathBuf;
 
     use axum::Router;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::sync::oneshot;
+    use tokio::task::JoinHandle;
 
     use super::*;
     use crate::domain::ExecutionId;
 
+    /// Of one process, as the tests are, there is a place for one connection.
     const LIMITS: Limits = Limits {
         max_connections: 8,
         max_refusals: 1,
@@ -222,30 +258,59 @@ mod tests {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const ANSWER: &[u8] = b"HTTP/1.1 ";
 
-    /// Serving is on this thread, too: until this waits, nothing is read, whatever has been sent. The second connection
-    /// is one too many from this process, and told so.
-    #[tokio::test]
-    async fn what_was_sent_by_the_end_is_answered_on_every_connection() {
-        let path = std::env::temp_dir().join(format!("shelly-accept-{}", ExecutionId::new()));
-        // Of the two that the connection is woken up for either may be looked at first.
-        for _ in 0..32 {
+    /// By RFC 9113: the preface, settings of which none is given, and the headers of `GET /`.
+    const HTTP2_REQUEST: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
+        \x00\x00\x00\x04\x00\x00\x00\x00\x00\
+        \x00\x00\x0e\x01\x05\x00\x00\x00\x01\
+        \x82\x86\x84\x41\x09localhost";
+
+    /// Serving on this thread: until a test waits, nothing is read, whatever it has sent.
+    struct Serving {
+        path: PathBuf,
+        close: oneshot::Sender<()>,
+        task: JoinHandle<()>,
+    }
+
+    impl Serving {
+        fn start() -> Self {
+            let path = std::env::temp_dir().join(format!("shelly-accept-{}", ExecutionId::new()));
             let listener = UnixListener::bind(&path).expect("a temporary directory");
             let (close, closed) = oneshot::channel::<()>();
             let closed = async { drop(closed.await) };
-            let routes = Routes::of(Router::new());
+            let routes = Routes::of(Router::new()).with_grpc(Router::new());
             let serving = serve(listener, Backlog::Answered, routes, LIMITS, closed);
-            let serving = tokio::spawn(serving);
-            let mut used = UnixStream::connect(&path).await.expect("served");
+            let task = tokio::spawn(serving);
+            Self { path, close, task }
+        }
+
+        async fn client(&self) -> UnixStream {
+            UnixStream::connect(&self.path).await.expect("served")
+        }
+
+        /// Tells it to end, and waits until it has.
+        async fn end(self) {
+            drop(self.close);
+            self.task.await.expect("it ends");
+            assert!(StdStream::connect(&self.path).is_err());
+            std::fs::remove_file(&self.path).expect("there");
+        }
+    }
+
+    /// The second connection is one too many, and told so.
+    #[tokio::test]
+    async fn what_was_sent_by_the_end_is_answered_on_every_connection() {
+        // Of the two that the connection is woken up for either may be looked at first.
+        for _ in 0..32 {
+            let serving = Serving::start();
+            let mut used = serving.client().await;
             used.write_all(REQUEST).await.expect("taken");
             let mut first = [0; ANSWER.len()];
             used.read_exact(&mut first).await.expect("answered");
 
-            let mut waiting = StdStream::connect(&path).expect("served");
+            let mut waiting = StdStream::connect(&serving.path).expect("served");
             waiting.write_all(REQUEST).expect("taken");
             assert_eq!(used.try_write(REQUEST).expect("taken"), REQUEST.len());
-            drop(close);
-            serving.await.expect("it ends");
-            assert!(StdStream::connect(&path).is_err());
+            serving.end().await;
             let mut answers = [Vec::new(), Vec::new()];
             used.read_to_end(&mut answers[0]).await.expect("closed");
             waiting.read_to_end(&mut answers[1]).expect("closed");
@@ -257,61 +322,66 @@ mod tests {
                     "{text:?}"
                 );
             }
-            std::fs::remove_file(&path).expect("there");
         }
     }
 
-    /// A client of HTTP/2 that has sent one request by now and reads what comes. Returns whether that is an answer.
-    async fn is_answered(mut stream: UnixStream) -> bool {
+    /// A client of HTTP/2 that has sent one request by now and reads what comes, up to the end. Returns the first
+    /// byte of the answer's headers, which is its status (RFC 7541, appendix A) where that is a usual one.
+    async fn answer(mut stream: UnixStream) -> Option<u8> {
         const HEADERS: u8 = 1;
         const PING: u8 = 6;
-        let mut is_answered = false;
+        let mut answer = None;
         let mut head = [0; 9];
         while stream.read_exact(&mut head).await.is_ok() {
             let [a, b, c, kind, flags, ..] = head;
             let mut body = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
             stream.read_exact(&mut body).await.expect("a whole frame");
-            is_answered |= kind == HEADERS;
+            if kind == HEADERS {
+                answer = body.first().copied();
+            }
             if kind == PING && flags == 0 {
                 let acknowledged = [&[0, 0, 8, PING, 1, 0, 0, 0, 0], &body[..]].concat();
                 stream.write_all(&acknowledged).await.expect("taken");
             }
         }
-        is_answered
+        answer
     }
 
-    /// By RFC 9113: the preface, settings of which none is given, and the headers of `GET /`.
     #[tokio::test]
     async fn so_is_what_was_sent_on_a_new_connection_of_http2() {
-        let path = std::env::temp_dir().join(format!("shelly-accept-{}", ExecutionId::new()));
-        let request = [
-            &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
-            &[0, 0, 0, 4, 0, 0, 0, 0, 0],
-            &[0, 0, 14, 1, 5, 0, 0, 0, 1],
-            b"\x82\x86\x84\x41\x09localhost",
-        ]
-        .concat();
         for turns in 0..8 {
-            let listener = UnixListener::bind(&path).expect("a temporary directory");
-            let (close, closed) = oneshot::channel::<()>();
-            let closed = async { drop(closed.await) };
-            let routes = Routes::of(Router::new()).with_grpc(Router::new());
-            let serving = serve(listener, Backlog::Answered, routes, LIMITS, closed);
-            let serving = tokio::spawn(serving);
-            let mut client = UnixStream::connect(&path).await.expect("served");
+            let serving = Serving::start();
+            let mut client = serving.client().await;
             // By then it waits to be accepted, or for its first bytes, or has been read.
             let early = turns % 2;
             for _ in 0..turns / 2 {
                 tokio::task::yield_now().await;
             }
-            client.write_all(&request[..early]).await.expect("taken");
-            let sent = client.try_write(&request[early..]).expect("taken");
-            assert_eq!(early + sent, request.len());
-            drop(close);
-            let (served, is_answered) = tokio::join!(serving, is_answered(client));
-            served.expect("it ends");
-            assert!(is_answered, "in turn {turns}");
-            std::fs::remove_file(&path).expect("there");
+            client
+                .write_all(&HTTP2_REQUEST[..early])
+                .await
+                .expect("taken");
+            let sent = client.try_write(&HTTP2_REQUEST[early..]).expect("taken");
+            assert_eq!(early + sent, HTTP2_REQUEST.len());
+            let ((), answer) = tokio::join!(serving.end(), answer(client));
+            assert!(answer.is_some(), "in turn {turns}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_is_one_too_many_is_told_so_in_http2_as_well() {
+        /// `:status: 404`, which has a number of its own.
+        const NOT_FOUND: u8 = 0x80 | 13;
+        let serving = Serving::start();
+        let (mut first, mut second) = (serving.client().await, serving.client().await);
+        first.write_all(HTTP2_REQUEST).await.expect("taken");
+        second.write_all(HTTP2_REQUEST).await.expect("taken");
+        let refused = answer(second).await;
+        assert!(
+            refused.is_some_and(|status| status != NOT_FOUND),
+            "{refused:?}"
+        );
+        let ((), served) = tokio::join!(serving.end(), answer(first));
+        assert_eq!(served, Some(NOT_FOUND));
     }
 }

@@ -1,8 +1,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,7 +20,8 @@ use tower::ServiceExt;
 use super::busy::Busy;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::{Api, routes, unread};
+use super::unread::{self, Coming};
+use super::{Api, routes};
 
 /// How long a connection may be idle between two requests, or take to send a request's headers.
 /// A brain that thinks between two calls keeps its connection; one that forgot it does not.
@@ -79,6 +78,11 @@ impl Routes {
         }
     }
 
+    /// Whether HTTP/2 is spoken: it is there for gRPC, and many requests at once on one connection hold many bodies.
+    pub(super) fn take_http2(&self) -> bool {
+        self.grpc.is_some()
+    }
+
     async fn answer<B>(self, request: Request<B>) -> Result<Response, Infallible>
     where
         B: hyper::body::Body<Data = bytes::Bytes> + Send + 'static,
@@ -112,19 +116,12 @@ pub(super) async fn connection(
 ) -> Served {
     let peer = Peer::of(&stream)?;
     widen(&stream);
-    let version = tokio::select! {
-        version = tokio::time::timeout(IDLE_TIMEOUT, version(&stream)) => match version {
-            Ok(version) => version?,
-            Err(_) => return Ok(()),
-        },
-        // What has come by then; where nothing has, the one that is told so by its connection being closed.
-        () = asked_to_close(&mut closing) => begun(&stream).unwrap_or(Version::HTTP_11),
+    let spoken = tokio::time::timeout(IDLE_TIMEOUT, spoken(&stream, &mut closing));
+    let Ok(version) = spoken.await else {
+        return Ok(());
     };
-    match version {
-        // It is there for gRPC, and many requests at once on one connection hold many bodies.
-        Version::HTTP_2 if routes.grpc.is_some() => {
-            serve_http2(stream, peer, routes, closing).await
-        }
+    match version? {
+        Version::HTTP_2 if routes.take_http2() => serve_http2(stream, peer, routes, closing).await,
         _ => serve_http1(stream, peer, routes, closing).await,
     }
 }
@@ -135,18 +132,12 @@ async fn serve_http1(
     routes: Routes,
     mut closing: watch::Receiver<bool>,
 ) -> Served {
-    // Whether more of a request may be on its way.
-    let is_taking = Arc::new(AtomicBool::new(false));
-    let (client, taking) = (peer.clone(), Arc::clone(&is_taking));
+    let coming = Coming::default();
+    let (client, body) = (peer.clone(), coming.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        let (routes, taking) = (routes.clone(), Arc::clone(&taking));
-        async move {
-            taking.store(true, Ordering::Relaxed);
-            let answer = unread::answered(request, |request| routes.answer(request)).await;
-            taking.store(false, Ordering::Relaxed);
-            answer
-        }
+        let (routes, body) = (routes.clone(), body.clone());
+        async move { unread::answered(request, &body, |request| routes.answer(request)).await }
     });
     let connection = http1::Builder::new()
         // A client may say that it has nothing more to send and still want its answer.
@@ -159,11 +150,11 @@ async fn serve_http1(
         served = connection.as_mut() => return Ok(served?),
         () = asked_to_close(&mut closing) => {}
     }
-    if is_taking.load(Ordering::Relaxed) {
+    if coming.is_some() {
         // The answer says that it is the last.
         connection.as_mut().graceful_shutdown();
     } else {
-        // To close it would lose a request that has been sent and not been read.
+        // To close it would lose requests that have been sent and not been read.
         client.take_no_more()?;
     }
     Ok(connection.await?)
@@ -209,6 +200,18 @@ async fn serve_http2(
 pub(super) async fn asked_to_close(closing: &mut watch::Receiver<bool>) {
     // Whoever tells it lives longer than any connection.
     let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// What a client speaks, as far as that has come by the time its connection is asked to close; where nothing has,
+/// what is told so by the connection being closed.
+pub(super) async fn spoken(
+    stream: &UnixStream,
+    closing: &mut watch::Receiver<bool>,
+) -> io::Result<Version> {
+    tokio::select! {
+        version = version(stream) => version,
+        () = asked_to_close(closing) => Ok(begun(stream).unwrap_or(Version::HTTP_11)),
+    }
 }
 
 /// What a client speaks, by its first bytes, which are left where they are.

@@ -3,6 +3,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,10 +22,25 @@ const MOST: usize = 64 << 20;
 /// How long that may take.
 const TIME: Duration = Duration::from_secs(1);
 
+/// Whether something of a body is still to come on a connection, which has one request at a time.
+#[derive(Clone, Default)]
+pub(super) struct Coming(Arc<AtomicBool>);
+
+impl Coming {
+    pub(super) fn is_some(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, is_some: bool) {
+        self.0.store(is_some, Ordering::Relaxed);
+    }
+}
+
 /// A request's body, which comes back when it is dropped before its end.
 pub(super) struct Returning {
     body: Option<Incoming>,
     is_begun: bool,
+    coming: Coming,
     back: Option<oneshot::Sender<Left>>,
 }
 
@@ -35,9 +52,10 @@ struct Left {
 }
 
 /// Has a request of HTTP/1 answered. What is not read of it by then is, within bounds; where that is not all, the
-/// answer says that the connection closes.
+/// answer says that the connection closes. `coming` is told meanwhile.
 pub(super) async fn answered<F>(
     request: Request<Incoming>,
+    coming: &Coming,
     answer: impl FnOnce(Request<Returning>) -> F,
 ) -> Result<Response, Infallible>
 where
@@ -46,12 +64,14 @@ where
     let waits = request.headers().contains_key(header::EXPECT);
     let (mut back, mut left) = (None, None);
     if !request.body().is_end_stream() {
+        coming.set(true);
         let (sender, receiver) = oneshot::channel();
         (back, left) = (Some(sender), Some(receiver));
     }
     let response = answer(request.map(|body| Returning {
         body: Some(body),
         is_begun: false,
+        coming: coming.clone(),
         back,
     }));
     let mut response = response.await?;
@@ -62,6 +82,7 @@ where
             response.headers_mut().insert(header::CONNECTION, close);
         }
     }
+    coming.set(false);
     Ok(response)
 }
 
@@ -88,10 +109,14 @@ impl Body for Returning {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         self.is_begun = true;
-        match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(context),
-            None => Poll::Ready(None),
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = Pin::new(&mut *body).poll_frame(context);
+        if body.is_end_stream() || matches!(frame, Poll::Ready(None)) {
+            self.coming.set(false);
         }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
