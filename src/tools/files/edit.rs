@@ -201,7 +201,7 @@ impl<'a> Edit<'a> {
             false => Pattern::Literal(pattern, replacement),
             true => {
                 let regex = compile(&pattern)?;
-                let replacement = Replacement::parse(&regex, &replacement)?;
+                let replacement = Replacement::parse(&regex, replacement)?;
                 Pattern::Regex(regex, replacement)
             }
         };
