@@ -413,10 +413,11 @@ def nothing_survives_a_killed_daemon():
     expect("a command's output", output("echo again"), "again")
 
 
-def verified():
+def verified(*options):
     """The exit status and the output of `shellyctl audit verify`."""
     shell("journalctl --sync")
-    done = subprocess.run(["shellyctl", "audit", "verify"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    command = ["shellyctl", "audit", "verify", *options]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -437,6 +438,9 @@ def what_is_cut_off_the_audit_trail_while_nobody_looks_is_missed():
         output("true")
     status, said = verified()
     expect_true(f"the trail is broken: {status} {said}", status == 1 and "it is not the record that was known" in said)
+    # Its operator knows why.
+    status, said = verified("--since", "tomorrow")
+    expect_true(f"nothing was noted since: {said}", status == 0 and "names no end of an audit trail" in said)
 
 
 # Upgrade and removal. These come last, and in this order.

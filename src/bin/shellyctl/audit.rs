@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use shelly_executor::client::{AuditReport, Client, DEFAULT_SOCKET, Received};
 
@@ -18,7 +19,14 @@ const AT_ONCE: usize = 500;
 /// Checks the trail or prints it.
 pub async fn run(client: &Client, command: AuditCommand, json: bool) -> Result<ExitCode, Failure> {
     match command {
-        AuditCommand::Verify { head, unit } => verify(client, head, unit.as_deref(), json).await,
+        AuditCommand::Verify { head, unit, since } => {
+            let noted = match unit {
+                _ if !head.is_empty() => Vec::new(),
+                Some(unit) => journal::audit_heads(&unit, since)?,
+                None => usual_heads(client, since),
+            };
+            verify(client, &head, &noted, json).await
+        }
         AuditCommand::Export { after } => {
             output::pass_on(client.audit(after).await?).await?;
             Ok(ExitCode::SUCCESS)
@@ -26,18 +34,14 @@ pub async fn run(client: &Client, command: AuditCommand, json: bool) -> Result<E
     }
 }
 
+/// Holds the trail against the ends that somebody has given, or the journal has noted.
 async fn verify(
     client: &Client,
-    given: Vec<String>,
-    unit: Option<&str>,
+    given: &[String],
+    noted: &[String],
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let noted = match unit {
-        _ if !given.is_empty() => Vec::new(),
-        Some(unit) => journal::audit_heads(unit)?,
-        None => usual_heads(client),
-    };
-    let known = if noted.is_empty() { &given } else { &noted };
+    let known = if noted.is_empty() { given } else { noted };
     let report = compare(client, known).await?;
     if json {
         print::line(&report.json)?;
@@ -49,22 +53,23 @@ async fn verify(
     }
     if !noted.is_empty() {
         print::hint(
-            "the journal also knows of a trail that went on purpose, with the state directory: \
-             `journalctl TARGET=audit_head` says when each end was noted",
+            "the journal also knows of records that went with a state directory that was removed, with a power cut, or \
+             in favour of an older copy: `journalctl TARGET=audit_head` says when each end was noted, and --since \
+             passes over the earlier ones",
         );
     }
     Ok(ExitCode::from(BROKEN))
 }
 
 /// What the journal of the packaged unit has, if it is that unit's daemon that is asked.
-fn usual_heads(client: &Client) -> Vec<String> {
+fn usual_heads(client: &Client, since: Option<SystemTime>) -> Vec<String> {
     if client.socket() != Path::new(DEFAULT_SOCKET) {
         print::note(
             "not held against the journal: nobody says which unit this daemon is of; --unit does",
         );
         return Vec::new();
     }
-    journal::audit_heads(journal::UNIT).unwrap_or_else(|error| {
+    journal::audit_heads(journal::UNIT, since).unwrap_or_else(|error| {
         print::note(&format!("not held against the journal: {error}"));
         Vec::new()
     })

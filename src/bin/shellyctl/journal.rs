@@ -1,7 +1,9 @@
 //! The ends of the audit trail that the daemon has noted in the journal, where who changes the ledger does not reach.
 
+use std::collections::HashSet;
 use std::io;
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 
@@ -32,19 +34,22 @@ struct Entry {
     head: Option<serde_json::Value>,
 }
 
-/// All ends, as `NUMBER:HASH`, the earliest first. What somebody else in the unit has forged is among them: it
+/// All ends that were noted at this time or later, as `NUMBER:HASH`, the earliest first. What somebody else in the unit has forged is among them: it
 /// makes an alarm where there is no reason for one, and never hides any.
 ///
 /// # Errors
 /// When the journal cannot be read or has none.
-pub fn audit_heads(unit: &str) -> Result<Vec<String>, JournalError> {
+pub fn audit_heads(unit: &str, since: Option<SystemTime>) -> Result<Vec<String>, JournalError> {
     let unit = full_name(unit);
+    // Before 1970 there was no journal.
+    let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
     let read = Command::new(PROGRAM)
         .args(["--quiet", "--no-pager", "--output=json"])
         .arg("--output-fields=AUDIT_HEAD")
         // By what journald itself knows of the writer, which --unit goes beyond.
         .arg(format!("_SYSTEMD_UNIT={unit}"))
         .arg("TARGET=audit_head")
+        .args(since.map(|since| format!("--since=@{}", since.as_secs())))
         .stdin(Stdio::null())
         .output()
         .map_err(|source| JournalError::Program { source })?;
@@ -72,12 +77,12 @@ fn full_name(unit: &str) -> String {
 
 /// What of it can be an end of the trail, each once.
 fn heads(entries: &[u8]) -> Vec<String> {
-    let mut heads: Vec<String> = Vec::new();
+    let (mut heads, mut known) = (Vec::new(), HashSet::new());
     for line in entries.split(|byte| *byte == b'\n') {
         let entry = serde_json::from_slice(line).ok();
         let head = entry.and_then(|entry: Entry| Some(entry.head?.as_str()?.to_owned()));
         let head = head.filter(|head| crate::args::events::audit_head(head).is_ok());
-        heads.extend(head.filter(|head| heads.last() != Some(head)));
+        heads.extend(head.filter(|head| known.insert(head.clone())));
     }
     heads
 }
@@ -92,7 +97,7 @@ mod tests {
         let entries = format!(
             "{{\"AUDIT_HEAD\": \"3:{hash}\", \"_BOOT_ID\": \"x\"}}\n{{\"AUDIT_HEAD\": \"3:{hash}\"}}\n\
              {{\"AUDIT_HEAD\": [\"4:{hash}\", \"5:{hash}\"]}}\n{{\"AUDIT_HEAD\": \"4\"}}\n{{\"MESSAGE\": \"x\"}}\n\
-             not JSON\n{{\"AUDIT_HEAD\": \"7:{hash}\"}}\n"
+             not JSON\n{{\"AUDIT_HEAD\": \"7:{hash}\"}}\n{{\"AUDIT_HEAD\": \"3:{hash}\"}}\n"
         );
         let expected = [format!("3:{hash}"), format!("7:{hash}")];
         assert_eq!(heads(entries.as_bytes()), expected);

@@ -1,9 +1,12 @@
 //! The arguments of what is told of the daemon's work: the feed of events and the audit trail.
 
+use std::time::SystemTime;
+
 use clap::Subcommand;
 use shelly_executor::pipeline::Event;
 
 use super::number::number;
+use super::when::when;
 
 /// Which events to show.
 #[derive(Debug, clap::Args)]
@@ -48,6 +51,13 @@ pub enum AuditCommand {
         /// daemon on its usual socket]
         #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
         unit: Option<String>,
+
+        /// Hold it against what the journal was told at this time or later only: where a power cut or a restored
+        /// copy has taken records with it, they are missed until the journal forgets them
+        ///
+        /// A time is one as `shellyctl history --since` takes it.
+        #[arg(long, value_name = "TIME", value_parser = when, conflicts_with = "head")]
+        since: Option<SystemTime>,
     },
 
     /// Print the audit trail as lines of JSON
