@@ -8,7 +8,7 @@ use super::Execution;
 use super::event::{Event, fractional_millis};
 use super::executor::Inner;
 use crate::config::RetryConfig;
-use crate::domain::{Ending, ExecutorError, Exit, FailureKind};
+use crate::domain::{Ending, ExecutorError, Exit, FailureKind, Verbatim};
 use crate::runner::{Live, Outcome};
 use crate::tools::{Answer, Produced};
 
@@ -48,6 +48,8 @@ impl Again<'_> {
         }
         // What the last try has written is no part of the answer.
         live.end_streams();
+        // Nor is it to be saved for who comes after a crash.
+        live.release(Verbatim::default());
         if let Some(spool) = self.inner.spool.clone() {
             let id = execution.id;
             // Only a panic makes this fail.

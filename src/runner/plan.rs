@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use nix::unistd::Pid;
 use tokio::sync::SetOnce;
 
-use super::capture::{Capture, Captured, Release};
+use super::capture::{Capture, Captured, Follower, Release};
 use super::spool::Spool;
 use super::tree::Membership;
 use crate::config::{Limits, Truncate};
@@ -88,7 +88,15 @@ pub struct Live {
     started: SetOnce<SystemTime>,
     membership: SetOnce<Membership>,
     stop: SetOnce<StopReason>,
-    successor: SetOnce<Arc<Self>>,
+    successor: SetOnce<Successor>,
+}
+
+/// The run that takes another's place. What it writes stays in memory for as long as there is the other, whose
+/// watchers come to it once they have been told of that.
+#[derive(Debug)]
+struct Successor {
+    live: Arc<Live>,
+    _watched: [Follower; 2],
 }
 
 impl Live {
@@ -145,13 +153,19 @@ impl Live {
 
     /// Another run takes its place, whose output is what counts.
     pub fn succeed(&self, successor: Arc<Self>) {
+        let streams = [&successor.stdout, &successor.stderr];
+        let successor = Successor {
+            // They read nothing.
+            _watched: streams.map(|stream| stream.follow(0)),
+            live: successor,
+        };
         // Once, by who tries again.
         let _ = self.successor.set(successor);
     }
 
     /// Waits until another run takes its place; for good if none ever does.
     pub async fn successor(&self) -> Arc<Self> {
-        Arc::clone(self.successor.wait().await)
+        Arc::clone(&self.successor.wait().await.live)
     }
 
     /// Puts what a record cannot hold to disk, off the event loop, unless it stands in the

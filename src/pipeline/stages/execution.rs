@@ -1,8 +1,9 @@
 use std::time::{Duration, Instant};
 
 use super::confirmation::Confirmed;
-use crate::domain::{Call, ExecutorError};
+use crate::domain::{Call, ExecutorError, LeftBehind};
 use crate::pipeline::retry::Again;
+use crate::pipeline::{Execution, masking};
 use crate::tools::{Context, Produced};
 
 /// What came of it, whole.
@@ -39,7 +40,7 @@ pub(super) async fn run(
         let took = begun.elapsed();
         let live = again.after(attempt, &result).await;
         let Some((next, live)) = next.zip(live) else {
-            let mut produced = result?;
+            let mut produced = result.inspect_err(|_| log_left(again.execution, &left))?;
             produced.add_background(left);
             return Ok(Ran {
                 took,
@@ -54,5 +55,14 @@ pub(super) async fn run(
         }
         context = Context { live, ..next };
         attempt += 1;
+    }
+}
+
+/// Whom earlier tries have left alive, where the last one came to an error, which has no room for them.
+fn log_left(execution: &Execution, left: &[LeftBehind]) {
+    for one in left.iter().filter(|one| !one.killed) {
+        let command = masking::summary(&one.command, &execution.secrets);
+        let (id, pid) = (&execution.id, one.pid);
+        tracing::warn!(execution_id = %id, pid, command, "an earlier try has left a process behind, and the last one could not be made");
     }
 }

@@ -288,3 +288,25 @@ fn a_slow_reader_does_not_hold_up_the_command() {
     let events = events.rest();
     assert_eq!(joined(&events, "stdout").len(), 1_000_000);
 }
+
+/// It is still being told of the first try when the second has long ended.
+#[test]
+fn a_slow_reader_is_told_of_each_try() {
+    let retries = "idempotent = true\nretries = { max = 1, delay_ms = 1, exit_codes = true }";
+    let daemon = Daemon::start_with(Mode::Group, &format!("[flow.tools.bash]\n{retries}\n"));
+    let mark = daemon.dir().join("mark");
+    // Far more than the socket's buffers take.
+    let script = format!(
+        "[ -e {mark} ] && {{ echo second; exit; }}; touch {mark}; head -c 1000000 /dev/zero | tr '\\0' x; exit 1",
+        mark = mark.display()
+    );
+    let (_, mut events) = Events::open(&daemon, &call(&script));
+    let started = events.next().expect("it has started");
+    let record = daemon.ended(started.data["execution_id"].as_str().expect("an id"));
+    assert_eq!(record["result"]["stdout"], "second\n", "{record}");
+    let events = events.rest();
+    let again = events.iter().position(|event| event.name == "started");
+    let (first, second) = events.split_at(again.expect("it has started again"));
+    assert_eq!(joined(first, "stdout").len(), 1_000_000);
+    assert_eq!(joined(second, "stdout"), "second\n");
+}

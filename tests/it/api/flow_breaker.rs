@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::flow::refused;
@@ -320,4 +322,32 @@ fn whom_an_earlier_try_has_left_behind_is_told() {
         .collect();
     let expected = ["sleep 60", "sleep 61"].map(|command| (Some(command), Some(true)));
     assert_eq!(told, expected, "{body}");
+}
+
+/// Which an error has no room for.
+#[test]
+fn whom_an_earlier_try_has_left_alive_is_logged_when_the_last_one_cannot_be_made() {
+    let retries = "idempotent = true\nretries = { max = 1, delay_ms = 1, exit_codes = true }";
+    let toml = format!("[flow.tools.bash]\n{retries}\n");
+    let daemon = Daemon::start_with(Mode::Group, &toml);
+    let here = daemon.dir().join("here");
+    fs::create_dir(&here).expect("made");
+    let members = json!({"working_dir": here, "background": "keep"});
+    let reply = daemon.bash_with(
+        "sleep 60 >/dev/null 2>&1 & echo $! > ../pid; rmdir \"$PWD\"; exit 3",
+        &members,
+    );
+    assert_ne!(reply.status, 200, "{}", reply.json());
+    let pid = fs::read_to_string(daemon.dir().join("pid")).expect("it ran");
+    let log = daemon.log();
+    let told = log
+        .lines()
+        .find(|line| line.contains("left a process behind"));
+    let told = told.unwrap_or_else(|| panic!("nothing of it in {log}"));
+    assert!(
+        told.contains(pid.trim()) && told.contains("sleep 60"),
+        "{told}"
+    );
+    let pid = Pid::from_raw(pid.trim().parse().expect("a number"));
+    kill(pid, Signal::SIGKILL).expect("it lives");
 }
