@@ -89,8 +89,7 @@ async fn answer(api: &Api, found: Found) -> Response {
         Found::Live(execution) => execution.record(),
         Found::Past(past) => *past,
     };
-    let finished = record.finished.as_ref();
-    let takes_long = finished.is_some_and(|finished| finished.takes_long());
+    let takes_long = record.takes_long();
     let answer = move || {
         let body = record_with(&record, &descendants);
         json_response(StatusCode::OK, to_json(&body))

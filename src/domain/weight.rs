@@ -1,4 +1,6 @@
-//! How much memory a JSON text takes when it is read, told before it is.
+//! How much memory a JSON text takes when it is read, told before it is, and how much of it there is once it was.
+
+use serde_json::Value;
 
 /// What may be read: some 65,000 objects, or a million numbers, which is more than a tool call ever
 /// has. Each copy of so much takes 40 MiB, and there are a few on a call's way.
@@ -32,9 +34,31 @@ pub(crate) fn is_too_heavy(text: &[u8]) -> bool {
     false
 }
 
+/// About how many bytes a value has as JSON, without looking through its texts.
+pub(crate) fn json_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| json_bytes(item) + 1).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| name.len() + 4 + json_bytes(value))
+            .sum(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_is_read_has_about_as_many_bytes_as_its_json() {
+        let value = json!({"text": "x".repeat(1000), "items": [12_345_678, {"a": vec!["b"; 100]}]});
+        let (told, is) = (json_bytes(&value), value.to_string().len());
+        assert!(told.abs_diff(is) < is / 20, "{told} of {is}");
+    }
 
     #[test]
     fn values_weigh_and_texts_do_not() {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::{
     Background, Call, CallOptions, Caller, ParentSpan, RiskLevel, ScopedValues, Secrets, TraceId,
-    mask_secrets,
+    json_bytes, mask_secrets,
 };
 
 /// A call as it is shown and kept: secrets masked.
@@ -124,6 +124,11 @@ impl CallRecord {
             is_masked: masking.is_masked,
             is_input_masked,
         }
+    }
+
+    /// About how many bytes it has of what it was to work on.
+    pub(super) fn bytes(&self) -> usize {
+        json_bytes(&self.input) + self.stdin.as_ref().map_or(0, String::len)
     }
 
     /// The same, with who called.

@@ -2,6 +2,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::beside::LONG;
 use super::finished::{Archived, NO_ROOM, Remains, Text};
 use super::{CallRecord, Finished, Ran};
 use crate::config::ExecutorConfig;
@@ -50,6 +51,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether it is a matter of the disk, or of more than some milliseconds, to make an answer of it.
+    pub fn takes_long(&self) -> bool {
+        let finished = self.finished.as_ref();
+        finished.is_some_and(|finished| finished.takes_long()) || self.call.bytes() >= LONG
+    }
+
     /// What the ledger knows; the spool may have the long texts.
     pub(super) fn from_ledger(
         record: ExecutionRecord,

@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::domain::LeftBehind;
+use crate::domain::{LeftBehind, json_bytes};
 use crate::runner::Outcome;
 
 /// What came of a tool's work, before it is put into words.
@@ -46,7 +46,13 @@ impl Produced {
         let streams = outcome.map(|outcome| [&outcome.stdout, &outcome.stderr]);
         let kept = streams.iter().flatten();
         let kept: usize = kept.map(|one| one.head.len() + one.tail.len()).sum();
-        kept + answer.map_or(0, |answer| answer.content.len())
+        let output = match self {
+            Self::Told(_, output) => Some(output),
+            Self::Ran(_) | Self::Spoke(..) | Self::Garbled(..) | Self::Answered(_) => {
+                answer.and_then(|answer| answer.output.as_ref())
+            }
+        };
+        kept + answer.map_or(0, |answer| answer.content.len()) + output.map_or(0, json_bytes)
     }
 
     /// Lists more processes that are left in the background, before its own.

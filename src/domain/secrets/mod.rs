@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
+use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use serde_json::{Map, Value};
 
@@ -200,7 +201,8 @@ fn json_forms(text: &str) -> Vec<String> {
 /// A value that is to be masked.
 #[derive(Clone)]
 struct Given {
-    bytes: Vec<u8>,
+    /// The value, ready to be looked for.
+    finder: Finder<'static>,
     /// For each beginning of it, how long the longest shorter beginning is that it ends with
     /// (Knuth, Morris and Pratt): hostile values must not cost more than others.
     borders: Vec<usize>,
@@ -209,7 +211,7 @@ struct Given {
 impl Given {
     fn new(bytes: &[u8]) -> Self {
         let mut given = Self {
-            bytes: bytes.to_vec(),
+            finder: Finder::new(bytes).into_owned(),
             borders: vec![0],
         };
         for (at, byte) in bytes.iter().enumerate().skip(1) {
@@ -219,17 +221,21 @@ impl Given {
         given
     }
 
+    fn bytes(&self) -> &[u8] {
+        self.finder.needle()
+    }
+
     /// With so much of the value standing at the end of a text, how much does after `next`.
     fn step(&self, mut matched: usize, next: u8) -> usize {
-        while matched > 0 && self.bytes[matched] != next {
+        while matched > 0 && self.bytes()[matched] != next {
             matched = self.borders[matched - 1];
         }
-        matched + usize::from(self.bytes[matched] == next)
+        matched + usize::from(self.bytes()[matched] == next)
     }
 
     /// How much of the value, short of all of it, `text` ends with.
     fn begun_in(&self, text: &[u8]) -> usize {
-        let last = &text[text.len().saturating_sub(self.bytes.len() - 1)..];
+        let last = &text[text.len().saturating_sub(self.bytes().len() - 1)..];
         last.iter()
             .fold(0, |matched, byte| self.step(matched, *byte))
     }
@@ -312,8 +318,8 @@ impl Search<'_> {
 
     fn value(&mut self, value: &Given) {
         let new = &self.text[self.from..];
-        let found = memchr::memmem::find_iter(new, &value.bytes);
-        let found = found.map(|at| self.from + at..self.from + at + value.bytes.len());
+        let found = value.finder.find_iter(new);
+        let found = found.map(|at| self.from + at..self.from + at + value.bytes().len());
         self.found.extend(found);
         if !self.ended {
             self.hold(self.text.len() - value.begun_in(new));

@@ -23,7 +23,7 @@ use crate::pipeline::executor::Inner;
 use crate::pipeline::hooks::{Detour, Hooks, ResultSeen};
 use crate::pipeline::masking;
 use crate::pipeline::retry::Again;
-use crate::tools::{Context, Registry, Resolved, Tool};
+use crate::tools::{Context, Produced, Registry, Resolved, Tool};
 use confirmation::Confirmed;
 use execution::Ran;
 
@@ -122,7 +122,7 @@ async fn carry_out(
     let (watch, format);
     let Ran {
         call,
-        mut produced,
+        produced,
         took,
     } = {
         let _in = execution.enter(Stage::Execution);
@@ -163,7 +163,7 @@ async fn carry_out(
         ran
     };
     let _in = execution.enter(Stage::Formatting);
-    masking::mask_produced(&mut produced, &execution.secrets);
+    let produced = masked(produced, execution).await;
     let seen = || Some(formatting::seen(&produced, took));
     hooks
         .tell(Point::before(Stage::Formatting), &call, seen)
@@ -178,6 +178,20 @@ async fn carry_out(
         .tell(Point::after(Stage::Formatting), &call, seen)
         .await;
     Ok(result?)
+}
+
+/// The same with secrets masked.
+async fn masked(mut produced: Produced, execution: &Execution) -> Produced {
+    let secrets = Arc::clone(&execution.secrets);
+    let is_long = produced.bytes() >= LONG;
+    let mask = move || {
+        masking::mask_produced(&mut produced, &secrets);
+        produced
+    };
+    match is_long {
+        false => mask(),
+        true => beside(mask).await,
+    }
 }
 
 /// Has the execution entered in the ledger, which is waited for only where nothing may run that is
