@@ -3,6 +3,10 @@
 
 use std::collections::BTreeMap;
 
+/// How many claims the server is told of that are none any more. It forgets each by itself some seconds later, which is what
+/// becomes of more when it could not be told for long.
+const MOST_GONE: usize = 1024;
+
 /// What places are shared for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cap {
@@ -80,7 +84,7 @@ impl Shares {
             return;
         };
         if let Some(at) = share.claims.iter().position(|claim| claim.is_held) {
-            share.gone.push(share.claims.remove(at).id);
+            share.let_go(at);
         }
     }
 
@@ -170,7 +174,14 @@ impl Share {
         while self.claims.len() > wanted {
             let waiting = self.claims.iter().rposition(|claim| !claim.is_held);
             let at = waiting.unwrap_or(self.claims.len() - 1);
-            self.gone.push(self.claims.remove(at).id);
+            self.let_go(at);
         }
+    }
+
+    fn let_go(&mut self, at: usize) {
+        if self.gone.len() >= MOST_GONE {
+            self.gone.remove(0);
+        }
+        self.gone.push(self.claims.remove(at).id);
     }
 }

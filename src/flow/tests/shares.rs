@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::config::{FlowConfig, ToolFlow};
 use crate::flow::places::{Entered, Origin, Party, Places, Ticket};
-use crate::flow::shares::{Cap, Claims};
+use crate::flow::shares::{Cap, Claims, Demand, Shares};
 
 const TOOLS: [&str; 3] = ["a", "b", "c"];
 const DAEMONS: usize = 3;
@@ -306,4 +306,23 @@ fn who_came_first_is_served_first_wherever_that_was() {
     }
     // At most as many claims as there are places wait for a daemon: its second call claims when its first has ended.
     assert_eq!(served, [0, 1, 2, 0, 0]);
+}
+
+/// Calls come and go while the server cannot be told of them.
+#[test]
+fn what_is_to_be_told_does_not_grow_without_end() {
+    let mut shares = Shares::new("a".to_owned());
+    for _ in 0..10_000 {
+        shares.want(vec![Demand {
+            cap: Cap::All,
+            places: 4,
+            running: 1,
+            wanted: 2,
+        }]);
+        shares.give_up(&Cap::All);
+    }
+    let told = shares.told();
+    assert!(told[0].gone.len() <= 1024, "{}", told[0].gone.len());
+    // What ended last is what the server still knows of.
+    assert!(shares.has_news() && told[0].gone.iter().any(|id| id == "a/9999"));
 }

@@ -103,7 +103,7 @@ impl Access {
         let path = self.absolute(asked)?;
         let (mut at, name) = parted(&path, asked)?;
         let mut missing = Vec::new();
-        let dir = loop {
+        let mut dir = loop {
             match self.walk(asked, at.to_owned(), OFlags::PATH | OFlags::DIRECTORY) {
                 Ok(dir) => break dir,
                 Err(error) if error.is_missing() => {
@@ -120,6 +120,8 @@ impl Access {
             .join(name);
         self.hold(&real)?;
         self.check_extension(&real)?;
+        // What is wrong with a directory that is made in it is not said of the file.
+        dir.asked = dir.real.display().to_string();
         let target = Target {
             dir,
             missing,
