@@ -216,7 +216,7 @@ pub mod execute_tool_event {
     /// Exactly one of these.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Event {
-        /// Its process has been started.
+        /// Its process has been started. Once more for each time that it is tried again, whose output begins anew.
         #[prost(message, tag = "1")]
         Started(super::Started),
         /// It has written something.
