@@ -250,22 +250,44 @@ fn round(_: &(), args: &[&Value], _: &mut Budget) -> Made {
 }
 
 fn sorted(_: &(), args: &[&Value], budget: &mut Budget) -> Made {
-    let mut list: Vec<&Value> = items(args[0], budget)?.iter().collect();
+    let list: Vec<&Value> = items(args[0], budget)?.iter().collect();
     budget.make(cost(args[0])?)?;
-    let mut failure = None;
-    list.sort_by(|a, b| {
-        if failure.is_some() {
-            return Ordering::Equal;
-        }
-        operators::order(Comparison::Less, a, b, budget).unwrap_or_else(|error| {
-            failure = Some(error);
-            Ordering::Equal
-        })
-    });
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(Value::Array(list.into_iter().cloned().collect())),
+    let sorted = merge_sort(&list, budget)?;
+    Ok(Value::Array(sorted.into_iter().cloned().collect()))
+}
+
+/// Sorts, and keeps the order of equals. `sort_by` may panic where a comparison fails, for what it is told then is no
+/// order of the whole.
+fn merge_sort<'v>(list: &[&'v Value], budget: &mut Budget) -> Result<Vec<&'v Value>, String> {
+    if list.len() < 2 {
+        return Ok(list.to_vec());
     }
+    let (first, second) = list.split_at(list.len() / 2);
+    let (first, second) = (merge_sort(first, budget)?, merge_sort(second, budget)?);
+    let mut is_before = |a: &Value, b: &Value| {
+        let order = operators::order(Comparison::Less, a, b, budget)?;
+        Ok::<bool, String>(order == Ordering::Less)
+    };
+    // A list that is in order already is compared once from end to end.
+    if let (Some(last), Some(next)) = (first.last(), second.first())
+        && !is_before(next, last)?
+    {
+        return Ok([first, second].concat());
+    }
+    let mut merged = Vec::with_capacity(list.len());
+    let (mut first, mut second) = (first.as_slice(), second.as_slice());
+    while let ([a, rest_a @ ..], [b, rest_b @ ..]) = (first, second) {
+        if is_before(b, a)? {
+            merged.push(*b);
+            second = rest_b;
+        } else {
+            merged.push(*a);
+            first = rest_a;
+        }
+    }
+    merged.extend(first);
+    merged.extend(second);
+    Ok(merged)
 }
 
 fn str(_: &(), args: &[&Value], budget: &mut Budget) -> Made {

@@ -222,3 +222,36 @@ proptest! {
         prop_assert!(started.elapsed().as_secs() < 5);
     }
 }
+
+/// A comparison that fails is no order, for which the standard library may panic.
+#[test]
+fn a_long_list_that_cannot_be_sorted_is_refused() {
+    let number = |at: i64| at * 7919 % 1009;
+    let mixed = (0..3000).map(|at| match at % 5 {
+        0 => json!(number(at).to_string()),
+        1 => json!([number(at), "x"]),
+        2 => json!([number(at), [1.5]]),
+        3 => Value::Null,
+        _ => json!(number(at)),
+    });
+    let mut scope = Map::new();
+    scope.insert("mixed".into(), mixed.collect());
+    let error = check("sorted(mixed)", &scope).expect_err("no order");
+    assert!(error.detail.contains("does not go with"), "{error}");
+    // Equals stay as they were: 1 before 1.0, and the other way round.
+    let numbers: Vec<Value> = (0..3000)
+        .map(|at| match at % 2 {
+            0 => json!(number(at)),
+            #[expect(clippy::cast_precision_loss, reason = "it is small")]
+            _ => json!(number(at) as f64),
+        })
+        .collect();
+    let mut sorted = numbers.clone();
+    sorted.sort_by(|a, b| {
+        let (a, b) = (a.as_f64().expect("number"), b.as_f64().expect("number"));
+        a.total_cmp(&b)
+    });
+    scope.insert("numbers".into(), numbers.into());
+    let checked = check("sorted(numbers)", &scope).expect("an order");
+    assert_eq!(checked.1, Value::Array(sorted));
+}
