@@ -44,7 +44,8 @@ pub(super) fn refuse_unmatchable(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses blanks in the pattern of a command that stand between no words: only an empty one matches them.
+/// Refuses what looks like space between words and is not: a blank too many stands beside an empty word, and a tab
+/// is part of a word.
 pub(super) fn refuse_blanks(pattern: &str) -> Result<(), String> {
     let mut chars = pattern.chars();
     let mut written = String::with_capacity(pattern.len());
@@ -55,12 +56,17 @@ pub(super) fn refuse_blanks(pattern: &str) -> Result<(), String> {
         }
         written.push(c);
     }
-    match written.contains('\t') || written.split(' ').any(str::is_empty) {
-        true => Err(format!(
-            "{pattern:?} would never match, for words are compared with one blank between two: expected no other, or `\\ ` for one within a word"
-        )),
-        false => Ok(()),
+    if written.contains('\t') {
+        return Err(format!(
+            "{pattern:?} has a tab, which would match only a tab within a word: expected a blank between words, or `\\` before a tab that is part of a word"
+        ));
     }
+    if written.split(' ').any(str::is_empty) {
+        return Err(format!(
+            "{pattern:?} has a blank too many, and would match only a command with an empty word there: expected one blank between two words and none at either end, or `\\ ` for one within a word"
+        ));
+    }
+    Ok(())
 }
 
 /// `text` as a pattern of this kind that matches it and nothing else.
@@ -71,6 +77,7 @@ pub(super) fn escape(text: &str, kind: Kind) -> String {
         match c {
             '*' | '?' | '\\' | '[' | '{' => pattern.extend(['\\', c]),
             INNER_BLANK => pattern.push_str("\\ "),
+            '\t' if kind == Kind::Command => pattern.extend(['\\', c]),
             c if kind == Kind::Command && taken_out.clone().any(|taken| *taken == c) => {
                 pattern.extend(['\\', c]);
             }
@@ -87,27 +94,52 @@ mod tests {
 
     #[test]
     fn blanks_stand_between_words() {
-        for pattern in ["rm -rf /", "git *", "echo a\\ \\ b", "\\ x\\ ", "x \\ y"] {
+        for pattern in [
+            "rm -rf /",
+            "git *",
+            "echo a\\ \\ b",
+            "\\ x\\ ",
+            "x \\ y",
+            "echo a\\\tb",
+            "echo \\\t",
+        ] {
             assert_eq!(refuse_blanks(pattern), Ok(()), "{pattern:?}");
         }
-        for pattern in [
-            "rm  -rf /",
-            " shutdown",
-            "reboot ",
-            "git  *",
-            "a\tb",
-            "a \tb",
-            "x\\  ",
+        for (pattern, why) in [
+            ("rm  -rf /", "an empty word"),
+            (" shutdown", "an empty word"),
+            ("reboot ", "an empty word"),
+            ("git  *", "an empty word"),
+            ("x\\  ", "an empty word"),
+            ("a\tb", "a tab within a word"),
+            ("a \tb", "a tab within a word"),
         ] {
-            assert!(refuse_blanks(pattern).is_err(), "{pattern:?}");
+            let refused = refuse_blanks(pattern).expect_err(pattern);
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+
+    /// What is said of them is so.
+    #[test]
+    fn blanks_match_what_is_said() {
+        for (pattern, text, expected) in [
+            ("rm  -rf", "rm -rf", false),
+            ("rm  -rf", "rm  -rf", true),
+            ("a\tb", "a b", false),
+            ("a\tb", "a\tb", true),
+            ("a\\\tb", "a\tb", true),
+        ] {
+            let glob = Glob::new(pattern, Kind::Command).expect("a pattern");
+            assert_eq!(glob.matches(text), expected, "{pattern:?} {text:?}");
         }
     }
 
     #[test]
     fn an_escaped_text_matches_itself_only() {
-        let text = "echo a*\\b[c]\u{1}{d} ? a;b&&c|d>e'f\"g\nh";
+        let text = "echo a*\\b[c]\u{1}{d} ?\t a;b&&c|d>e'f\"g\nh";
         let glob = Glob::new(&escape(text, Kind::Command), Kind::Command).expect("a pattern");
         assert!(glob.is_literal() && glob.matches(text));
+        assert_eq!(refuse_blanks(&escape(text, Kind::Command)), Ok(()));
         assert!(!glob.matches("echo ax\\b[c]\u{1}{d} ?"));
     }
 }

@@ -121,8 +121,9 @@ impl Rule {
         })
     }
 
-    /// Refuses a rule that somebody has written who can hardly have meant it so. (What is made of a call may
-    /// hold an empty word, and means it.)
+    /// Refuses a rule that matches next to nothing because of a slip in its spacing, such as `rm  -rf`. This is
+    /// for rules that people write. A rule remembered from a call is exempt: if the call had an empty word (`''`),
+    /// so does its rule, and the two blanks there are meant.
     ///
     /// # Errors
     /// What is wrong with it and what was expected.
