@@ -108,6 +108,28 @@ impl Glob {
         Some(program)
     }
 
+    /// Whether it begins with `*`: then it matches what ends in a text that it matches.
+    pub(super) fn begins_with_any(&self) -> bool {
+        match &self.shape {
+            Shape::Text(tokens) | Shape::Command(tokens) => tokens.first() == Some(&Token::Many),
+            Shape::Path(_) => false,
+        }
+    }
+
+    /// Whether `text` begins as what matches does, for some value of its unknown parts. That is soon said.
+    pub(super) fn may_begin(&self, text: &str) -> bool {
+        let near = text.char_indices().take(self.prefix.len() + 1);
+        let unknown = near.filter(|(_, c)| [UNKNOWN, UNKNOWN_WORDS].contains(c));
+        match unknown.map(|(at, _)| at).next() {
+            // Words that may be none take the blank before them along.
+            Some(at) => {
+                let known = text[..at].trim_end_matches(' ');
+                self.prefix.starts_with(known) || known.starts_with(&self.prefix)
+            }
+            None => text.starts_with(&self.prefix),
+        }
+    }
+
     /// Whether `text` matches, whatever its unknown parts are.
     pub(super) fn matches(&self, text: &str) -> bool {
         if !text.starts_with(&self.prefix) {
@@ -218,6 +240,8 @@ fn matches(tokens: &[Token], text: &str) -> bool {
         let next = after.next();
         match (tokens.get(token), next) {
             (None, None) => return true,
+            // Nothing need be looked at that any text is good for.
+            (Some(Token::Many), _) if token + 1 == tokens.len() => return true,
             (Some(Token::Many), _) => {
                 token += 1;
                 retry = Some((token, rest.clone()));
@@ -386,11 +410,21 @@ mod tests {
             ("rm x", "rm x \u{2}", false),
             ("git push *", "git \u{3}", true),
         ] {
-            assert_eq!(
-                glob(pattern, Kind::Command).may_match(text),
-                expected,
-                "{pattern:?} {text:?}"
-            );
+            let pattern = glob(pattern, Kind::Command);
+            assert_eq!(pattern.may_match(text), expected, "{pattern:?} {text:?}");
+            assert!(pattern.may_begin(text) || !expected, "{pattern:?} {text:?}");
+        }
+        for (pattern, text) in [
+            ("rm -rf *", "rm"),
+            ("rm -rf *", "rm -r"),
+            ("rm -rf *", "rm -rfx"),
+            ("rm -rf *", "ls \u{2}"),
+            ("rm -rf *", "rm -rv\u{2}"),
+        ] {
+            let pattern = glob(pattern, Kind::Command);
+            let may_begin = text == "rm -rfx";
+            assert_eq!(pattern.may_begin(text), may_begin, "{pattern:?} {text:?}");
+            assert!(!pattern.may_match(text), "{pattern:?} {text:?}");
         }
         assert!(glob("rm *", Kind::Command).matches("rm \u{3}"));
         assert!(!glob("rm ?", Kind::Command).matches("rm \u{3}"));

@@ -9,6 +9,7 @@ use super::judge::{Cause, Decision, Policy};
 use super::question::{Question, RuleSource, Verdict};
 use super::rule::{Rule, Subject};
 use super::scripts::{Asked, allowable, covers, forms, is_elsewhere, judge_segment, shown};
+use super::shell::Command;
 use super::shell::strict::{Segment, join};
 use super::tools::Tools;
 use crate::domain::{ApprovalId, Principal};
@@ -141,10 +142,9 @@ pub(super) fn standings<'p>(
         let grant = policy
             .grants(question)
             .find(|grant| !elsewhere && covers(&grant.rule, &segment, &words));
-        let forms = forms(&words);
         let asks = |rule: &&Rule| {
             rule.script()
-                .is_some_and(|glob| forms.iter().any(|form| glob.matches(form)))
+                .is_some_and(|glob| forms(&words).any(|form| glob.matches(form)))
         };
         let by_itself = || judge_segment(policy, &allowing, &segment, &words, moved).verdict;
         let passes = grant.is_none()
@@ -175,7 +175,7 @@ pub(super) fn judge_commands<'p>(
         return None;
     }
     // What is asked about may also be within a command (sudo), and in which is not known.
-    let within = |asked: &String| standings.iter().all(|one| one.words != *asked);
+    let within = |asked: &Command| standings.iter().all(|one| one.words != asked.text());
     let any_passes = standings.iter().any(|one| one.passes);
     if any_passes && asked.commands.iter().any(within) {
         return None;

@@ -1,16 +1,16 @@
 //! Judging a script: every command in it, and the strictest verdict wins.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
+use super::glob::{Glob, INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::judge::{Cause, Decision, Policy, WRITE_PARAMETER, WRITE_TOOL};
-use super::paths::{absolute, base_name, goes_up};
+use super::paths::{absolute, goes_up};
 use super::question::{Question, Verdict};
 use super::remembered;
 use super::rule::Rule;
 use super::shell::hazards::{Hazard, hazard};
 use super::shell::strict::{self, Segment, join};
-use super::shell::{Reading, read_with_input};
+use super::shell::{Command, Reading, Unreadable, read_with_input};
 
 /// The longest script that a pattern allows, in bytes: nobody who wrote the pattern meant more,
 /// and it bounds the work.
@@ -111,7 +111,7 @@ fn by_default<'p>(policy: &Policy, segment: Option<String>, why: Option<String>)
 #[derive(Default)]
 pub(super) struct Asked<'p> {
     /// The commands, as the loose reader has them.
-    pub commands: BTreeSet<String>,
+    pub commands: Vec<Command>,
     first: Option<Decision<'p>>,
 }
 
@@ -123,29 +123,38 @@ fn judge_reading<'p>(
     found: &mut Strictest<'p>,
     asked: &mut Asked<'p>,
 ) {
-    let rules: Vec<&Rule> = policy.script_rules(question).collect();
+    let mut rules: Vec<Held> = policy
+        .script_rules(question)
+        .filter_map(Held::new)
+        .collect();
     let mut may = None;
     for command in &reading.commands {
-        let texts = forms(&command.text);
-        let known = command.certain && !command.text.contains([UNKNOWN, UNKNOWN_WORDS]);
-        for rule in &rules {
-            let Some(glob) = rule.script() else { continue };
+        if may.is_some() && !command.certain {
+            continue;
+        }
+        for held in &mut rules {
+            let fit = held.against(command);
+            let rule = held.rule;
             let decision = |verdict, cause| Decision {
                 verdict,
                 cause,
-                segment: Some(shown(&command.text)),
+                segment: Some(shown(command.text())),
             };
-            if command.certain && texts.iter().any(|text| glob.matches(text)) {
-                let decision = decision(rule.list, Cause::Rule(rule));
-                match rule.list {
-                    Verdict::Ask => {
-                        asked.commands.insert(command.text.clone());
-                        asked.first.get_or_insert(decision);
-                    }
-                    Verdict::Allow | Verdict::Deny => found.add(decision),
+            match fit {
+                Fit::Not => {}
+                Fit::Certain if rule.list == Verdict::Ask => {
+                    asked.commands.push(command.clone());
+                    let asks = || decision(rule.list, Cause::Rule(rule));
+                    asked.first.get_or_insert_with(asks);
                 }
-            } else if may.is_none() && !known && texts.iter().any(|text| glob.may_match(text)) {
-                may = Some(decision(Verdict::Ask, Cause::MayMatch(rule)));
+                Fit::Certain => found.add(decision(rule.list, Cause::Rule(rule))),
+                Fit::Perhaps => {
+                    may.get_or_insert_with(|| decision(Verdict::Ask, Cause::MayMatch(rule)));
+                }
+                Fit::TooMuch => {
+                    let cause = || Cause::Unreadable(Unreadable::TooMuch.to_string());
+                    may.get_or_insert_with(|| decision(Verdict::Ask, cause()));
+                }
             }
         }
     }
@@ -153,12 +162,8 @@ fn judge_reading<'p>(
         judge_write(policy, question, path.as_deref(), reading.moves, found);
     }
     // Who runs what nobody has read may write anywhere.
-    let is_anything = |text: &str| text.chars().eq([UNKNOWN_WORDS]);
-    if reading
-        .commands
-        .iter()
-        .any(|command| is_anything(&command.text))
-    {
+    let is_anything = |command: &Command| command.text().chars().eq([UNKNOWN_WORDS]);
+    if reading.commands.iter().any(is_anything) {
         judge_write(policy, question, None, reading.moves, found);
     }
     if let Some(may) = may {
@@ -166,15 +171,75 @@ fn judge_reading<'p>(
     }
 }
 
-/// The command as written, and with its program's name only.
-pub(super) fn forms(text: &str) -> Vec<String> {
-    let end = text.find(' ').unwrap_or(text.len());
-    let (program, rest) = text.split_at(end);
-    let mut forms = vec![text.to_owned()];
-    if program.contains('/') {
-        forms.push(format!("{}{rest}", base_name(program)));
+/// How many bytes of a script's commands a rule is held against: commands that begin as its pattern does count, and
+/// of a script that people write few do. Behind a wrapper a command may begin at each word, so that without a bound
+/// the time would grow with the square of the script's length.
+const MAX_HELD_BYTES: usize = 512 * 1024;
+
+/// A rule that is held against one command of a script after another.
+struct Held<'p, 'r> {
+    rule: &'p Rule,
+    glob: &'p Glob,
+    /// Bytes that it may still be held against.
+    left: usize,
+    /// The last command that it does not match, however it turns out.
+    unlike: Option<&'r Command>,
+}
+
+/// How a rule stands to a command.
+enum Fit {
+    Not,
+    Certain,
+    Perhaps,
+    /// Nobody has looked, for there is too much to look at.
+    TooMuch,
+}
+
+impl<'p, 'r> Held<'p, 'r> {
+    fn new(rule: &'p Rule) -> Option<Self> {
+        Some(Self {
+            rule,
+            glob: rule.script()?,
+            left: MAX_HELD_BYTES,
+            unlike: None,
+        })
     }
-    forms
+
+    fn against(&mut self, command: &'r Command) -> Fit {
+        // What begins with `*` and does not match a command matches no end of it.
+        let is_seen = self.unlike.is_some_and(|unlike| command.ends(unlike));
+        if is_seen && self.glob.begins_with_any() {
+            return Fit::Not;
+        }
+        let mut fit = Fit::Not;
+        for text in forms(command.text()) {
+            if !self.glob.may_begin(text) {
+                continue;
+            }
+            let Some(left) = self.left.checked_sub(text.len()) else {
+                return Fit::TooMuch;
+            };
+            self.left = left;
+            if command.certain && self.glob.matches(text) {
+                return Fit::Certain;
+            }
+            let is_open = !command.certain || !command.is_known();
+            if is_open && self.glob.may_match(text) {
+                fit = Fit::Perhaps;
+            }
+        }
+        if let Fit::Not = fit {
+            self.unlike = Some(command);
+        }
+        fit
+    }
+}
+
+/// The command as written, and with its program's name only.
+pub(super) fn forms(text: &str) -> impl Iterator<Item = &str> {
+    let program = text.split(' ').next().unwrap_or_default();
+    let name = program.rfind('/').map(|at| &text[at + 1..]);
+    std::iter::once(text).chain(name)
 }
 
 fn judge_write<'p>(

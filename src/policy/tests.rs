@@ -1,5 +1,6 @@
 //! Policies as a whole: text in, judgements out.
 
+mod bounds;
 mod refusals;
 mod remembered;
 mod risk;

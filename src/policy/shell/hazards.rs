@@ -172,6 +172,17 @@ pub(super) fn unversioned(program: &str) -> &str {
     }
 }
 
+/// How many times all words of a program are looked through, roughly; never for what is in no list.
+pub(super) fn looks(name: &str) -> usize {
+    let names = [native(name), unversioned(native(name))];
+    let own = OPTIONS.iter().filter(|one| {
+        let mut names = names.iter();
+        names.any(|name| one.programs.contains(name))
+    });
+    let is_known = name == "git" || by_name(name).is_some();
+    own.map(|one| one.options.len()).sum::<usize>() + if is_known { 4 } else { 0 }
+}
+
 /// Whether a program runs what its arguments name, here or elsewhere.
 pub fn runs_its_arguments(name: &str) -> bool {
     by_name(name).is_some_and(|what| what == WRAPPER || what == REMOTE)

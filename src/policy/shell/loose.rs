@@ -4,8 +4,11 @@
 use brush_parser::{ParserOptions, parse_tokens};
 
 use super::super::glob::UNKNOWN_WORDS;
+use super::command::Joined;
+use super::hazards::looks;
 use super::text::hidden;
 use super::tokens::tokens;
+use super::wrappers::Wrapped;
 use super::{Command, Reading, Unreadable, strict};
 
 /// Scripts in scripts.
@@ -17,8 +20,12 @@ const MAX_TOTAL_BYTES: usize = 512 * 1024;
 /// The longest script that is read without a thread of its own, in bytes.
 const MAX_SIMPLE_BYTES: usize = 4096;
 
-/// All commands found in one script, in bytes.
+/// All commands found in one script, and the texts that may be scripts, in bytes: room for the
+/// longest command behind a wrapper whose words are as long as names of files are.
 const MAX_FOUND_BYTES: usize = 512 * 1024;
+
+/// What each counts that shares the text of a longer one, and each script besides its text.
+const ENTRY_BYTES: usize = 48;
 
 /// Collects what a script and the scripts in it run.
 pub(super) struct Reader {
@@ -31,7 +38,7 @@ pub(super) struct Reader {
     pub(super) elsewhere: bool,
     depth: usize,
     bytes: usize,
-    /// Bytes of commands found.
+    /// Bytes of what was found.
     found: usize,
 }
 
@@ -125,7 +132,7 @@ impl Reader {
     pub(super) fn read(mut self, script: &str) -> Result<Reading, Unreadable> {
         self.script(script, true)?;
         match self.is_full() {
-            true => Err(Unreadable::TooDeep),
+            true => Err(Unreadable::TooMuch),
             false => Ok(self.reading),
         }
     }
@@ -134,8 +141,11 @@ impl Reader {
     pub(super) fn script(&mut self, text: &str, certain: bool) -> Result<(), Unreadable> {
         self.depth += 1;
         self.bytes += text.len();
-        if self.depth > MAX_DEPTH || self.bytes > MAX_TOTAL_BYTES {
+        if self.depth > MAX_DEPTH {
             return Err(Unreadable::TooDeep);
+        }
+        if self.bytes > MAX_TOTAL_BYTES {
+            return Err(Unreadable::TooMuch);
         }
         if redefines(text) {
             self.unknown();
@@ -214,10 +224,46 @@ impl Reader {
 
     pub(super) fn add(&mut self, text: String, certain: bool) {
         self.found += text.len();
+        self.push(Command::new(text, certain));
+    }
+
+    /// Words of which commands will be added.
+    pub(super) fn joined(&mut self, words: &[String]) -> Joined {
+        let joined = Joined::new(words);
+        self.found += joined.len();
+        joined
+    }
+
+    /// Counts what it takes to look through words for what the program `name` makes of them.
+    pub(super) fn count_words(&mut self, name: &str, words: &[String]) {
+        /// So many take about the time in which one is added.
+        const LOOKS: usize = 32;
+        self.found += match name {
+            // It may name a command in each of them.
+            "find" => words.len(),
+            name => words.len() * looks(name) / LOOKS,
+        };
+    }
+
+    /// Counts texts that may be scripts.
+    pub(super) fn count(&mut self, nested: &[Nested]) {
+        let bytes = nested.iter().map(|one| one.text.len() + ENTRY_BYTES);
+        self.found += bytes.sum::<usize>();
+    }
+
+    /// Adds the command of these words of `joined`, if there are any.
+    pub(super) fn add_words(&mut self, joined: &Joined, (first, end): Wrapped, certain: bool) {
+        if first > 0 {
+            self.found += ENTRY_BYTES;
+        }
+        let command = joined.command(first, end, certain);
+        command.into_iter().for_each(|command| self.push(command));
+    }
+
+    fn push(&mut self, command: Command) {
         if self.is_full() {
             return;
         }
-        let command = Command { text, certain };
         if self.reading.commands.last() != Some(&command) {
             self.reading.commands.push(command);
         }

@@ -2,6 +2,7 @@
 //! finds everything that may be run, to refuse it, over a parser of bash's whole grammar, which
 //! [`fence`] keeps within bounds.
 
+mod command;
 mod cost;
 mod fence;
 mod git;
@@ -21,6 +22,7 @@ mod wrappers;
 
 use std::fmt;
 
+pub use command::Command;
 pub use fence::Fence;
 pub use text::ansi_c;
 
@@ -35,17 +37,6 @@ pub struct Reading {
     pub moves: bool,
 }
 
-/// One command that a script may run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// The words joined by blanks. A blank within a word is U+0001; U+0002 stands for a part of
-    /// a word that is known only when it runs, U+0003 for words of which that holds.
-    pub text: String,
-    /// Whether this is what the script says. Otherwise it is what it may amount to: an argument
-    /// that something else may take for a command.
-    pub certain: bool,
-}
-
 /// Why a script cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
@@ -53,6 +44,8 @@ pub enum Unreadable {
     TooLong,
     /// Nested more deeply.
     TooDeep,
+    /// It may run more than the fence allows.
+    TooMuch,
     /// It took longer.
     TooSlow,
     /// Too many scripts that took longer are still being read.
@@ -68,6 +61,7 @@ impl fmt::Display for Unreadable {
         f.write_str(match self {
             Self::TooLong => "it is too long",
             Self::TooDeep => "it is nested too deeply",
+            Self::TooMuch => "it may run more than can be looked at",
             Self::TooSlow => "it takes too long to read",
             Self::Busy => "too many others are being read",
             Self::Grammar => "it is not in the grammar that is known",

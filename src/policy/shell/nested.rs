@@ -123,12 +123,13 @@ impl Reader {
         input: Option<&Input>,
         nested: &mut Vec<Nested>,
     ) {
+        let joined = self.joined(arguments);
         for (at, word) in arguments.iter().enumerate() {
             if self.is_full() {
                 return;
             }
             if !word.starts_with('-') {
-                self.add(arguments[at..].join(" "), false);
+                self.add_words(&joined, (at, arguments.len()), false);
             }
         }
         let mut add = |text: &str, certain: bool| nested.push(script(text, certain));

@@ -286,7 +286,7 @@ mod tests {
             .commands
             .into_iter()
             .filter(|command| command.certain);
-        Ok(certain.map(|command| command.text).collect())
+        Ok(certain.map(|command| command.text().to_owned()).collect())
     }
 
     #[test]

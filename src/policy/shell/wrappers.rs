@@ -105,6 +105,7 @@ impl Reader {
         input: Option<&Input>,
     ) -> Vec<Nested> {
         let mut nested: Vec<Nested> = words.iter().flat_map(|word| hidden(word)).collect();
+        let joined = self.joined(words);
         // Where commands begin: certain, no, or perhaps, behind a wrapper.
         let mut starts: Vec<(usize, usize, bool)> = vec![(0, words.len(), certain)];
         let mut done = vec![false; words.len()];
@@ -118,11 +119,12 @@ impl Reader {
                 continue;
             }
             let words = &words[start..end];
-            self.add(words.join(" "), certain);
+            self.add_words(&joined, (start, end), certain);
             let name = base_name(&words[0]).to_owned();
             if matches!(name.as_str(), "cd" | "pushd" | "popd") {
                 self.reading.moves = true;
             }
+            self.count_words(&name, words);
             elsewhere |= leads_elsewhere(&name, words);
             let inner = self.unwrap(&name, words);
             if !inner.is_empty() || runs_its_arguments(&name) {
@@ -137,27 +139,28 @@ impl Reader {
                     .into_iter()
                     .map(|(from, to)| (start + from, start + to, certain)),
             );
-            self.scripts(&name, words, certain, input, &mut nested);
-            self.beyond_words(&name, &words[1..], certain, input, &mut nested);
-            let (programs, arguments) = named_apart(&name, &words[1..]);
-            for program in programs {
-                if self.is_full() {
-                    return nested;
-                }
-                let program = std::iter::once(program.to_owned());
-                let command: Vec<String> = program.chain(arguments.iter().cloned()).collect();
-                nested.extend(self.command(&command, certain, input));
-            }
+            self.named(&name, words, certain, input, &mut nested);
         }
         // A wrapper's options may be more than we know.
         if let Some(first) = wrapped {
-            for start in first + 1..words.len() {
+            // The end of find's `-exec` is no word of the command.
+            let is_ended = words.last().is_some_and(|word| word == ";");
+            let end = words.len() - usize::from(is_ended);
+            for start in first + 1..end {
                 // Of that nothing is allowed, and to go on would take time that grows with its square.
                 if self.is_full() {
                     return nested;
                 }
                 if !done[start] && !words[start].starts_with('-') {
-                    elsewhere |= self.perhaps(&words[start..], input, &mut nested);
+                    let words = &words[start..end];
+                    self.add_words(&joined, (start, end), false);
+                    let name = base_name(&words[0]).to_owned();
+                    self.count_words(&name, words);
+                    for (from, to) in self.unwrap(&name, words) {
+                        self.add_words(&joined, (start + from, start + to), false);
+                    }
+                    self.named(&name, words, false, input, &mut nested);
+                    elsewhere |= leads_elsewhere(&name, words);
                 }
             }
         }
@@ -167,29 +170,29 @@ impl Reader {
         nested
     }
 
-    /// Adds what these words of a wrapper would be, should a command begin with them. Returns whether that would run its
-    /// scripts in another directory.
-    fn perhaps(
+    /// Adds the programs that the words of `name` name elsewhere than in a row, and what it may take for scripts
+    /// to `nested`.
+    fn named(
         &mut self,
+        name: &str,
         words: &[String],
+        certain: bool,
         input: Option<&Input>,
         nested: &mut Vec<Nested>,
-    ) -> bool {
-        // The end of find's `-exec` is no word of the command.
-        let words = words.strip_suffix(&[";".to_owned()]).unwrap_or(words);
-        let Some((program, arguments)) = words.split_first() else {
-            return false;
-        };
-        self.add(words.join(" "), false);
-        let name = base_name(program);
-        for (from, to) in self.unwrap(name, words) {
-            if from < to {
-                self.add(words[from..to].join(" "), false);
+    ) {
+        let before = nested.len();
+        self.scripts(name, words, certain, input, nested);
+        self.beyond_words(name, &words[1..], certain, input, nested);
+        self.count(&nested[before..]);
+        let (programs, arguments) = named_apart(name, &words[1..]);
+        for program in programs {
+            if self.is_full() {
+                return;
             }
+            let program = std::iter::once(program.to_owned());
+            let command: Vec<String> = program.chain(arguments.iter().cloned()).collect();
+            nested.extend(self.command(&command, certain, input));
         }
-        self.scripts(name, words, false, input, nested);
-        self.beyond_words(name, arguments, false, input, nested);
-        leads_elsewhere(name, words)
     }
 
     /// Where in `words` the commands are that the program `name` runs.

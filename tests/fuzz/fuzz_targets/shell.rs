@@ -26,7 +26,7 @@ fuzz_target!(|script: &str| {
             let seen = loose
                 .commands
                 .iter()
-                .any(|command| command.certain && command.text.split(' ').count() >= words.len());
+                .any(|command| command.certain && command.text().split(' ').count() >= words.len());
             assert!(seen, "{words:?} is in no command of {loose:?}");
         }
     }

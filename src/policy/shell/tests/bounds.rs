@@ -70,6 +70,12 @@ fn shapes(n: usize) -> Vec<String> {
         "sudo ".repeat(n),
         "bash -c ".repeat(n),
         format!("start-stop-daemon -- {}", "-x a ".repeat(n)),
+        format!(
+            "strace -s 200 {}",
+            "start-stop-daemon -x nice -- ".repeat(n)
+        ),
+        format!("choom {}-- {}", "-n 0 ".repeat(n), "x ".repeat(n)),
+        format!("sudo {}", "env a ".repeat(n)),
         "start-stop-daemon -x start-stop-daemon -- ".repeat(n),
         format!("cset {}", "-e cset -- ".repeat(n)),
         "flatpak run --command=flatpak x ".repeat(n),
@@ -143,4 +149,87 @@ fn however_many_shells_there_are_their_input_is_read_once() {
     );
     assert!(read.is_ok_and(|reading| !reading.commands.is_empty()));
     assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+/// `count` words as names of files are.
+fn names(count: usize) -> String {
+    let names: Vec<String> = (0..count).map(|at| format!("file{at:03}.txt")).collect();
+    names.join(" ")
+}
+
+#[test]
+fn a_long_command_behind_a_wrapper_is_read() {
+    for (script, command) in [
+        ("sudo NAMES", "rm NAMES"),
+        ("timeout 5 NAMES", "rm NAMES"),
+        ("strace -f -s 200 NAMES", "rm NAMES"),
+        ("xargs -0 NAMES", "rm NAMES \u{3}"),
+        ("find . -exec NAMES ;", "rm NAMES"),
+        ("bash x.sh NAMES", "x.sh rm NAMES"),
+        ("ssh host NAMES", "rm NAMES"),
+        ("choom OPTIONS -- NAMES", "rm NAMES"),
+        ("sudo env A=b nice -n 5 NAMES", "rm NAMES"),
+        (
+            "sudo start-stop-daemon -x /bin/rm -- NAMES",
+            "/bin/rm rm NAMES",
+        ),
+    ] {
+        for count in [330, 2000] {
+            let fill = |text: &str| {
+                let text = text.replace("NAMES", &format!("rm {}", names(count)));
+                let text = text.replace("rm rm", "rm");
+                text.replace("OPTIONS", &"-n 0 ".repeat(count / 4))
+            };
+            let reading = read_shell(&fill(script).replace(';', "\\;"), &fence(60));
+            let reading = reading.unwrap_or_else(|error| panic!("{script}: {error}"));
+            let command = fill(command);
+            assert!(
+                reading.commands.iter().any(|one| one.text() == command),
+                "{script}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_too_much_to_look_at_is_called_that() {
+    for script in [
+        format!("sudo {}", "a ".repeat(30_000)),
+        "sudo env A=b ".repeat(4000),
+        "start-stop-daemon -x env -- ".repeat(1000),
+        "bash x ".repeat(8000),
+    ] {
+        let start = Instant::now();
+        let read = read_shell(&script, &fence(60));
+        let begin = &script[..40];
+        assert_eq!(read, Err(Unreadable::TooMuch), "{begin}");
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(10), "{took:?}: {begin}");
+    }
+    let deep = "eval ".repeat(100) + "true";
+    assert_eq!(read_shell(&deep, &fence(60)), Err(Unreadable::TooDeep));
+}
+
+/// Commands that share a text are many, and yet no more than so many.
+#[test]
+fn there_are_only_so_many_commands() {
+    let scripts = [
+        format!("choom {}-- {}", "-n 0 ".repeat(4000), "x ".repeat(1000)),
+        format!("sudo {}", names(3000)),
+        "git submodule foreach ".repeat(2900),
+        "find ".repeat(13_000),
+        format!("sudo {}", "curl ".repeat(13_000)),
+        format!("sudo {}", "tar ".repeat(13_000)),
+    ];
+    for script in scripts {
+        let start = Instant::now();
+        let commands = read_shell(&script, &fence(60)).map_or(0, |read| read.commands.len());
+        assert!(commands < 16_000, "{commands}: {:?}", &script[..40]);
+        let took = start.elapsed();
+        assert!(
+            took < Duration::from_secs(10),
+            "{took:?}: {:?}",
+            &script[..40]
+        );
+    }
 }

@@ -17,7 +17,7 @@ fn fence(secs: u64) -> Fence {
 fn finds(script: &str) -> Option<bool> {
     let reading = read_shell(script, &fence(20)).ok()?;
     let named = |command: &&Command| {
-        let program = command.text.split(' ').next().unwrap_or_default();
+        let program = command.text().split(' ').next().unwrap_or_default();
         program.rsplit('/').next() == Some("marker")
     };
     let found: Vec<&Command> = reading.commands.iter().filter(named).collect();
@@ -234,9 +234,9 @@ fn what_is_known_only_when_it_runs_is_told() {
         let reading =
             read_shell(script, &fence(20)).unwrap_or_else(|error| panic!("{script}: {error}"));
         let unknown = |command: &Command| {
-            command.text.starts_with(['\u{2}', '\u{3}'])
-                || command.text.starts_with("m")
-                || command.text.contains(" \u{3}")
+            command.text().starts_with(['\u{2}', '\u{3}'])
+                || command.text().starts_with("m")
+                || command.text().contains(" \u{3}")
         };
         assert!(
             reading.commands.iter().any(unknown),
@@ -283,7 +283,7 @@ fn finds_exactly(script: &str, words: &str) -> bool {
     let reading =
         read_shell(script, &fence(20)).unwrap_or_else(|error| panic!("{script}: {error}"));
     let mut commands = reading.commands.iter();
-    commands.any(|command| command.certain && command.text == words)
+    commands.any(|command| command.certain && command.text() == words)
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn what_env_splits_is_a_command() {
         assert!(finds_exactly(script, "rm -rf /"), "{script:?}");
     }
     let reading = read_shell("env -vS'rm\\_-rf\\_/'", &fence(20)).expect("readable");
-    assert!(reading.commands.iter().any(|one| one.text == "rm -rf /"));
+    assert!(reading.commands.iter().any(|one| one.text() == "rm -rf /"));
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn what_git_and_jobs_run_is_a_command() {
     ] {
         let reading = read_shell(script, &fence(20)).expect("readable");
         let mut commands = reading.commands.iter();
-        assert!(commands.any(|one| one.text == "rm -rf /"), "{script:?}");
+        assert!(commands.any(|one| one.text() == "rm -rf /"), "{script:?}");
     }
 }
 
@@ -368,7 +368,7 @@ fn a_shell_reads_its_input() {
         let reading = read_with_input(script, input, &fence(20));
         reading.expect("readable").commands
     };
-    let unknown = |one: &Command| one.text == "\u{3}";
+    let unknown = |one: &Command| one.text() == "\u{3}";
     for script in [
         "bash",
         "sh -s",
@@ -389,14 +389,17 @@ fn a_shell_reads_its_input() {
         "sudo bash -c bash",
     ] {
         let found = commands(script, Some(input));
-        let certain = |one: &Command| one.certain && one.text == "rm -rf /";
+        let certain = |one: &Command| one.certain && one.text() == "rm -rf /";
         assert!(found.iter().any(certain), "{script:?} {found:?}");
         assert!(found.iter().any(unknown), "{script:?} {found:?}");
         assert!(commands(script, None).iter().any(unknown), "{script:?}");
     }
     for script in ["ssh host", "at now", "docker exec -i x bash"] {
         let found = commands(script, Some(input));
-        assert!(found.iter().any(|one| one.text == "rm -rf /"), "{script:?}");
+        assert!(
+            found.iter().any(|one| one.text() == "rm -rf /"),
+            "{script:?}"
+        );
     }
     for script in [
         "cat",
@@ -410,7 +413,7 @@ fn a_shell_reads_its_input() {
     ] {
         let found = commands(script, Some(input));
         assert!(
-            !found.iter().any(|one| one.text == "rm -rf /"),
+            !found.iter().any(|one| one.text() == "rm -rf /"),
             "{script:?}"
         );
         assert!(!found.iter().any(unknown), "{script:?} {found:?}");

@@ -6,7 +6,7 @@ use super::*;
 fn finds_rm(script: &str, input: Option<&str>) -> Option<bool> {
     let reading = read_with_input(script, input, &fence(20)).expect(script);
     let named = |command: &&Command| {
-        let text = command.text.trim_start_matches("/bin/");
+        let text = command.text().trim_start_matches("/bin/");
         text == "rm -rf /x" || text == "\u{3}"
     };
     let found: Vec<&Command> = reading.commands.iter().filter(named).collect();
@@ -151,7 +151,7 @@ fn what_reads_a_shell_elsewhere_or_later_is_told() {
         Some(false)
     );
     let found = read_with_input("crontab -", Some(cron), &fence(20)).expect("readable");
-    assert!(found.commands.iter().any(|one| one.text == "rm -rf /x"));
+    assert!(found.commands.iter().any(|one| one.text() == "rm -rf /x"));
     for script in [
         "ssh host ls",
         "ssh -p 22 host -v ls",
@@ -218,6 +218,9 @@ fn what_less_known_programs_run_is_found() {
         "pipesz -n 1 -- rm -rf /x",
         "enosys -s x rm -rf /x",
         "coresched exec -- rm -rf /x",
+        "strace -f -s 200 start-stop-daemon -x /bin/rm -- -rf /x",
+        "strace -s 200 start-stop-daemon -x /usr/bin/env -- rm -rf /x",
+        "choom -n 0 -- strace -s 9 cset -e rm -- -rf /x",
         "userdbctl ssh-authorized-keys x --chain rm -rf /x",
         "homectl with x rm -rf /x",
         "lckdo f rm -rf /x",
