@@ -1,6 +1,7 @@
 //! git: which of its commands and options run other programs, and the scripts in its words.
 
-use super::hazards::gives;
+use super::super::glob::UNKNOWN_WORDS;
+use super::hazards::{gives, values_of};
 
 /// Before git's subcommand, each of these decides which programs git runs, or where it finds
 /// the configuration that does.
@@ -34,6 +35,38 @@ const OPTIONS_OF: &[(&[&str], &[&str])] = &[
     (&["fast-export", "fast-import"], &["--allow-unsafe-features", "--export-marks", "--import-marks"]),
 ];
 
+/// Letters that have a value for these subcommands: what stands behind one in a group is no option (`commit -mStyle`).
+/// Of others, none is known, and every letter counts.
+#[rustfmt::skip]
+const VALUED: &[(&[&str], &str)] = &[
+    (&["am"], "Cp"),
+    (&["cherry-pick", "revert"], "mX"),
+    (&["commit"], "cCFmtu"),
+    (&["commit-tree"], "Fmp"),
+    (&["diff", "log", "show"], "GLlnSU"),
+    (&["grep"], "ABCefm"),
+    (&["merge"], "FmsX"),
+    (&["pull"], "josX"),
+    (&["tag"], "Fmn"),
+];
+
+/// What in a word has a program run: a remote helper; in a format, signatures, which are verified by a program that
+/// settings name.
+const SIGNS: &[&str] = &[
+    "::",
+    "%G",
+    "%+G",
+    "%-G",
+    "% G",
+    "%(signature",
+    "%(*signature",
+];
+
+fn valued(subcommand: &str) -> &'static str {
+    let of = VALUED.iter().find(|(of, _)| of.contains(&subcommand));
+    of.map_or("", |(_, letters)| letters)
+}
+
 /// Why a command of git is on the list of hazards.
 pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     let (subcommand, rest) = arguments.split_first()?;
@@ -50,16 +83,17 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     }
     let own = OPTIONS_OF.iter().filter(|(of, _)| of.contains(&subcommand));
     let mut options = own.flat_map(|(_, options)| *options).chain(OPTIONS);
-    let is_given = |option: &&str| rest.iter().any(|word| gives(word, option, ""));
-    // A remote helper; and what in a format has signatures verified, by the program that settings name.
-    let runs = |word: &String| {
-        ["::", "%G", "%(signature"]
-            .iter()
-            .any(|sign| word.contains(sign))
-    };
-    let found = options.any(is_given) || rest.iter().any(runs);
+    let valued = valued(subcommand);
+    let is_given = |option: &&str| rest.iter().any(|word| gives(word, option, valued));
+    let runs = |word: &String| SIGNS.iter().any(|sign| word.contains(sign));
+    // To sort by signatures, they are verified as well.
+    let verifies = values_of("--sort", "", rest).any(|key| key.contains("signature"));
+    let found = verifies || options.any(is_given) || rest.iter().any(runs);
     found.then_some("has a git option that names a program or a file to write")
 }
+
+/// How many scripts are looked for in git's words before it is not known what it runs.
+const MAX_SCRIPTS: usize = 16;
 
 /// The scripts in the words of git: what it runs for each submodule, commit or alias.
 pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
@@ -71,6 +105,10 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
         let rest = &arguments[at + 1..];
         let next = || rest.first().map(String::as_str).unwrap_or_default();
         match word.as_str() {
+            // Each would be all of the rest.
+            "foreach" | "remote-ext" if scripts.len() >= MAX_SCRIPTS => {
+                scripts.push(UNKNOWN_WORDS.to_string());
+            }
             "foreach" => {
                 let flags = ["--recursive", "--quiet", "-q"];
                 let rest = rest.iter().map(String::as_str);
@@ -94,7 +132,7 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             }
             word if word.starts_with('-') => {
                 scripts.extend(word.strip_prefix("-c").and_then(value_of));
-                scripts.extend(word.strip_prefix("-O").map(str::to_owned));
+                scripts.extend(pager(word));
                 if word == "-u" && has("clone") {
                     scripts.push(next().to_owned());
                 }
@@ -114,6 +152,13 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     }
     scripts.retain(|script| !script.is_empty());
     scripts
+}
+
+/// The program that grep shows what it finds with, in a group of options.
+fn pager(word: &str) -> Option<String> {
+    let is_given = gives(word, "-O", valued("grep"));
+    let (_, program) = word.split_once('O').filter(|_| is_given)?;
+    Some(program.to_owned())
 }
 
 /// The command of git's that is given.

@@ -60,6 +60,7 @@ pub fn hazard(words: &[String]) -> Option<Hazard> {
 
 /// What is on the list for options that `program` is given.
 fn given(program: &str, arguments: &[String]) -> impl Iterator<Item = &'static Options> {
+    let program = native(program);
     OPTIONS.iter().filter(move |one| {
         let is = one.programs.contains(&program) || one.programs.contains(&unversioned(program));
         let gives = |option: &&str| arguments.iter().any(|word| gives(word, option, one.valued));
