@@ -376,7 +376,7 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
         "jobs" => after("-x", None),
         "ip" => of_ip(words),
         "gdb" => after("--args", None),
-        "aws-vault" | "doppler" | "lxc-attach" | "mise" => after("--", None),
+        "aws-vault" | "doppler" | "gcloud" | "lxc-attach" | "mise" => after("--", None),
         "asdf" | "nodenv" | "pyenv" | "rbenv" => after("exec", None),
         "cmake" => after("-E", Some("env"))
             .or_else(|| after("-E", Some("time")))

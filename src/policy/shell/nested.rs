@@ -3,7 +3,7 @@
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::super::paths::absolute;
 use super::git;
-use super::hazards::{run_by_options, runs_elsewhere, unversioned};
+use super::hazards::{run_by_options, runs_elsewhere, unversioned, values_of};
 use super::loose::{Nested, Reader};
 use super::text::{is_known, plain};
 
@@ -108,11 +108,27 @@ impl Reader {
             }
             _ if is_shell(name) => self.scripts_of_shell(arguments, certain, input, nested),
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
-            _ => nested.extend(
-                run_by_options(name, arguments)
-                    .into_iter()
-                    .map(|text| script(text, false)),
-            ),
+            "bmake" | "gmake" | "make" => self.scripts_of_make(arguments, nested),
+            _ => scripts_of_options(name, arguments, nested),
+        }
+    }
+
+    /// Variables that are set for make, and text that it is to read: both may run scripts, and the shell runs all others.
+    fn scripts_of_make(&mut self, arguments: &[String], nested: &mut Vec<Nested>) {
+        // `$(shell COMMAND)` is what `$(COMMAND)` is to a shell; `$(NAME)` is a variable.
+        let shell = format!("$(shell{INNER_BLANK}");
+        let mut add = |text: &str| nested.push(script(&text.replace(&shell, "$("), false));
+        for (name, value) in arguments.iter().filter_map(|word| word.split_once('=')) {
+            if name.trim_end_matches([':', '+', '?']) == "SHELL" {
+                self.add(format!("{value} {UNKNOWN_WORDS}"), false);
+            }
+            let is_plain = is_known(value) && !value.contains('$');
+            if is_plain || name.ends_with('!') || value.contains(&shell) {
+                add(value);
+            }
+        }
+        for option in ["--eval", "-E"] {
+            values_of(option, "CfIjloW", arguments).for_each(&mut add);
         }
     }
 
@@ -170,6 +186,50 @@ impl Reader {
             }
         }
     }
+}
+
+/// What the values of options run.
+fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
+    let mut add = |text: &str| nested.push(script(text, false));
+    for text in run_by_options(name, arguments) {
+        add(text);
+        if name == "fzf" {
+            commands_of_fzf(text).for_each(&mut add);
+        } else if text.contains(',') {
+            // So does `-wrapper` of gcc part its words.
+            add(&text.replace(',', " "));
+        }
+    }
+}
+
+/// What a binding of fzf runs: `start:execute(COMMAND)+abort`, in brackets of any kind, or `f1:become:COMMAND`.
+fn commands_of_fzf(binding: &str) -> impl Iterator<Item = &str> {
+    let actions = ["become", "execute", "preview", "reload", "transform"];
+    let behind = actions.into_iter().flat_map(move |action| {
+        let found = binding.match_indices(action);
+        found.map(move |(at, _)| &binding[at + action.len()..])
+    });
+    behind.filter_map(|rest| {
+        // Others go on, as `transform-query` does.
+        let rest = rest.trim_start_matches(|c: char| c.is_ascii_lowercase() || c == '-');
+        let open = rest.chars().next()?;
+        let command = &rest[open.len_utf8()..];
+        let close = match open {
+            '(' => ')',
+            '[' => ']',
+            '{' => '}',
+            '<' => '>',
+            ':' => return Some(command),
+            same => same,
+        };
+        let ends = |at: &usize| {
+            let after = &command[at + close.len_utf8()..];
+            after.is_empty() || after.starts_with(['+', ','])
+        };
+        let mut closings = command.match_indices(close).map(|(at, _)| at);
+        let end = closings.find(ends).unwrap_or(command.len());
+        Some(&command[..end])
+    })
 }
 
 /// What a trap runs.

@@ -298,6 +298,13 @@ fn named_apart<'a>(name: &str, arguments: &'a [String]) -> (Vec<&'a str>, &'a [S
             let end = arguments.iter().position(|word| word == "--");
             (&["-e", "--exec"], end)
         }
+        "coreutils" => {
+            let names = |word: &String| word.starts_with("--coreutils-prog");
+            (
+                &["--coreutils-prog-shebang"],
+                arguments.iter().position(names),
+            )
+        }
         // Behind the application.
         "flatpak" => {
             let words = arguments.iter().enumerate();

@@ -185,6 +185,9 @@ fn what_reads_a_shell_elsewhere_or_later_is_told() {
         "rsync -av --exclude='*.log' --exclude '*.pyc' --exclude 'node_modules/*' src/ h:dst/",
         "scp 'h:/var/log/*.log' .",
         "git rm -r config",
+        "make DESTDIR=\"$PWD/x\" PREFIX=$HOME CFLAGS='$(OPT) -g' -j4",
+        "gcc -Wl,-rf,/x x.c",
+        "fzf --bind 'ctrl-a:select-all'",
     ] {
         assert_eq!(finds_rm(script, None), None, "{script}");
     }
@@ -222,6 +225,27 @@ fn what_less_known_programs_run_is_found() {
         "strace -s 200 start-stop-daemon -x /usr/bin/env -- rm -rf /x",
         "choom -n 0 -- strace -s 9 cset -e rm -- -rf /x",
         "userdbctl ssh-authorized-keys x --chain rm -rf /x",
+        "coreutils --coreutils-prog=rm -rf /x",
+        "sudo coreutils --coreutils-prog=rm -rf /x",
+        "strace -s 9 coreutils --coreutils-prog=rm -rf /x",
+        "fzf --bind 'start:execute(rm -rf /x)'",
+        "fzf --bind='f1:execute-silent[rm -rf /x],f2:abort'",
+        "fzf --bind 'f1:abort,f2:reload-sync(rm -rf /x)+abort'",
+        "fzf --bind 'f1:become:rm -rf /x'",
+        "fzf --bind 'f1:transform-query~rm -rf /x~'",
+        "git grep -O'rm -rf /x' x",
+        "git grep -nO'rm -rf /x' x",
+        "git grep --open-files-in-pager='rm -rf /x' x",
+        "gcc -wrapper rm,-rf,/x x.c",
+        "x86_64-linux-gnu-g++-12 -wrapper rm,-rf,/x x.c",
+        "make SHELL='rm -rf /x'",
+        "make 'x!=rm -rf /x'",
+        "make --eval='$(shell rm -rf /x)'",
+        "make --eval 'x:;rm -rf /x'",
+        "make 'X=$(shell rm -rf /x)'",
+        "gcloud compute ssh vm --command='rm -rf /x'",
+        "gcloud compute ssh vm --command 'rm -rf /x'",
+        "gcloud compute ssh vm -- rm -rf /x",
         "homectl with x rm -rf /x",
         "lckdo f rm -rf /x",
         "envuidgid u rm -rf /x",
@@ -236,6 +260,17 @@ fn what_less_known_programs_run_is_found() {
     ] {
         assert!(finds_rm(script, None).is_some(), "{script}");
     }
+}
+
+/// What make runs is in its files; that it is `rm` which runs it, in its words.
+#[test]
+fn a_shell_for_make_may_be_given_anything() {
+    let reading = read_shell("make SHELL=/bin/rm .SHELLFLAGS=-rf", &fence(20)).expect("readable");
+    let is_shell = |one: &Command| one.text() == "/bin/rm \u{3}";
+    assert!(reading.commands.iter().any(is_shell), "{reading:?}");
+    let reading = read_shell("make CFLAGS='-O2 -g' CC=gcc -j4", &fence(20)).expect("readable");
+    let mut commands = reading.commands.iter();
+    assert!(commands.all(Command::is_known), "{reading:?}");
 }
 
 #[test]
