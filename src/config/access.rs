@@ -1,5 +1,6 @@
 use std::sync::OnceLock;
 
+use nix::errno::Errno;
 use nix::unistd::{Group, User};
 
 use crate::domain::{Caller, Principal};
@@ -65,31 +66,51 @@ fn own_uid() -> u32 {
 /// if anybody.
 ///
 /// # Errors
-/// An entry that is neither.
+/// An entry that is neither, or one that cannot be looked up now.
 pub(crate) fn principal(entry: &str) -> Result<Option<Principal>, String> {
+    let failed = |errno| format!("cannot look up {entry:?}: {errno}");
     match entry.split_once(':') {
         Some(("user", name)) if !name.is_empty() => {
-            let by_name = User::from_name(name).ok().flatten().map(|u| u.uid.as_raw());
-            let uid = by_name.or_else(|| name.parse().ok());
-            Ok(uid.map(|uid| Principal::User {
-                name: name.to_owned(),
-                uid,
-            }))
+            let user = found(User::from_name(name)).map_err(failed)?;
+            let uid = user.map(|user| user.uid.as_raw());
+            Ok(uid
+                .or_else(|| name.parse().ok())
+                .map(|uid| Principal::User {
+                    name: name.to_owned(),
+                    uid,
+                }))
         }
         Some(("group", name)) if !name.is_empty() => {
-            let by_name = Group::from_name(name)
-                .ok()
-                .flatten()
-                .map(|g| g.gid.as_raw());
-            let gid = by_name.or_else(|| name.parse().ok());
-            Ok(gid.map(|gid| Principal::Group {
-                name: name.to_owned(),
-                gid,
-            }))
+            let group = found(Group::from_name(name)).map_err(failed)?;
+            let gid = group.map(|group| group.gid.as_raw());
+            Ok(gid
+                .or_else(|| name.parse().ok())
+                .map(|gid| Principal::Group {
+                    name: name.to_owned(),
+                    gid,
+                }))
         }
         _ => Err(format!(
             "{entry:?} is no principal: expected \"user:NAME\" or \"group:NAME\""
         )),
+    }
+}
+
+/// A look-up's answer, in which all the errors that mean "there is none" are `None` (getpwnam_r(3)). The
+/// others must not be taken for that: a directory service that is down would empty the lists.
+///
+/// # Errors
+/// What kept it from being looked up.
+pub(crate) fn found<T>(answer: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
+    let means_none = |errno| {
+        matches!(
+            errno,
+            Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM
+        )
+    };
+    match answer {
+        Err(errno) if means_none(errno) => Ok(None),
+        answered => answered,
     }
 }
 
@@ -126,6 +147,23 @@ mod tests {
     fn other_words_are_refused() {
         for entry in ["root", "user:", "role:admin", ""] {
             assert!(access(&[entry]).is_err(), "{entry:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_looked_up_is_not_taken_for_nobody() {
+        assert_eq!(found(Ok(Some(1))), Ok(Some(1)));
+        assert_eq!(found::<u32>(Ok(None)), Ok(None));
+        for errno in [Errno::ENOENT, Errno::ESRCH, Errno::EBADF, Errno::EPERM] {
+            assert_eq!(found::<u32>(Err(errno)), Ok(None));
+        }
+        for errno in [
+            Errno::EIO,
+            Errno::ENOMEM,
+            Errno::EMFILE,
+            Errno::ECONNREFUSED,
+        ] {
+            assert_eq!(found::<u32>(Err(errno)), Err(errno));
         }
     }
 }

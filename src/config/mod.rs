@@ -22,7 +22,7 @@ mod values;
 mod watch;
 
 pub use access::Access;
-pub(crate) use access::principal;
+pub(crate) use access::{found, principal};
 pub use backend::{FlowBackend, RedisAddress, RedisServer};
 pub use egress::{Destination, EgressLists, Host};
 pub use error::ConfigError;

@@ -114,7 +114,8 @@ impl SandboxUser {
             Ok(uid) => User::from_uid(Uid::from_raw(uid)),
             Err(_) => User::from_name(name),
         };
-        let found = found.map_err(|error| format!("cannot look up {name:?}: {error}"))?;
+        let found =
+            super::found(found).map_err(|error| format!("cannot look up {name:?}: {error}"))?;
         let (uid, gid, name) = match (found, name.parse::<u32>()) {
             (Some(user), _) => (user.uid, user.gid, user.name),
             // Nobody's number is as good as any.

@@ -13,6 +13,7 @@ use nix::unistd::{Group, Uid, chown};
 use tokio::net::UnixListener;
 
 use crate::api;
+use crate::config::found;
 
 /// Who may connect: the owner and the group.
 const MODE: u32 = 0o660;
@@ -235,7 +236,7 @@ fn in_use() -> io::Error {
 
 fn give_access(path: &Path) -> io::Result<()> {
     if Uid::effective().is_root() {
-        match Group::from_name(GROUP)? {
+        match found(Group::from_name(GROUP))? {
             Some(group) => chown(path, None, Some(group.gid))?,
             None => tracing::warn!("there is no group `{GROUP}`: only root can connect"),
         }
