@@ -433,7 +433,7 @@ pub(super) fn response<'a>(subject: impl Into<Subject<'a>>, finished: &'a Finish
     }
 }
 
-/// The same for who may be answered in a moment, or after the disk.
+/// As [`response`], but off the event loop where that takes long: a large text, or one that is read from the disk.
 pub(super) async fn response_of(execution: &Arc<Execution>, finished: &Arc<Finished>) -> Response {
     if !finished.takes_long() {
         return response(&**execution, finished);

@@ -31,8 +31,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// memory only for what a slow client has not read.
 const SEND_BUFFER_BYTES: usize = 2 << 20;
 
-/// How HTTP/2 begins when nobody negotiated it (RFC 9113, section 3.4), as far as no method of HTTP/1
-/// begins so.
+/// The first bytes of HTTP/2 where it is used without negotiation (RFC 9113, section 3.4): as many as are needed to
+/// tell it from HTTP/1, none of whose methods is `PRI`.
 const HTTP2_BEGINS: &[u8] = b"PRI ";
 
 /// How many requests of one HTTP/2 connection are served at once; more wait with the client. As many
@@ -202,8 +202,8 @@ pub(super) async fn asked_to_close(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// What a client speaks, as far as that has come by the time its connection is asked to close; where nothing has,
-/// what is told so by the connection being closed.
+/// What a client speaks. When its connection is asked to close, that is judged by the bytes that are there by then;
+/// where there are too few it is HTTP/1, whose clients need no more than that the connection is closed.
 pub(super) async fn spoken(
     stream: &UnixStream,
     closing: &mut watch::Receiver<bool>,

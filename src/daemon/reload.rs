@@ -28,8 +28,8 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long a directory that is never quiet is waited for.
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether a directory that could not be watched can be by now, for it may be about to be
-/// replaced, and whether links lead where they did.
+/// How often two things are looked at that no watch tells of: whether a directory that could not be watched can be
+/// now (it may have been missing only while it was replaced), and whether symbolic links still lead to the same files.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// That the configuration cannot be used, or the policy.

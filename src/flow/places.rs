@@ -126,8 +126,8 @@ impl Places {
         self.shares.is_waiting()
     }
 
-    /// What could be used of the shared places. One in all is wanted only for who has one of the tool:
-    /// two daemons that held one of either kind would wait for each other.
+    /// How many shared places could be put to use, by cap. A call needs one of its tool first and only then one of
+    /// those for all tools: if one daemon held the first kind and another the second, each would wait for the other.
     fn demands(&self) -> Vec<Demand> {
         let mut demands = Vec::new();
         let mut outside = self.running;

@@ -62,7 +62,7 @@ fn of_execution(told: &ExecutionSpan) -> Vec<Span> {
     let parent = told.belongs.parent.as_ref();
     let is_remote = parent.is_some() && told.lineage.is_none();
     let context = &told.context;
-    // What named a trace of its own is none of its caller's, but comes of it all the same.
+    // A call that named another trace than its caller's is no part of the caller's trace; a link says where it came from.
     let link = told
         .caller
         .filter(|caller| caller.trace_id != context.trace_id);

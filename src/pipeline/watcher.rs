@@ -27,7 +27,7 @@ pub enum Seen {
 pub struct Watcher {
     execution: Arc<Execution>,
     questions: watch::Receiver<Option<Asked>>,
-    /// Whether what is asked is to be looked at.
+    /// Whether `questions` may hold a question that was not shown yet.
     is_asked: bool,
     cap: usize,
     attempt: Attempt,

@@ -199,8 +199,9 @@ impl Order {
             let everybody = processes();
             let living = everybody.iter().copied().filter(|pid| lives(*pid));
             let left: Vec<LeftBehind> = living.map(left_behind).collect();
-            // One that is just ending has closed everything and is about to be gone, and whom it has started last
-            // may not have been seen. So two looks have to agree, where there is anybody.
+            // A process that is ending has closed all its files already and will be gone at the next look, and a
+            // child that it started last may have been missed by this one. So it is over only when two looks in a
+            // row find the same processes, and none of them is ending.
             let settled = |left: &LeftBehind| left.held.is_empty() && !is_ending(left.pid);
             let is_settled = everybody == before && left.iter().all(settled);
             if is_settled || Instant::now() >= until {

@@ -354,7 +354,8 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
         ..sandboxed
     };
     let stopped = matches!(outcome.ending, Ending::Stopped { .. });
-    // What ran may say that it did not; not so what has left something that is seen from outside.
+    // The report alone proves nothing: a program that ran can write into it that it could not be started. Output
+    // and connections are seen from outside, and show that it ran.
     let is_seen = outcome.stdout.total > 0 || !sandboxed.connections.is_empty();
     let has_begun = report.started || report.touched;
     let code = match outcome.ending {
@@ -365,7 +366,8 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
     if let Some(failed) = report.failed.filter(|_| could_not_start) {
         return Err(failed.into_error().into());
     }
-    // Whose first process is killed from inside, which gVisor allows, is told by the runtime as such.
+    // In gVisor the program can kill the first process before that has reported anything. The runtime then exits
+    // with 128 + SIGKILL, which is an end of the program and no failure to start it.
     let is_killed = code == Some(128 + nix::libc::SIGKILL);
     if !has_begun && !stopped && !is_seen && !is_killed {
         let said = String::from_utf8_lossy(&outcome.stderr.head);

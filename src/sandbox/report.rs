@@ -1,6 +1,7 @@
-//! What the first process inside tells the daemon: lines of JSON in a file that both see. Whatever
-//! runs inside may write to it as well, and so lie, but only about itself, and not whether it ran if it
-//! said or asked for anything: what was killed, written and connected to is counted outside.
+//! What the first process inside tells the daemon: lines of JSON in a file that both see. Whatever runs inside
+//! may write to that file as well, and so may lie about its own ending and what it left behind, but about nothing
+//! else: output, connections and kills are counted outside. Nor can it deny that it ran, once it has written or
+//! connected.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -185,13 +185,14 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// What was typed before the question was there is no answer to it, but maybe to one that is no longer asked.
+    /// Throws away what was typed before the question is shown: it may have been meant as the answer to an earlier one.
     fn forget_what_was_typed(&mut self) {
         if !std::io::stdin().is_terminal() {
             return;
         }
         let _ = rustix::termios::tcflush(std::io::stdin(), QueueSelector::IFlush);
-        // What has been read by now, behind our back. An end of the input is there the next time as well.
+        // Also the lines that the reader has taken from the terminal already. An end of the input is not lost: it is
+        // found again at the next read.
         while let Some(Ok(Some(_))) = next_line(&mut self.lines).now_or_never() {}
     }
 

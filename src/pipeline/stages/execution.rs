@@ -48,7 +48,7 @@ pub(super) async fn run(
                 call,
             });
         };
-        // Of what a try has written nothing is told, but of whom it has left behind.
+        // This try's output is dropped. The processes it left running are not: they are listed with the last try.
         if let Ok(mut produced) = result {
             produced.add_background(std::mem::take(&mut left));
             left = produced.into_background();

@@ -52,11 +52,11 @@ pub(super) fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     text
 }
 
-/// Where a hunk is, `before` lines being before all that is compared, and `grown` more of the new than of the old
-/// between that and the hunk.
+/// The heading of a hunk. `before`: how many lines precede what is compared. `grown`: by how many lines the hunks
+/// so far made the new text longer; this hunk is added to it.
 ///
-/// Of what is deleted `similar` says the place in the new text, and of what is inserted that in the old one, as it
-/// was before it moved either to make of several changes one. So those are worked out.
+/// `similar` moves insertions and deletions to join them with others, and then leaves the index into the other text
+/// (the old one of an insertion, the new one of a deletion) as it was. So that index is worked out from `grown`.
 fn heading(ops: &[DiffOp], before: usize, grown: &mut isize) -> String {
     let Some(first) = ops.first() else {
         return String::new();
