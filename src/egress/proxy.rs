@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::http::uri::{PathAndQuery, Scheme, Uri};
+use hyper::http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
@@ -108,6 +108,12 @@ impl Proxy {
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades()
             .await;
+        if let Err(error) = served.as_ref()
+            && error.is_parse()
+        {
+            // What is no HTTP never becomes a request; hyper has answered it.
+            drop(self.malformed(error.to_string()));
+        }
         let tunnel = tunnel.lock().take();
         let carried = match (served, tunnel) {
             (Ok(()), Some((upgrade, mut outside))) => match upgrade.await {
@@ -135,6 +141,10 @@ impl Proxy {
         } else {
             self.forward(request, drivers).await
         };
+        let answered = match answered {
+            Err(Refusal::Malformed(detail)) => Err(self.malformed(detail)),
+            answered => answered,
+        };
         answered.unwrap_or_else(|refusal| refusal.response())
     }
 
@@ -150,7 +160,7 @@ impl Proxy {
         let wanted = wanted.ok_or_else(|| {
             Refusal::Malformed("expected CONNECT host:port and nothing besides".to_owned())
         })?;
-        let outside = self.dial(&wanted).await?.1;
+        let outside = self.dial(&destination(&wanted)?).await?;
         let upgrade = hyper::upgrade::on(&mut request);
         *tunnel.lock() = Some((upgrade, outside));
         Ok(Response::new(Either::Left(Full::default())))
@@ -172,19 +182,18 @@ impl Proxy {
             let detail = format!("{scheme} is not passed on: expected http, or CONNECT");
             return Err(Refusal::Malformed(detail));
         }
-        let port = authority.port_u16().unwrap_or(80);
-        let wanted = format!("{}:{port}", authority.host());
-        let host = HeaderValue::from_str(match authority.port() {
-            Some(_) => &wanted,
-            None => authority.host(),
-        });
+        let to = destination(&format!("{}:{}", authority.host(), port(authority)))?;
+        let host = match authority.port() {
+            Some(_) => HeaderValue::from_str(&format!("{}:{}", authority.host(), to.port)),
+            None => HeaderValue::from_str(authority.host()),
+        };
         let host = host.map_err(|error| Refusal::Malformed(error.to_string()))?;
         let path = uri.path_and_query().cloned();
         let path = path.filter(|path| !path.as_str().is_empty());
         *request.uri_mut() = Uri::from(path.unwrap_or(PathAndQuery::from_static("/")));
         remove_those_of_a_connection(request.headers_mut());
         request.headers_mut().insert(header::HOST, host);
-        let (to, outside) = self.dial(&wanted).await?;
+        let outside = self.dial(&to).await?;
         let garbled = |source| Refusal::Garbled { to, source };
         let passed = async {
             let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
@@ -199,41 +208,48 @@ impl Proxy {
         Ok(response.map(Either::Right))
     }
 
-    async fn dial(&self, wanted: &str) -> Result<(Destination, TcpStream), Refusal> {
+    async fn dial(&self, to: &Destination) -> Result<TcpStream, Refusal> {
         if self.seen.is_closed() {
             return Err(Refusal::Over);
         }
-        let parsed: Result<Destination, _> = wanted.parse();
-        let asked = parsed.as_ref().ok().cloned();
-        let dialled = match parsed {
-            Ok(to) => match dial(&self.rules, &to, &self.lookups).await {
-                Ok(stream) => Ok((to, stream)),
-                Err(error) => Err(Refusal::from(error)),
-            },
-            Err(error) => Err(Refusal::Malformed(line(&error))),
-        };
+        let dialled = dial(&self.rules, to, &self.lookups).await;
         let result = match &dialled {
             Ok(_) => ConnectionResult::Connected,
-            Err(Refusal::Dial(DialError::Unknown { .. } | DialError::Failed { .. })) => {
-                ConnectionResult::Failed
-            }
-            Err(_) => ConnectionResult::Refused,
+            Err(DialError::Unknown { .. } | DialError::Failed { .. }) => ConnectionResult::Failed,
+            Err(DialError::NotListed(_) | DialError::Private { .. }) => ConnectionResult::Refused,
         };
         // What has been dialled while it ended is not used.
-        let is_new = self.seen.add(asked.as_ref(), result);
-        let is_new = is_new.map_err(|Closed| Refusal::Over)?;
-        if is_new {
-            // Once for each kind, and no longer than a line: whoever asks may ask often.
-            let refused = dialled.as_ref().err().map(ToString::to_string);
+        let told = self.tell(Some(to), result, dialled.as_ref().err());
+        told.map_err(|Closed| Refusal::Over)?;
+        Ok(dialled?)
+    }
+
+    /// The refusal of what names no destination, which is counted as well.
+    fn malformed(&self, detail: String) -> Refusal {
+        match self.tell(None, ConnectionResult::Refused, Some(&detail)) {
+            Ok(()) => Refusal::Malformed(detail),
+            Err(Closed) => Refusal::Over,
+        }
+    }
+
+    /// Counts one. The log has a line for the first of each kind, and no longer than a line: whoever asks may ask
+    /// often.
+    fn tell(
+        &self,
+        to: Option<&Destination>,
+        result: ConnectionResult,
+        error: Option<&impl ToString>,
+    ) -> Result<(), Closed> {
+        if self.seen.add(to, result)? {
             tracing::info!(
                 execution_id = %self.id,
-                to = asked.as_ref().map(tracing::field::display),
+                to = to.map(tracing::field::display),
                 result = result.as_str(),
-                error = refused.as_deref().map(line),
+                error = error.map(|error| line(&error.to_string())),
                 "a connection out of a sandbox"
             );
         }
-        dialled
+        Ok(())
     }
 }
 
@@ -277,6 +293,25 @@ fn drive(drivers: &Drivers, connection: impl Future<Output = hyper::Result<()>> 
     drivers.spawn(async move { drop(connection.await) });
 }
 
+/// What is asked for.
+fn destination(wanted: &str) -> Result<Destination, Refusal> {
+    let parsed: Result<Destination, String> = wanted.parse();
+    parsed.map_err(|error| Refusal::Malformed(line(&error)))
+}
+
+/// The port of a URL as it is written: `http` has none for one that is too large, and that is not the default.
+fn port(authority: &Authority) -> &str {
+    let (_, host_and_port) = authority
+        .as_str()
+        .rsplit_once('@')
+        .unwrap_or(("", authority.as_str()));
+    let port = host_and_port.strip_prefix(authority.host());
+    let port = port
+        .and_then(|rest| rest.strip_prefix(':'))
+        .unwrap_or_default();
+    if port.is_empty() { "80" } else { port }
+}
+
 fn line(text: &str) -> String {
     text.chars().take(LINE).collect()
 }
@@ -292,5 +327,71 @@ fn remove_those_of_a_connection(headers: &mut HeaderMap) {
     let plain = OF_A_CONNECTION_TOO.map(HeaderName::from_static);
     for name in named.iter().chain(&OF_A_CONNECTION).chain(&plain) {
         headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// What is answered to `request`, and what is counted.
+    async fn asked(request: &str) -> (String, Vec<(String, ConnectionResult)>) {
+        let rules = Rules {
+            destinations: vec!["127.0.0.1:80".parse().expect("valid")],
+            ..Rules::default()
+        };
+        let seen = Arc::new(Seen::default());
+        let proxy = Proxy::new(rules, Arc::clone(&seen), ExecutionId::new());
+        let (mut inside, outside) = UnixStream::pair().expect("made");
+        let asks = async {
+            inside.write_all(request.as_bytes()).await.expect("written");
+            inside.shutdown().await.expect("shut down");
+            let mut answer = String::new();
+            inside.read_to_string(&mut answer).await.expect("answered");
+            answer
+        };
+        let (answer, ()) = tokio::join!(asks, proxy.serve(outside));
+        let counted = seen.close().into_iter();
+        (
+            answer,
+            counted.map(|known| (known.to, known.result)).collect(),
+        )
+    }
+
+    #[tokio::test]
+    async fn what_names_no_destination_is_refused_and_counted() {
+        for line in [
+            "GET http://127.0.0.1:99999/ HTTP/1.1",
+            "GET http://127.0.0.1:0/ HTTP/1.1",
+            "GET http://2130706433/ HTTP/1.1",
+            "GET ftp://127.0.0.1/ HTTP/1.1",
+            "GET / HTTP/1.1",
+            "CONNECT 127.0.0.1:99999 HTTP/1.1",
+            "CONNECT user@127.0.0.1:80 HTTP/1.1",
+            "CONNECT 127.0.0.1 HTTP/1.1",
+            "no HTTP at all",
+        ] {
+            let (answer, counted) = asked(&format!("{line}\r\nHost: h\r\n\r\n")).await;
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{line}: {answer}");
+            let malformed = ("malformed".to_owned(), ConnectionResult::Refused);
+            assert_eq!(counted, [malformed], "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_url_without_a_port_means_that_of_http() {
+        for (url, to) in [
+            ("http://h", "h:80"),
+            ("http://h:/", "h:80"),
+            ("http://u:p@H:81/x", "h:81"),
+            ("http://[::1]/", "[::1]:80"),
+            ("http://u@[::1]:82/", "[::1]:82"),
+        ] {
+            let (answer, counted) = asked(&format!("GET {url} HTTP/1.1\r\nHost: h\r\n\r\n")).await;
+            assert!(answer.starts_with("HTTP/1.1 403 "), "{url}: {answer}");
+            assert_eq!(counted, [(to.to_owned(), ConnectionResult::Refused)]);
+        }
     }
 }
