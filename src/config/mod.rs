@@ -18,6 +18,7 @@ mod settings;
 mod text;
 mod tools_file;
 mod tracing;
+mod trust;
 mod values;
 mod watch;
 
@@ -41,4 +42,5 @@ pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use text::{is_absent, read_text};
 pub use tools_file::{CheckedTools, DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use tracing::{OtlpEndpoint, TracingConfig};
+pub(crate) use trust::refuse_foreign;
 pub use watch::{leads_to, watch_files, watch_tree};

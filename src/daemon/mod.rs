@@ -33,7 +33,7 @@ use policy::PolicyFiles;
 use reload::{Configuration, WereRead};
 use signals::Signals;
 use socket::Socket;
-use state::State;
+use state::{Chosen, State};
 use telemetry::Courier;
 
 pub use crate::pipeline::{SkillCheck, SkillProblem};
@@ -119,14 +119,18 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         source,
     };
     // Approvals that are remembered are in there.
-    State::check(&path).map_err(in_state)?;
+    let chosen = match options.state {
+        Some(_) => Chosen::Named,
+        None => Chosen::Usual,
+    };
+    State::check(&path, chosen).map_err(in_state)?;
     let policy_files = policy_files(options);
     let policy = policy_files.read(false, &settings.executor.files)?;
     let (filter, courier) = telemetry::start(&settings.log)?;
     process::prepare();
     Executor::prepare_process();
 
-    let state = State::open(&path).map_err(in_state)?;
+    let state = State::open(&path, chosen).map_err(in_state)?;
     Executor::hold_until_execve(state.lock()).map_err(in_state)?;
 
     // One thread for all that waits: a command then costs no switch between threads, and what

@@ -13,7 +13,7 @@ use nix::unistd::{Group, Uid, chown};
 use tokio::net::UnixListener;
 
 use crate::api;
-use crate::config::found;
+use crate::config::{found, refuse_foreign};
 
 /// Who may connect: the owner and the group.
 const MODE: u32 = 0o660;
@@ -155,7 +155,10 @@ fn make_parent(path: &Path) -> io::Result<()> {
         0o700
     };
     let dir = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(mode).create(dir)
+    refuse_foreign(dir, "--socket")?;
+    DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+    // Somebody may have been faster since it was looked for.
+    refuse_foreign(dir, "--socket")
 }
 
 /// The longest path of a socket, in bytes: `sun_path` has 108, and NUL ends it (unix(7)).

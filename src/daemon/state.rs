@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 use uuid::Uuid;
 
+use crate::config::refuse_foreign;
+
 /// The state directory, held by this process alone as long as it lives.
 #[derive(Debug)]
 pub(super) struct State {
@@ -30,13 +32,32 @@ pub(super) struct StatePlaces {
     pub(super) sandbox: PathBuf,
 }
 
+/// How the directory came to be the one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    /// By whoever started the daemon, who answers for it.
+    Named,
+    /// By its being the usual one, which may be below `/tmp`.
+    Usual,
+}
+
+impl Chosen {
+    fn vet(self, dir: &Path) -> io::Result<()> {
+        match self {
+            Self::Named => Ok(()),
+            Self::Usual => refuse_foreign(dir, "--state"),
+        }
+    }
+}
+
 impl State {
     /// Looks whether `dir` can be one, and makes nothing: what else is read of it would be refused
     /// in other words.
     ///
     /// # Errors
-    /// When it is no directory, or may not be looked into.
-    pub(super) fn check(dir: &Path) -> io::Result<()> {
+    /// When it is no directory, may not be looked into, or may be somebody else's.
+    pub(super) fn check(dir: &Path, chosen: Chosen) -> io::Result<()> {
+        chosen.vet(dir)?;
         match fs::metadata(dir.join(".")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(advised(error)),
             Ok(_) | Err(_) => Ok(()),
@@ -46,18 +67,22 @@ impl State {
     /// Opens `dir`, making it when it is not there.
     ///
     /// # Errors
-    /// When it cannot be made or written to, or another daemon holds it.
-    pub(super) fn open(dir: &Path) -> io::Result<Self> {
+    /// When it cannot be made or written to, may be somebody else's, or another daemon holds it.
+    pub(super) fn open(dir: &Path, chosen: Chosen) -> io::Result<Self> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(advised)?;
+        // Somebody may have been faster since it was looked for.
+        chosen.vet(dir)?;
         Self::take(dir).map_err(advised)
     }
 
     fn take(dir: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(nix::libc::O_NOFOLLOW)
             .open(dir.join("lock"))?;
         let lock = take(lock)?;
         let instance = instance(&dir.join("instance"))?;
@@ -138,4 +163,41 @@ fn instance(path: &Path) -> io::Result<String> {
     let instance = Uuid::now_v7().to_string();
     fs::write(path, &instance)?;
     Ok(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn the_usual_place_is_refused_where_others_may_write_and_a_link_for_a_lock_everywhere() {
+        let open = std::env::temp_dir().join(format!("state-{}-open", std::process::id()));
+        let dir = open.join("state");
+        DirBuilder::new()
+            .recursive(true)
+            .create(&dir)
+            .expect("made");
+        for dir in [&open, &dir] {
+            fs::set_permissions(dir, Permissions::from_mode(0o1777)).expect("ours");
+        }
+        for refused in [
+            State::check(&dir, Chosen::Usual),
+            State::open(&dir, Chosen::Usual).map(drop),
+        ] {
+            let told = refused.expect_err("others may write").to_string();
+            assert!(told.contains("state` belongs to uid"), "{told}");
+        }
+        assert_eq!(fs::read_dir(&dir).expect("ours").count(), 0);
+        State::open(&open.join("new"), Chosen::Usual).expect("ours alone");
+        // Whoever names it answers for it.
+        State::open(&dir, Chosen::Named).expect("named");
+        fs::remove_file(dir.join("lock")).expect("ours");
+        symlink(open.join("elsewhere"), dir.join("lock")).expect("made");
+        State::open(&dir, Chosen::Named).expect_err("a link");
+        assert!(!open.join("elsewhere").exists());
+        fs::remove_dir_all(open).expect("ours");
+    }
 }

@@ -1,0 +1,129 @@
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::unistd::Uid;
+
+/// The bits of a mode by which others than the owner write, that by which everybody does, and that by which they
+/// cannot rename or remove what is not theirs.
+const BY_OTHERS: u32 = 0o022;
+const BY_EVERYBODY: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
+/// Makes sure that `dir`, which nobody has named, is not somebody else's. Below a directory that everybody may write
+/// to, such as `/tmp`, anybody can be the first to make it, and then reads or changes what is put there: so all below
+/// that has to be real directories of ours, or of root, who could do anything in any case, to which nobody else may
+/// write. What is not there yet is fine.
+///
+/// # Errors
+/// Which directory is not, whose it is, and that `flag` names another place.
+pub(crate) fn refuse_foreign(dir: &Path, flag: &str) -> io::Result<()> {
+    let from_the_root: Vec<&Path> = dir.ancestors().collect();
+    let mut is_below_open = false;
+    for path in from_the_root.into_iter().rev() {
+        let found = if is_below_open {
+            fs::symlink_metadata(path)
+        } else {
+            fs::metadata(path)
+        };
+        // What cannot be looked at cannot be used either, which is told where it is tried.
+        let Ok(found) = found else { return Ok(()) };
+        // Another one like `/tmp`, on the way.
+        let is_passage = found.mode() & STICKY != 0 && path != dir;
+        let fault = fault(&found, if is_passage { 0 } else { BY_OTHERS });
+        if is_below_open && let Some(fault) = fault {
+            let text = format!(
+                "`{}` {fault}, which is not safe below a directory that everybody may write to: remove it, or name another place with {flag}",
+                path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        is_below_open |= found.mode() & BY_EVERYBODY != 0;
+    }
+    Ok(())
+}
+
+/// What is wrong with it, the bits `forbidden` of its mode among that. A file in its place is not: nothing can be put
+/// into that, which is told elsewhere.
+fn fault(found: &Metadata, forbidden: u32) -> Option<String> {
+    let own = Uid::effective().as_raw();
+    let owner = found.uid();
+    if found.is_symlink() {
+        Some(format!("is a symbolic link that uid {owner} has made"))
+    } else if owner != own && owner != 0 {
+        Some(format!("belongs to uid {owner} and not to uid {own}"))
+    } else if found.is_dir() && found.mode() & forbidden != 0 {
+        let mode = found.mode() & 0o7777;
+        Some(format!(
+            "belongs to uid {owner} and can be written to by others (mode {mode:04o})"
+        ))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A directory that everybody may write to, in one of ours.
+    fn open_dir(name: &str) -> (PathBuf, PathBuf) {
+        let top = std::env::temp_dir().join(format!("trust-{}-{name}", std::process::id()));
+        let open = top.join("open");
+        make(&top, 0o755);
+        make(&open, 0o1777);
+        (top, open)
+    }
+
+    fn make(dir: &Path, mode: u32) {
+        fs::create_dir(dir).expect("made");
+        fs::set_permissions(dir, Permissions::from_mode(mode)).expect("ours");
+    }
+
+    fn refused(dir: &Path) -> String {
+        let refused = refuse_foreign(dir, "--state").expect_err("refused");
+        refused.to_string()
+    }
+
+    #[test]
+    fn what_is_ours_or_not_there_is_fine() {
+        let (top, open) = open_dir("fine");
+        make(&open.join("ours"), 0o700);
+        make(&open.join("ours/readable"), 0o755);
+        for dir in ["ours", "ours/readable", "ours/absent/below", "absent"] {
+            refuse_foreign(&open.join(dir), "--state").expect(dir);
+        }
+        fs::remove_dir_all(top).expect("ours");
+    }
+
+    #[test]
+    fn what_somebody_else_may_have_made_or_can_change_is_refused_by_name() {
+        let (top, open) = open_dir("foreign");
+        make(&open.join("ours"), 0o700);
+        symlink(open.join("ours"), open.join("link")).expect("made");
+        let told = refused(&open.join("link/below"));
+        assert!(told.contains("open/link` is a symbolic link"), "{told}");
+        for (mode, below) in [(0o770, "below"), (0o707, "below"), (0o1777, "")] {
+            let dir = open.join(format!("{mode:o}"));
+            make(&dir, mode);
+            let told = refused(&dir.join(below));
+            assert!(told.contains(&format!("(mode {mode:04o})")), "{told}");
+        }
+        if Uid::effective().is_root() {
+            let theirs = open.join("theirs");
+            make(&theirs, 0o700);
+            chown(&theirs, Some(4242), None).expect("root may");
+            for dir in [theirs.clone(), theirs.join("below")] {
+                let told = refused(&dir);
+                assert!(told.contains("open/theirs` belongs to uid 4242"), "{told}");
+                assert!(told.contains("--state"), "{told}");
+            }
+        }
+        fs::remove_dir_all(top).expect("ours");
+    }
+}
