@@ -1,15 +1,15 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{AtFlags, Flock, FlockArg};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockname, listen, socket,
 };
-use nix::unistd::{Group, Uid, chown};
+use nix::unistd::{Group, Uid, fchownat};
 use tokio::net::UnixListener;
 
 use crate::api;
@@ -100,9 +100,9 @@ impl Socket {
         )?;
         bind(descriptor.as_raw_fd(), &address)?;
         // Nobody can connect until it is listened on, so who may is settled before.
-        give_access(path)?;
+        let (file, inode) = hold(path)?;
+        give_access(&file)?;
         listen(&descriptor, Backlog::new(BACKLOG)?)?;
-        let inode = fs::symlink_metadata(path)?.ino();
         let listener = listener(descriptor)?;
         Ok(Self {
             listener,
@@ -184,7 +184,16 @@ fn lock(path: &Path) -> io::Result<Flock<File>> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(&name)?;
+        // Where others may make files, this could be a link to one of ours, or a FIFO that nobody reads.
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
+        .open(&name)
+        .map_err(|error| {
+            let text = format!(
+                "cannot open its lock `{}`: {error}",
+                Path::new(&name).display()
+            );
+            io::Error::new(error.kind(), text)
+        })?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| {
         if error == nix::Error::EWOULDBLOCK {
             in_use()
@@ -237,12 +246,90 @@ fn in_use() -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, text)
 }
 
-fn give_access(path: &Path) -> io::Result<()> {
+/// The file that binding has made at `path`, and its inode. From here on it is named by this: where others may write to
+/// the directory, they could put something else at the path, or a link.
+///
+/// # Errors
+/// When they have done so already.
+fn hold(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.file_type().is_socket() || found.uid() != Uid::effective().as_raw() {
+        let text = "somebody else has put something in its place: name a path in a directory of your own with --socket";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok((file, found.ino()))
+}
+
+fn give_access(file: &File) -> io::Result<()> {
     if Uid::effective().is_root() {
         match found(Group::from_name(GROUP))? {
-            Some(group) => chown(path, None, Some(group.gid))?,
+            Some(group) => fchownat(
+                file.as_fd(),
+                "",
+                None,
+                Some(group.gid),
+                AtFlags::AT_EMPTY_PATH,
+            )?,
             None => tracing::warn!("there is no group `{GROUP}`: only root can connect"),
         }
     }
+    // A descriptor of this kind takes no fchmod(2) before Linux 6.6; this is the way that open(2) names.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::set_permissions(path, fs::Permissions::from_mode(MODE))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("socket-{}-{name}", std::process::id()));
+        fs::create_dir(&dir).expect("made");
+        dir
+    }
+
+    #[test]
+    fn only_what_was_bound_is_given_away() {
+        let dir = scratch("hold");
+        let (path, link, file) = (dir.join("s"), dir.join("link"), dir.join("file"));
+        let _listener = StdListener::bind(&path).expect("bound");
+        let (held, inode) = hold(&path).expect("ours");
+        assert_eq!(inode, fs::symlink_metadata(&path).expect("there").ino());
+        // Whatever is put in its place meanwhile keeps its mode.
+        fs::write(&file, "precious").expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::rename(&path, dir.join("moved")).expect("ours");
+        symlink(&file, &path).expect("made");
+        give_access(&held).expect("given");
+        let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o777;
+        assert_eq!((mode(&file), mode(&dir.join("moved"))), (0o600, MODE));
+        symlink(dir.join("moved"), &link).expect("made");
+        for other in [&path, &link, &file] {
+            assert!(hold(other).is_err(), "{other:?}");
+        }
+        if Uid::effective().is_root() {
+            std::os::unix::fs::lchown(dir.join("moved"), Some(4242), None).expect("root may");
+            assert!(hold(&dir.join("moved")).is_err());
+        }
+        fs::remove_dir_all(dir).expect("ours");
+    }
+
+    #[test]
+    fn a_lock_is_not_sought_behind_a_link() {
+        let dir = scratch("lock");
+        let path = dir.join("s");
+        symlink(dir.join("elsewhere"), dir.join("s.lock")).expect("made");
+        let refused = lock(&path).expect_err("a link").to_string();
+        assert!(refused.contains("s.lock"), "{refused}");
+        assert!(!dir.join("elsewhere").exists());
+        fs::remove_file(dir.join("s.lock")).expect("ours");
+        lock(&path).expect("no link");
+        fs::remove_dir_all(dir).expect("ours");
+    }
 }

@@ -37,7 +37,7 @@ fn traced(names: &str) -> Option<Vec<String>> {
 #[test]
 fn who_may_connect_is_settled_before_anybody_can() {
     let Some(calls) = traced(
-        "bind,chmod,fchmod,fchmodat,?fchmodat2,chown,fchown,fchownat,listen,umask,unlink,unlinkat",
+        "bind,open,openat,chmod,fchmod,fchmodat,?fchmodat2,chown,fchown,fchownat,listen,umask,unlink,unlinkat",
     ) else {
         return;
     };
@@ -48,10 +48,16 @@ fn who_may_connect_is_settled_before_anybody_can() {
         found.unwrap_or_else(|| panic!("no {name} of {on}: {calls:#?}"))
     };
     let bound = position("bind(", "executor.sock");
-    let settled = position("chmod(", "executor.sock");
+    // By a descriptor of the socket itself, whatever is at its path by then.
+    let held = position("open", "\"executor.sock\"");
+    assert!(calls[held].contains("O_NOFOLLOW") && calls[held].contains("O_PATH"));
+    let settled = position("chmod(", "/proc/self/fd/");
     let listened = position("listen(", "");
     assert!(calls[settled].contains("0660"), "{calls:#?}");
-    assert!(bound < settled && settled < listened, "{calls:#?}");
+    assert!(
+        bound < held && held < settled && settled < listened,
+        "{calls:#?}"
+    );
     // Between the two it is nobody's but ours: what is made is made for its owner alone.
     assert!(position("umask(077)", "") < bound, "{calls:#?}");
     // Nothing touches who may connect once they can, and at the end it is removed.
@@ -59,7 +65,7 @@ fn who_may_connect_is_settled_before_anybody_can() {
     assert!(
         !later
             .iter()
-            .any(|call| call.starts_with("ch") && call.contains("executor.sock")),
+            .any(|call| call.starts_with("ch") || call.starts_with("fch")),
         "{later:#?}"
     );
     assert!(
