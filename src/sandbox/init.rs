@@ -17,7 +17,7 @@ use rustix::process::{WaitOptions, wait};
 
 use super::order::Order;
 use super::relay;
-use super::report::{Failed, Line, Reporter};
+use super::report::{Failed, Line, MAX_LEFT, Reporter};
 use crate::domain::{self, Exit, LeftBehind, StreamName, summarize};
 
 /// What the first argument has to be: orders of another version may mean something else.
@@ -134,8 +134,9 @@ impl Order {
                 Ok(_) | Err(_) => {}
             }
         };
-        let left = if asked { Vec::new() } else { self.left() };
-        let _ = reporter.end(&Line::Ended { exit, left });
+        let mut left = if asked { Vec::new() } else { self.left() };
+        left.truncate(MAX_LEFT);
+        let _ = reporter.end(exit, left);
         Ok(match exit {
             Exit::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
             Exit::Signal(signal) => u8::try_from(128 + signal.0).unwrap_or(u8::MAX),

@@ -379,6 +379,11 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
     }
     let ending = match (outcome.ending, report.exit) {
         (Ending::Itself(_), Some(exit)) => Ending::Itself(exit),
+        // The first process exits as the program did, which nobody inside can change: 128 and a signal's number where
+        // that was one, which is then told as a shell tells it.
+        (Ending::Itself(exit @ Exit::Code(_)), None) if report.spoiled && !is_killed => {
+            Ending::Itself(exit)
+        }
         // Something ended the first process: what runs inside, the runtime, or its memory.
         (Ending::Itself(_), None) => Ending::Itself(Exit::Signal(Signal(nix::libc::SIGKILL))),
         (Ending::Stopped { reason, exit }, said) => Ending::Stopped {

@@ -10,15 +10,19 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{Exit, LeftBehind};
+use crate::domain::{Exit, LeftBehind, SUMMARY_CHARS, StreamName};
 use crate::runner::RunError;
 
-/// More than this is not read, in bytes, from the end: a report is some hundred, and some hundred more
-/// for each process that is left. The last line is that of the first process.
+/// More than this is not read, in bytes, from the end: a report is some hundred, and at most 900 more for each of
+/// [`MAX_LEFT`] processes. The last line is that of the first process, unless others go on writing after it.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// How many processes are told of that were left.
-const MAX_LEFT: usize = 1000;
+/// How many processes are told of that were left: as many as a line has room for that is sure to be read.
+pub(super) const MAX_LEFT: usize = 1000;
+
+/// The largest process id (`PID_MAX_LIMIT`, proc_sys_kernel(5)) and error number (`MAX_ERRNO` of the kernel's).
+const MAX_PID: u32 = 1 << 22;
+const MAX_ERRNO: i32 = 4095;
 
 /// How much is told of what could not be done, in characters: the first process names a path in it.
 const STEP_CHARS: usize = 5000;
@@ -48,13 +52,12 @@ pub(super) struct Failed {
 impl Failed {
     /// Whoever runs inside may have made it up: a line of text, and no more.
     pub(super) fn into_error(self) -> RunError {
-        let text = self
-            .step
-            .chars()
-            .filter(|character| !character.is_control());
         RunError {
-            step: text.take(STEP_CHARS).collect(),
-            source: io::Error::from_raw_os_error(self.errno),
+            step: line(&self.step, STEP_CHARS),
+            source: io::Error::from_raw_os_error(match self.errno {
+                errno @ 1..=MAX_ERRNO => errno,
+                _ => nix::libc::EIO,
+            }),
         }
     }
 }
@@ -66,6 +69,9 @@ pub(super) struct Report {
     /// Whether anybody has ever written to it, whatever is in it now: the first process does before it
     /// starts anything, and what it starts may take it out again.
     pub(super) touched: bool,
+    /// Whether what the first process has said of the end may be lost: somebody has written so much behind it that
+    /// it is not read, or has taken out what was there.
+    pub(super) spoiled: bool,
     pub(super) failed: Option<Failed>,
     pub(super) signalled: Option<u32>,
     pub(super) exit: Option<Exit>,
@@ -76,7 +82,7 @@ impl Report {
     /// Reads what there is of it: the first process may have been killed at any moment.
     pub(super) fn read(path: &Path, made: Made) -> Self {
         // What cannot be read was not said.
-        let text = contents(path).unwrap_or_default();
+        let (text, is_cut) = contents(path).unwrap_or_default();
         let mut report = Self {
             touched: Made::of(path).is_ok_and(|now| now != made),
             ..Self::default()
@@ -89,18 +95,21 @@ impl Report {
                 Line::Signalled(count) => {
                     report.signalled = Some(count.min(MAX_LEFT as u32));
                 }
-                Line::Ended { exit, mut left } if is_possible(exit) => {
+                Line::Ended { exit, left } if is_possible(exit) => {
                     // Said last, by the first process: what ended was started, whoever says otherwise.
                     report.started = true;
                     report.failed = None;
                     report.exit = Some(exit);
-                    left.truncate(MAX_LEFT);
-                    left.iter_mut().for_each(|left| left.held.dedup());
-                    report.left = left;
+                    report.left = left
+                        .into_iter()
+                        .filter_map(plausible)
+                        .take(MAX_LEFT)
+                        .collect();
                 }
                 Line::Ended { .. } => {}
             }
         }
+        report.spoiled = report.exit.is_none() && (is_cut || report.touched && !report.started);
         report
     }
 }
@@ -121,20 +130,43 @@ impl Made {
 
 /// What a report has in it. Nothing inside can put something else in its place; should the runtime
 /// be broken, neither a link is followed nor a FIFO waited for.
-fn contents(path: &Path) -> io::Result<Vec<u8>> {
+///
+/// Says as well whether there was more before it.
+fn contents(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
         .open(path)?;
     let mut text = Vec::new();
     let found = file.metadata()?;
+    let before = found.len().saturating_sub(MAX_BYTES);
     if found.is_file() {
-        let end = found.len().saturating_sub(MAX_BYTES);
         let mut file = file;
-        file.seek(SeekFrom::Start(end))?;
+        file.seek(SeekFrom::Start(before))?;
         file.take(MAX_BYTES).read_to_end(&mut text)?;
     }
-    Ok(text)
+    Ok((text, before > 0))
+}
+
+/// A process as there can be one, whoever says so: with an id, one line of text, each stream at most once. None of
+/// them outlives the first process.
+fn plausible(told: LeftBehind) -> Option<LeftBehind> {
+    let held = [StreamName::Stdout, StreamName::Stderr];
+    (1..=MAX_PID).contains(&told.pid).then(|| LeftBehind {
+        pid: told.pid,
+        command: line(&told.command, SUMMARY_CHARS),
+        held: held
+            .into_iter()
+            .filter(|name| told.held.contains(name))
+            .collect(),
+        killed: true,
+    })
+}
+
+/// A text as one line, cut to so many characters.
+fn line(text: &str, most: usize) -> String {
+    let plain = text.chars().filter(|character| !character.is_control());
+    plain.take(most).collect()
 }
 
 /// Whether a process can end so (wait(2), signal(7)).
@@ -164,12 +196,20 @@ impl Reporter {
         (&self.0).write_all(&text)
     }
 
-    /// Adds the last line. Where there is no room for it, because what ran has filled the file, that goes.
-    pub(super) fn end(&self, line: &Line) -> io::Result<()> {
-        self.add(line).or_else(|_| {
-            self.0.set_len(0)?;
-            self.add(line)
-        })
+    /// Adds the last line. Where there is no room for it, because what ran has filled the file, that goes, and then
+    /// the list of who is left: how it ended is said in any case.
+    pub(super) fn end(&self, exit: Exit, left: Vec<LeftBehind>) -> io::Result<()> {
+        let line = Line::Ended { exit, left };
+        self.add(&line)
+            .or_else(|_| {
+                self.0.set_len(0)?;
+                self.add(&line)
+            })
+            .or_else(|_| {
+                self.0.set_len(0)?;
+                let left = Vec::new();
+                self.add(&Line::Ended { exit, left })
+            })
     }
 }
 
@@ -266,6 +306,89 @@ mod tests {
         }
         let report = Report::read(&path, made);
         assert!(report.touched && !report.started);
+        fs::remove_file(path).expect("ours");
+    }
+
+    #[test]
+    fn what_drowns_or_takes_out_the_last_word_is_noticed() {
+        let path = std::env::temp_dir().join(format!("report-{}-spoiled", std::process::id()));
+        let file = File::create(&path).expect("made");
+        let reporter = Reporter::open(&path).expect("opened");
+        reporter.add(&Line::Started).expect("added");
+        // Ended by something, before it could say more.
+        assert!(!Report::read(&path, Made(0, 0)).spoiled);
+        reporter.end(Exit::Code(7), Vec::new()).expect("added");
+        let report = Report::read(&path, Made(0, 0));
+        assert_eq!((report.exit, report.spoiled), (Some(Exit::Code(7)), false));
+        let rubbish = vec![b'x'; MAX_BYTES as usize];
+        (&reporter.0).write_all(&rubbish).expect("added");
+        let report = Report::read(&path, Made(0, 0));
+        assert_eq!((report.exit, report.spoiled), (None, true));
+        file.set_len(0).expect("emptied");
+        assert!(Report::read(&path, Made(0, 0)).spoiled);
+        // What nobody has written to says nothing of that kind.
+        assert!(!read(&path).spoiled);
+        fs::remove_file(path).expect("ours");
+    }
+
+    #[test]
+    fn what_is_said_of_processes_is_held_to_what_there_can_be() {
+        let path = std::env::temp_dir().join(format!("report-{}-left", std::process::id()));
+        fs::write(&path, "").expect("written");
+        let (out, err) = (StreamName::Stdout, StreamName::Stderr);
+        let left = |pid| LeftBehind {
+            pid,
+            command: "a\nb ".repeat(1000),
+            held: vec![err, out, err, out],
+            killed: false,
+        };
+        let exit = Exit::Code(0);
+        let reporter = Reporter::open(&path).expect("opened");
+        let forged = [0, 1, MAX_PID, MAX_PID + 1, u32::MAX].map(left);
+        reporter.end(exit, forged.into()).expect("added");
+        let report = read(&path);
+        assert_eq!(
+            report.left.iter().map(|left| left.pid).collect::<Vec<_>>(),
+            [1, MAX_PID]
+        );
+        for told in &report.left {
+            assert_eq!(told.held, [out, err]);
+            assert!(told.killed && told.command.len() < 1000);
+            assert!(!told.command.contains(char::is_control));
+        }
+        let many = (1..=1010).map(|pid| LeftBehind {
+            command: String::new(),
+            ..left(pid)
+        });
+        reporter.end(exit, many.collect()).expect("added");
+        assert_eq!(read(&path).left.len(), MAX_LEFT);
+        for (errno, meant) in [(2, 2), (0, 5), (-1, 5), (i32::MAX, 5)] {
+            let step = String::new();
+            let error = Failed { step, errno }.into_error();
+            assert_eq!(error.source.raw_os_error(), Some(meant));
+        }
+        fs::remove_file(path).expect("ours");
+    }
+
+    #[test]
+    fn the_longest_list_is_read_whole() {
+        let path = std::env::temp_dir().join(format!("report-{}-longest", std::process::id()));
+        fs::write(&path, "").expect("written");
+        // Four bytes a character; what JSON makes longer than that is no part of a summary.
+        let left = |pid| LeftBehind {
+            pid,
+            command: "\u{10ffff}".repeat(SUMMARY_CHARS),
+            held: vec![StreamName::Stdout, StreamName::Stderr],
+            killed: true,
+        };
+        let reporter = Reporter::open(&path).expect("opened");
+        let all = (0..MAX_LEFT as u32).map(|at| left(MAX_PID - at));
+        reporter.end(Exit::Code(7), all.collect()).expect("added");
+        let report = read(&path);
+        assert_eq!(
+            (report.exit, report.left.len()),
+            (Some(Exit::Code(7)), MAX_LEFT)
+        );
         fs::remove_file(path).expect("ours");
     }
 }

@@ -300,6 +300,10 @@ fn what_lies_about_itself_has_run_all_the_same() {
             (format!("chmod 0 {report}; exit 4"), 4),
             (format!("echo '{ended}' >> {report}; exit 5"), 5),
             (format!("echo '{failed}' > {report}; exit 125"), 125),
+            (
+                format!("for i in 1 2 3 4; do yes >> {report} 2>&1 & done; sleep 0.1; exit 6"),
+                6,
+            ),
         ] {
             let reply = daemon.bash(&lie);
             let body = reply.json();
