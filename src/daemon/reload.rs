@@ -144,7 +144,7 @@ impl Configuration {
                         self.reload(api).await;
                         let problems = api.executor.degradations();
                         service::status(&super::housekeeping::status_line(api, &problems));
-                        service::ready();
+                        service::reloaded();
                     }
                 },
                 Some(()) = changed(files.as_mut().ok()) => {
