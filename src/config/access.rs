@@ -40,10 +40,10 @@ impl Access {
         let mut access = Self::default();
         let [callers, approvers, admins, observers] = lists;
         for (list, entries, resolved) in [
-            ("callers", callers, &mut access.callers),
-            ("approvers", approvers, &mut access.approvers),
-            ("admins", admins, &mut access.admins),
-            ("observers", observers, &mut access.observers),
+            ("access.callers", callers, &mut access.callers),
+            ("access.approvers", approvers, &mut access.approvers),
+            ("access.admins", admins, &mut access.admins),
+            ("access.observers", observers, &mut access.observers),
         ] {
             for entry in entries {
                 match principal(entry).map_err(|detail| (list, detail))? {

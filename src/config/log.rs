@@ -33,7 +33,7 @@ pub(super) fn log_config(file: LogFile) -> Result<LogConfig, (&'static str, Stri
         let detail = format!(
             "{level:?} is no level: expected off, error, warn, info, debug or trace, or some of them by target such as \"info,hyper=debug\""
         );
-        return Err(("level", detail));
+        return Err(("log.level", detail));
     }
     Ok(LogConfig {
         level,

@@ -1,7 +1,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use toml::{Table, Value};
+use toml::de::DeTable;
+use toml::{Spanned, Table, Value};
 
 use super::file::{CgroupFile, CgroupMode, File};
 use super::log::log_config;
@@ -96,15 +97,11 @@ impl Settings {
             whole.default_timeout_secs = whole.default_timeout_secs.min(whole.max_timeout_secs);
         }
         whole.settings().map_err(|(key, detail)| {
-            let line = if is_named_where_set(key) {
-                line_of(text, key)
-            } else {
-                1
-            };
+            let name = key.rsplit('.').next().unwrap_or(key);
             ConfigError::Invalid {
                 path: path.to_owned(),
-                line,
-                key: Some(key.to_owned()),
+                line: line_of(text, key),
+                key: Some(name.to_owned()),
                 detail,
             }
         })
@@ -205,7 +202,7 @@ impl File {
                 max_context_bytes: set(self.skills.max_context_bytes, "max_context_bytes")?.size(),
             },
             socket: None,
-            sandbox: self.sandbox.config().map_err(|detail| ("user", detail))?,
+            sandbox: (self.sandbox.config()).map_err(|detail| ("sandbox.user", detail))?,
             files: self.files.config(),
             flow: self.flow,
             history: HistoryConfig {
@@ -237,21 +234,6 @@ impl File {
     }
 }
 
-/// Whether it is the file that is read that sets the key which [`File::settings`] complains of.
-fn is_named_where_set(key: &str) -> bool {
-    let keys = [
-        "default_timeout_secs",
-        "callers",
-        "approvers",
-        "admins",
-        "observers",
-        "path",
-        "level",
-        "user",
-    ];
-    keys.contains(&key)
-}
-
 /// A value that the shipped file sets, so that every file does.
 fn set<T>(value: Option<T>, key: &'static str) -> Result<T, (&'static str, String)> {
     let nowhere = || "is set nowhere, not even in the shipped file".to_owned();
@@ -273,7 +255,7 @@ fn cgroup_choice(file: CgroupFile) -> Result<CgroupChoice, (&'static str, String
         (CgroupMode::Group, Some(path)) => {
             let path = path.display();
             Err((
-                "path",
+                "cgroup.path",
                 format!("`{path}` is of no use with mode = \"group\": remove one of them"),
             ))
         }
@@ -284,14 +266,20 @@ fn cgroup_choice(file: CgroupFile) -> Result<CgroupChoice, (&'static str, String
     }
 }
 
-/// The line of the first assignment to `key`, counted from 1.
+/// The line of what sets `key`, counted from 1; the first where nothing does. `key` names its tables as well
+/// (`log.level`), for several have keys of the same name.
 fn line_of(text: &str, key: &str) -> usize {
-    let sets = |line: &str| {
-        line.trim_start()
-            .strip_prefix(key)
-            .is_some_and(|rest| rest.trim_start().starts_with('='))
-    };
-    text.lines().position(sets).map_or(1, |at| at + 1)
+    let root = DeTable::parse(text).ok();
+    let mut table = root.as_ref().map(Spanned::get_ref);
+    let mut at = 0;
+    for step in key.split('.') {
+        let Some((name, value)) = table.and_then(|table| table.get_key_value(step)) else {
+            return 1;
+        };
+        at = name.span().start;
+        table = value.get_ref().as_table();
+    }
+    text.get(..at).unwrap_or_default().matches('\n').count() + 1
 }
 
 #[cfg(test)]
@@ -494,6 +482,24 @@ mod tests {
             (
                 "[cgroup]\nmode = \"group\"\npath = \"/x\"\n",
                 &["e.toml:3: ", "`path`"],
+            ),
+            // Another table has a key of that name.
+            (
+                "[env]\nlevel = \"x\"\npath = \"x\"\n[log]\nlevel = \"inof\"\n",
+                &["e.toml:5: `level`: ", "inof"],
+            ),
+            (
+                "[env]\npath = \"x\"\n[cgroup]\nmode = \"group\"\npath = \"/x\"\n",
+                &["e.toml:5: `path`: "],
+            ),
+            (
+                "[env]\nuser = \"x\"\n[sandbox]\nuser = \"root\"\n",
+                &["e.toml:4: `user`: "],
+            ),
+            ("log.level = \"inof\"\n", &["e.toml:1: `level`: ", "inof"]),
+            (
+                "\nlog = { level = \"inof\" }\n",
+                &["e.toml:2: `level`: ", "inof"],
             ),
             (
                 "[env]\nA = \"1\"\n\"A=B\" = \"x\"\n",
