@@ -341,11 +341,12 @@ impl<'a> File<'a> {
         let kind = if key == "users" { "user" } else { "group" };
         let resolve = |item: &Value<'_>| {
             let name = self.text(key, item)?;
-            let found = principal(&format!("{kind}:{name}")).ok().flatten();
+            let refused = |detail| self.error(item.span().start, Some(key), detail);
+            let found = principal(&format!("{kind}:{name}")).map_err(refused)?;
             found.ok_or_else(|| {
-                let detail =
-                    format!("this machine knows no {kind} {name:?}: expected a name or a number");
-                self.error(item.span().start, Some(key), detail)
+                refused(format!(
+                    "this machine knows no {kind} {name:?}: expected a name or a number"
+                ))
             })
         };
         self.items(key, value)?.iter().map(resolve).collect()

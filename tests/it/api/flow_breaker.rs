@@ -339,11 +339,12 @@ fn whom_an_earlier_try_has_left_alive_is_logged_when_the_last_one_cannot_be_made
     );
     assert_ne!(reply.status, 200, "{}", reply.json());
     let pid = fs::read_to_string(daemon.dir().join("pid")).expect("it ran");
-    let log = daemon.log();
-    let told = log
-        .lines()
-        .find(|line| line.contains("left a process behind"));
-    let told = told.unwrap_or_else(|| panic!("nothing of it in {log}"));
+    let told = wait_for("it is logged", || {
+        let log = daemon.log();
+        let mut lines = log.lines();
+        let told = lines.find(|line| line.contains("left a process behind"));
+        told.map(str::to_owned)
+    });
     assert!(
         told.contains(pid.trim()) && told.contains("sleep 60"),
         "{told}"

@@ -9,7 +9,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{assert_clean, bundles, is_there, modes, start, wait_for_test, waiting, workspace};
+use super::{
+    assert_clean, bundles, is_there, modes, runtimes, start, wait_for_test, waiting, workspace,
+};
 use crate::support::{Daemon, Mode, Process, SLEEPS, scratch, skip, timed, wait_until};
 
 #[test]
@@ -345,6 +347,10 @@ fn a_runtime_that_does_not_work_is_told_of() {
             body["detail"].as_str().expect("text").contains(said),
             "{body}"
         );
+        // What fails is tested again now and then, and may be just now.
+        wait_until("no test is under way", || {
+            daemon.processes().is_empty() && runtimes(&daemon).is_empty()
+        });
         assert_clean(&daemon, said);
         fs::remove_dir_all(dir).expect("removed");
     }
