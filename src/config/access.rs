@@ -71,28 +71,34 @@ pub(crate) fn principal(entry: &str) -> Result<Option<Principal>, String> {
     let failed = |errno| format!("cannot look up {entry:?}: {errno}");
     match entry.split_once(':') {
         Some(("user", name)) if !name.is_empty() => {
-            let user = found(User::from_name(name)).map_err(failed)?;
-            let uid = user.map(|user| user.uid.as_raw());
-            Ok(uid
-                .or_else(|| name.parse().ok())
-                .map(|uid| Principal::User {
-                    name: name.to_owned(),
-                    uid,
-                }))
+            let user = User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
+            let uid = resolved(user, name).map_err(failed)?;
+            Ok(uid.map(|uid| Principal::User {
+                name: name.to_owned(),
+                uid,
+            }))
         }
         Some(("group", name)) if !name.is_empty() => {
-            let group = found(Group::from_name(name)).map_err(failed)?;
-            let gid = group.map(|group| group.gid.as_raw());
-            Ok(gid
-                .or_else(|| name.parse().ok())
-                .map(|gid| Principal::Group {
-                    name: name.to_owned(),
-                    gid,
-                }))
+            let group = Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
+            let gid = resolved(group, name).map_err(failed)?;
+            Ok(gid.map(|gid| Principal::Group {
+                name: name.to_owned(),
+                gid,
+            }))
         }
         _ => Err(format!(
             "{entry:?} is no principal: expected \"user:NAME\" or \"group:NAME\""
         )),
+    }
+}
+
+/// The number of what was looked up by name, or of what is named by its number: that needs nobody to be asked.
+fn resolved(looked_up: nix::Result<Option<u32>>, name: &str) -> nix::Result<Option<u32>> {
+    match (found(looked_up), name.parse().ok()) {
+        (Ok(Some(number)), _) => Ok(Some(number)),
+        (Ok(None), number) => Ok(number),
+        (Err(_), Some(number)) => Ok(Some(number)),
+        (Err(errno), None) => Err(errno),
     }
 }
 
@@ -164,6 +170,8 @@ mod tests {
             Errno::ECONNREFUSED,
         ] {
             assert_eq!(found::<u32>(Err(errno)), Err(errno));
+            assert_eq!(resolved(Err(errno), "ann"), Err(errno));
+            assert_eq!(resolved(Err(errno), "1000"), Ok(Some(1000)));
         }
     }
 }

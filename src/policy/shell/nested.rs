@@ -115,20 +115,26 @@ impl Reader {
 
     /// Variables that are set for make, and text that it is to read: both may run scripts, and the shell runs all others.
     fn scripts_of_make(&mut self, arguments: &[String], nested: &mut Vec<Nested>) {
-        // `$(shell COMMAND)` is what `$(COMMAND)` is to a shell; `$(NAME)` is a variable.
-        let shell = format!("$(shell{INNER_BLANK}");
-        let mut add = |text: &str| nested.push(script(&text.replace(&shell, "$("), false));
+        let mut add = |text: &str| nested.push(script(text, false));
         for (name, value) in arguments.iter().filter_map(|word| word.split_once('=')) {
-            if name.trim_end_matches([':', '+', '?']) == "SHELL" {
-                self.add(format!("{value} {UNKNOWN_WORDS}"), false);
+            let name = name.trim_matches(BLANKS);
+            if name
+                .trim_end_matches([':', '+', '?'])
+                .trim_end_matches(BLANKS)
+                == "SHELL"
+            {
+                let shell = value.trim_start_matches(BLANKS);
+                self.add(format!("{shell} {UNKNOWN_WORDS}"), false);
             }
+            let text = as_script(value);
             let is_plain = is_known(value) && !value.contains('$');
-            if is_plain || name.ends_with('!') || value.contains(&shell) {
-                add(value);
+            if is_plain || name.ends_with('!') || text != *value {
+                add(&text);
             }
         }
         for option in ["--eval", "-E"] {
-            values_of(option, "CfIjloW", arguments).for_each(&mut add);
+            let texts = values_of(option, "CfIjloW", arguments);
+            texts.for_each(|text| add(&as_script(text)));
         }
     }
 
@@ -188,13 +194,44 @@ impl Reader {
     }
 }
 
+/// What stands for blanks in a word of make's.
+const BLANKS: [char; 3] = [INNER_BLANK, ' ', '\t'];
+
+/// A text for make as a shell would have it: `$(shell COMMAND)` and `${shell COMMAND}` are what `$(COMMAND)` is there;
+/// `$(NAME)` is a variable.
+fn as_script(text: &str) -> String {
+    let mut script = String::with_capacity(text.len());
+    // What closes the braces that are open.
+    let mut closing = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let is_braced = rest.starts_with("${");
+        let called = rest
+            .strip_prefix("$(shell")
+            .or_else(|| rest.strip_prefix("${shell"));
+        if let Some(behind) = called.filter(|behind| behind.starts_with(BLANKS)) {
+            closing.extend(is_braced.then_some(')'));
+            script.push_str("$(");
+            rest = behind;
+            continue;
+        }
+        script.push(match first {
+            '}' => closing.pop().unwrap_or('}'),
+            other => other,
+        });
+        closing.extend((first == '{').then_some('}'));
+        rest = &rest[first.len_utf8()..];
+    }
+    script
+}
+
 /// What the values of options run.
 fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
     let mut add = |text: &str| nested.push(script(text, false));
     for text in run_by_options(name, arguments) {
         add(text);
         if name == "fzf" {
-            commands_of_fzf(text).for_each(&mut add);
+            commands_of_fzf(text, &mut add);
         } else if text.contains(',') {
             // So does `-wrapper` of gcc part its words.
             add(&text.replace(',', " "));
@@ -202,34 +239,47 @@ fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>
     }
 }
 
+/// How many commands are looked for in a binding of fzf before it is not known what it runs: each may be all of the rest.
+const MAX_BOUND: usize = 16;
+
 /// What a binding of fzf runs: `start:execute(COMMAND)+abort`, in brackets of any kind, or `f1:become:COMMAND`.
-fn commands_of_fzf(binding: &str) -> impl Iterator<Item = &str> {
+fn commands_of_fzf(binding: &str, add: &mut impl FnMut(&str)) {
     let actions = ["become", "execute", "preview", "reload", "transform"];
-    let behind = actions.into_iter().flat_map(move |action| {
-        let found = binding.match_indices(action);
-        found.map(move |(at, _)| &binding[at + action.len()..])
+    // They are known in capitals as well.
+    let lower = binding.to_ascii_lowercase();
+    let behind = actions.into_iter().flat_map(|action| {
+        let found = lower.match_indices(action);
+        found.map(move |(at, _)| at + action.len())
     });
-    behind.filter_map(|rest| {
-        // Others go on, as `transform-query` does.
-        let rest = rest.trim_start_matches(|c: char| c.is_ascii_lowercase() || c == '-');
-        let open = rest.chars().next()?;
-        let command = &rest[open.len_utf8()..];
-        let close = match open {
-            '(' => ')',
-            '[' => ']',
-            '{' => '}',
-            '<' => '>',
-            ':' => return Some(command),
-            same => same,
-        };
-        let ends = |at: &usize| {
-            let after = &command[at + close.len_utf8()..];
-            after.is_empty() || after.starts_with(['+', ','])
-        };
-        let mut closings = command.match_indices(close).map(|(at, _)| at);
-        let end = closings.find(ends).unwrap_or(command.len());
-        Some(&command[..end])
-    })
+    for (count, at) in behind.enumerate() {
+        if count == MAX_BOUND {
+            return add(&UNKNOWN_WORDS.to_string());
+        }
+        bound(&binding[at..]).into_iter().for_each(&mut *add);
+    }
+}
+
+/// The command of an action of fzf's, behind the name of that.
+fn bound(rest: &str) -> Option<&str> {
+    // Others go on, as `transform-query` does.
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '-');
+    let open = rest.chars().next()?;
+    let command = &rest[open.len_utf8()..];
+    let close = match open {
+        '(' => ')',
+        '[' => ']',
+        '{' => '}',
+        '<' => '>',
+        ':' => return Some(command),
+        same => same,
+    };
+    let ends = |at: &usize| {
+        let after = &command[at + close.len_utf8()..];
+        after.is_empty() || after.starts_with(['+', ','])
+    };
+    let mut closings = command.match_indices(close).map(|(at, _)| at);
+    let end = closings.find(ends).unwrap_or(command.len());
+    Some(&command[..end])
 }
 
 /// What a trap runs.

@@ -1,5 +1,7 @@
 //! What stands in for a match of a regular expression.
 
+use std::collections::HashSet;
+
 use regex::{Captures, Regex};
 
 use super::FileError;
@@ -14,9 +16,10 @@ pub(super) struct Replacement(String);
 impl Replacement {
     /// Refuses one that names a group which the pattern does not have: it would stand for nothing.
     pub(super) fn parse(regex: &Regex, text: String) -> Result<Self, FileError> {
+        let names: HashSet<&str> = regex.capture_names().flatten().collect();
         for part in Parts::of(&text) {
             if let Part::Group(name) = part {
-                check_group(regex, name)?;
+                check_group(regex.captures_len(), &names, name)?;
             }
         }
         Ok(Self(text))
@@ -104,10 +107,10 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-fn check_group(regex: &Regex, name: &str) -> Result<(), FileError> {
+fn check_group(count: usize, names: &HashSet<&str>, name: &str) -> Result<(), FileError> {
     let is_there = match name.parse::<usize>() {
-        Ok(number) => number < regex.captures_len(),
-        Err(_) => regex.capture_names().any(|one| one == Some(name)),
+        Ok(number) => number < count,
+        Err(_) => names.contains(name),
     };
     if is_there {
         return Ok(());
@@ -141,6 +144,14 @@ mod tests {
             };
             assert_eq!(replacement.bytes(&captures), expected, "{unit}");
         }
+        let groups: String = (0..2000).map(|n| format!("(?<a{n}>x)?")).collect();
+        let regex = Regex::new(&groups).expect("a pattern");
+        let replacement = Replacement::parse(&regex, "$a1999 ".repeat(1 << 19));
+        let captures = regex.captures("").expect("a match");
+        assert_eq!(
+            replacement.map(|one| one.bytes(&captures)).ok(),
+            Some(1 << 19)
+        );
     }
 
     proptest! {

@@ -274,30 +274,34 @@ fn a_reader_that_hangs_up_ends_the_command() {
     }
 }
 
+/// Room for far more than the socket's buffers take, which are some 4 MiB where root has set them.
+const AMPLE: &str = "max_output_bytes = 16777216\n";
+
 #[test]
 fn a_slow_reader_does_not_hold_up_the_command() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_with(Mode::Group, AMPLE);
     let done = daemon.dir().join("done");
-    // Far more than the socket's buffers take.
     let script = format!(
-        "head -c 1000000 /dev/zero | tr '\\0' x; touch {}",
+        "head -c 10000000 /dev/zero | tr '\\0' x; touch {}",
         done.display()
     );
     let (_, events) = Events::open(&daemon, &call(&script));
     wait_for("the command ends unread", || done.exists().then_some(()));
     let events = events.rest();
-    assert_eq!(joined(&events, "stdout").len(), 1_000_000);
+    assert_eq!(joined(&events, "stdout").len(), 10_000_000);
 }
 
 /// It is still being told of the first try when the second has long ended.
 #[test]
 fn a_slow_reader_is_told_of_each_try() {
     let retries = "idempotent = true\nretries = { max = 1, delay_ms = 1, exit_codes = true }";
-    let daemon = Daemon::start_with(Mode::Group, &format!("[flow.tools.bash]\n{retries}\n"));
+    let daemon = Daemon::start_with(
+        Mode::Group,
+        &format!("{AMPLE}[flow.tools.bash]\n{retries}\n"),
+    );
     let mark = daemon.dir().join("mark");
-    // Far more than the socket's buffers take.
     let script = format!(
-        "[ -e {mark} ] && {{ echo second; exit; }}; touch {mark}; head -c 1000000 /dev/zero | tr '\\0' x; exit 1",
+        "[ -e {mark} ] && {{ echo second; exit; }}; touch {mark}; head -c 10000000 /dev/zero | tr '\\0' x; exit 1",
         mark = mark.display()
     );
     let (_, mut events) = Events::open(&daemon, &call(&script));
@@ -307,6 +311,6 @@ fn a_slow_reader_is_told_of_each_try() {
     let events = events.rest();
     let again = events.iter().position(|event| event.name == "started");
     let (first, second) = events.split_at(again.expect("it has started again"));
-    assert_eq!(joined(first, "stdout").len(), 1_000_000);
+    assert_eq!(joined(first, "stdout").len(), 10_000_000);
     assert_eq!(joined(second, "stdout"), "second\n");
 }

@@ -74,7 +74,11 @@ fn shapes(n: usize) -> Vec<String> {
             "strace -s 200 {}",
             "start-stop-daemon -x nice -- ".repeat(n)
         ),
-        format!("choom {}-- {}", "-n 0 ".repeat(n), "x ".repeat(n)),
+        format!("choom {}-- {}", "-n 0 ".repeat(n / 4), "x ".repeat(n / 4)),
+        format!("fzf --bind '{}'", "reload:".repeat(n)),
+        format!("fzf --bind 'a=b{}'", "execute(".repeat(n)),
+        format!("fzf --bind '{}'", "reload".repeat(n)),
+        format!("make --eval '{}'", "${shell ".repeat(n)),
         format!("sudo {}", "env a ".repeat(n)),
         "start-stop-daemon -x start-stop-daemon -- ".repeat(n),
         format!("cset {}", "-e cset -- ".repeat(n)),
@@ -220,6 +224,7 @@ fn there_are_only_so_many_commands() {
         "find ".repeat(13_000),
         format!("sudo {}", "curl ".repeat(13_000)),
         format!("sudo {}", "tar ".repeat(13_000)),
+        format!("fzf --bind 'a=b,{}'", "reload:".repeat(9_000)),
     ];
     for script in scripts {
         let start = Instant::now();

@@ -241,6 +241,12 @@ fn what_less_known_programs_run_is_found() {
         "make SHELL='rm -rf /x'",
         "make 'x!=rm -rf /x'",
         "make --eval='$(shell rm -rf /x)'",
+        "make --eval='${shell rm -rf /x}'",
+        "make --eval=$'$(shell\trm -rf /x)'",
+        "make 'X=a${Y}${shell rm -rf /x}'",
+        "make 'X = ${shell echo ${shell rm -rf /x}}'",
+        "fzf --bind 'start:EXECUTE(rm -rf /x)'",
+        "fzf --bind 'f1:Become:rm -rf /x'",
         "make --eval 'x:;rm -rf /x'",
         "make 'X=$(shell rm -rf /x)'",
         "gcloud compute ssh vm --command='rm -rf /x'",
@@ -265,9 +271,14 @@ fn what_less_known_programs_run_is_found() {
 /// What make runs is in its files; that it is `rm` which runs it, in its words.
 #[test]
 fn a_shell_for_make_may_be_given_anything() {
-    let reading = read_shell("make SHELL=/bin/rm .SHELLFLAGS=-rf", &fence(20)).expect("readable");
-    let is_shell = |one: &Command| one.text() == "/bin/rm \u{3}";
-    assert!(reading.commands.iter().any(is_shell), "{reading:?}");
+    for script in [
+        "make SHELL=/bin/rm .SHELLFLAGS=-rf",
+        "make 'SHELL := /bin/rm' '.SHELLFLAGS = -rf'",
+    ] {
+        let reading = read_shell(script, &fence(20)).expect("readable");
+        let is_shell = |one: &Command| one.text() == "/bin/rm \u{3}";
+        assert!(reading.commands.iter().any(is_shell), "{reading:?}");
+    }
     let reading = read_shell("make CFLAGS='-O2 -g' CC=gcc -j4", &fence(20)).expect("readable");
     let mut commands = reading.commands.iter();
     assert!(commands.all(Command::is_known), "{reading:?}");
