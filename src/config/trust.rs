@@ -11,6 +11,9 @@ const BY_OTHERS: u32 = 0o022;
 const BY_EVERYBODY: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
+/// As many links as the kernel follows (path_resolution(7)).
+const MAX_LINKS: u8 = 40;
+
 /// Makes sure that `dir`, which nobody has named, is not somebody else's. Below a directory that everybody may write
 /// to, such as `/tmp`, anybody can be the first to make it, and then reads or changes what is put there: so all below
 /// that has to be real directories of ours, or of root, who could do anything in any case, to which nobody else may
@@ -19,16 +22,29 @@ const STICKY: u32 = 0o1000;
 /// # Errors
 /// Which directory is not, whose it is, and that `flag` names another place.
 pub(crate) fn refuse_foreign(dir: &Path, flag: &str) -> io::Result<()> {
+    look(dir, flag, MAX_LINKS)
+}
+
+/// The same, following at most so many links.
+fn look(dir: &Path, flag: &str, links: u8) -> io::Result<()> {
     let from_the_root: Vec<&Path> = dir.ancestors().collect();
     let mut is_below_open = false;
     for path in from_the_root.into_iter().rev() {
-        let found = if is_below_open {
-            fs::symlink_metadata(path)
-        } else {
-            fs::metadata(path)
-        };
         // What cannot be looked at cannot be used either, which is told where it is tried.
-        let Ok(found) = found else { return Ok(()) };
+        let Ok(found) = fs::symlink_metadata(path) else {
+            return Ok(());
+        };
+        // One that only we could make may lead below such a directory all the same.
+        if found.is_symlink() && !is_below_open {
+            let (Ok(target), Ok(rest)) = (fs::read_link(path), dir.strip_prefix(path)) else {
+                return Ok(());
+            };
+            let beside = path.parent().unwrap_or(path);
+            return match links.checked_sub(1) {
+                Some(left) => look(&beside.join(target).join(rest), flag, left),
+                None => Ok(()),
+            };
+        }
         // Another one like `/tmp`, on the way.
         let is_passage = found.mode() & STICKY != 0 && path != dir;
         let fault = fault(&found, if is_passage { 0 } else { BY_OTHERS });
@@ -73,7 +89,11 @@ mod tests {
 
     /// A directory that everybody may write to, in one of ours.
     fn open_dir(name: &str) -> (PathBuf, PathBuf) {
-        let top = std::env::temp_dir().join(format!("trust-{}-{name}", std::process::id()));
+        open_dir_in(&std::env::temp_dir(), name)
+    }
+
+    fn open_dir_in(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
+        let top = dir.join(format!("trust-{}-{name}", std::process::id()));
         let open = top.join("open");
         make(&top, 0o755);
         make(&open, 0o1777);
@@ -97,6 +117,33 @@ mod tests {
         make(&open.join("ours/readable"), 0o755);
         for dir in ["ours", "ours/readable", "ours/absent/below", "absent"] {
             refuse_foreign(&open.join(dir), "--state").expect(dir);
+        }
+        fs::remove_dir_all(top).expect("ours");
+    }
+
+    #[test]
+    fn a_link_of_ours_is_followed_to_where_somebody_else_may_write() {
+        if !Uid::effective().is_root() {
+            eprintln!("SKIPPED: only root has a place to which nobody else may write on every machine");
+            return;
+        }
+        let (top, open) = open_dir_in(Path::new("/run"), "led");
+        make(&open.join("ours"), 0o700);
+        symlink("open", top.join("led")).expect("made");
+        symlink("loop", top.join("loop")).expect("made");
+        for dir in ["led/ours", "led/absent", "loop/below"] {
+            refuse_foreign(&top.join(dir), "--state").expect(dir);
+        }
+        make(&open.join("theirs"), 0o777);
+        symlink(open.join("absent"), open.join("dangling")).expect("made");
+        symlink("led/theirs", top.join("twice")).expect("made");
+        for (dir, told) in [
+            ("led/theirs/below", "open/theirs`"),
+            ("twice", "open/theirs`"),
+            ("led/dangling", "open/dangling` is a symbolic link"),
+        ] {
+            let refused = refused(&top.join(dir));
+            assert!(refused.contains(told), "{dir}: {refused}");
         }
         fs::remove_dir_all(top).expect("ours");
     }

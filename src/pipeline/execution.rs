@@ -505,12 +505,11 @@ impl Execution {
 
     /// Another try is made, whose output takes the place of the last one's.
     pub(super) fn begin_again(&self, fresh: Live) -> Arc<Live> {
-        let fresh = Arc::new(fresh);
         let mut live = self.live.write();
         if let Some(reason) = live.stop_requested().now_or_never() {
             fresh.stop(reason);
         }
-        live.succeed(Arc::clone(&fresh));
+        let fresh = live.succeed(fresh);
         *live = Arc::clone(&fresh);
         fresh
     }

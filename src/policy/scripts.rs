@@ -143,7 +143,10 @@ fn judge_reading<'p>(
             match fit {
                 Fit::Not => {}
                 Fit::Certain if rule.list == Verdict::Ask => {
-                    asked.commands.push(command.clone());
+                    // Several rules may ask about one.
+                    if asked.commands.last() != Some(command) {
+                        asked.commands.push(command.clone());
+                    }
                     let asks = || decision(rule.list, Cause::Rule(rule));
                     asked.first.get_or_insert_with(asks);
                 }

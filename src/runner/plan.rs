@@ -1,9 +1,10 @@
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use super::capture::{Capture, Captured, Follower, Release};
@@ -88,15 +89,17 @@ pub struct Live {
     started: SetOnce<SystemTime>,
     membership: SetOnce<Membership>,
     stop: SetOnce<StopReason>,
+    predecessor: Weak<Live>,
     successor: SetOnce<Successor>,
 }
 
 /// The run that takes another's place. What it writes stays in memory for as long as there is the other, whose
-/// watchers come to it once they have been told of that.
+/// watchers come to it once they have been told of that; and until it has a successor itself, or a watcher that
+/// stands still would keep what all of them write.
 #[derive(Debug)]
 struct Successor {
     live: Arc<Live>,
-    _watched: [Follower; 2],
+    watched: Mutex<Option<[Follower; 2]>>,
 }
 
 impl Live {
@@ -126,6 +129,7 @@ impl Live {
             started: SetOnce::new(),
             membership: SetOnce::new(),
             stop: SetOnce::new(),
+            predecessor: Weak::new(),
             successor: SetOnce::new(),
         }
     }
@@ -152,15 +156,24 @@ impl Live {
     }
 
     /// Another run takes its place, whose output is what counts.
-    pub fn succeed(&self, successor: Arc<Self>) {
-        let streams = [&successor.stdout, &successor.stderr];
+    pub fn succeed(self: &Arc<Self>, successor: Self) -> Arc<Self> {
+        let live = Arc::new(Self {
+            predecessor: Arc::downgrade(self),
+            ..successor
+        });
+        let streams = [&live.stdout, &live.stderr];
         let successor = Successor {
             // They read nothing.
-            _watched: streams.map(|stream| stream.follow(0)),
-            live: successor,
+            watched: Mutex::new(Some(streams.map(|stream| stream.follow(0)))),
+            live: Arc::clone(&live),
         };
         // Once, by who tries again.
         let _ = self.successor.set(successor);
+        let predecessor = self.predecessor.upgrade();
+        if let Some(here) = predecessor.as_deref().and_then(|live| live.successor.get()) {
+            here.watched.lock().take();
+        }
+        live
     }
 
     /// Waits until another run takes its place; for good if none ever does.

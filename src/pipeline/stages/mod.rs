@@ -183,7 +183,8 @@ async fn carry_out(
 /// The same with secrets masked.
 async fn masked(mut produced: Produced, execution: &Execution) -> Produced {
     let secrets = Arc::clone(&execution.secrets);
-    let is_long = produced.bytes() >= LONG;
+    // What processes have said is masked as it is read.
+    let is_long = !matches!(produced, Produced::Ran(_)) && produced.bytes() >= LONG;
     let mask = move || {
         masking::mask_produced(&mut produced, &secrets);
         produced

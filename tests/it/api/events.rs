@@ -301,16 +301,39 @@ fn a_slow_reader_is_told_of_each_try() {
     );
     let mark = daemon.dir().join("mark");
     let script = format!(
-        "[ -e {mark} ] && {{ echo second; exit; }}; touch {mark}; head -c 10000000 /dev/zero | tr '\\0' x; exit 1",
+        "[ -e {mark} ] && {{ head -c 300000 /dev/zero | tr '\\0' y; exit; }}; touch {mark}; head -c 10000000 /dev/zero | tr '\\0' x; exit 1",
         mark = mark.display()
     );
     let (_, mut events) = Events::open(&daemon, &call(&script));
     let started = events.next().expect("it has started");
     let record = daemon.ended(started.data["execution_id"].as_str().expect("an id"));
-    assert_eq!(record["result"]["stdout_bytes"], 7, "{record}");
+    assert_eq!(record["result"]["stdout_bytes"], 300_000, "{record}");
     let events = events.rest();
     let again = events.iter().position(|event| event.name == "started");
     let (first, second) = events.split_at(again.expect("it has started again"));
     assert_eq!(joined(first, "stdout").len(), 10_000_000);
-    assert_eq!(joined(second, "stdout"), "second\n");
+    assert_eq!(joined(second, "stdout").len(), 300_000);
+}
+
+/// Or one that stands still would have all of them kept in memory.
+#[test]
+fn a_slow_reader_misses_what_is_neither_the_first_try_nor_the_last() {
+    let retries = "idempotent = true\nretries = { max = 2, delay_ms = 1, exit_codes = true }";
+    let daemon = Daemon::start_with(
+        Mode::Group,
+        &format!("{AMPLE}[flow.tools.bash]\n{retries}\n"),
+    );
+    let mark = daemon.dir().join("mark");
+    let script = format!(
+        "echo >> {mark}; case $(wc -l < {mark}) in 1) n=10000000;; *) n=300000;; esac; \
+         head -c $n /dev/zero | tr '\\0' x; [ $(wc -l < {mark}) -gt 2 ]",
+        mark = mark.display()
+    );
+    let (_, mut events) = Events::open(&daemon, &call(&script));
+    let started = events.next().expect("it has started");
+    daemon.ended(started.data["execution_id"].as_str().expect("an id"));
+    let events = events.rest();
+    let tries = events.split(|event| event.name == "started");
+    let written: Vec<usize> = tries.map(|of| joined(of, "stdout").len()).collect();
+    assert_eq!(written, [10_000_000, 0, 300_000]);
 }
