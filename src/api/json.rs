@@ -53,8 +53,8 @@ pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
     complete(serde_json::to_writer(JsonSink(&mut body), value), body)
 }
 
-pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
+pub(super) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
