@@ -102,7 +102,7 @@ const PROBLEMS: &[(&str, &[Code])] = &[
 ];
 
 /// The same as it is served: `cargo run --example openapi` writes it, so that the programs have the text and not
-/// what makes it, which is six times as long.
+/// what makes it, which is four times as long.
 const TEXT: &str = include_str!("openapi.json");
 
 /// The OpenAPI 3.1 description, made anew.
