@@ -61,7 +61,10 @@ pub(super) struct File {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [limits]")]
 pub(super) struct LimitsFile {
-    pub(super) memory_max: Option<Bounded<{ 256 * 1024 }, { i64::MAX as u64 }>>,
+    /// Not less than what execve(2) takes of arguments and variables, 6 MiB, and some more: they count as the new
+    /// process's while it still shares the daemon's memory, and whom the kernel kills for want of room it kills with
+    /// all that share it.
+    pub(super) memory_max: Option<Bounded<{ 8 * MIB }, { i64::MAX as u64 }>>,
     pub(super) pids_max: Option<Bounded<1, 4_194_304>>,
     pub(super) cpu_weight: Option<Bounded<1, 10_000>>,
 }

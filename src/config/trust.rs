@@ -124,7 +124,9 @@ mod tests {
     #[test]
     fn a_link_of_ours_is_followed_to_where_somebody_else_may_write() {
         if !Uid::effective().is_root() {
-            eprintln!("SKIPPED: only root has a place to which nobody else may write on every machine");
+            eprintln!(
+                "SKIPPED: only root has a place to which nobody else may write on every machine"
+            );
             return;
         }
         let (top, open) = open_dir_in(Path::new("/run"), "led");

@@ -23,7 +23,8 @@ use tokio::net::UnixListener;
 
 use crate::api::{self, Api, Backlog, EdgeSettings, Limits, Routes};
 use crate::config::{
-    ConfigError, Places, REMEMBERED_DIR, Settings, SpoolConfig, socket_from_environment,
+    ConfigError, ExecutorConfig, Places, REMEMBERED_DIR, Settings, SpoolConfig,
+    socket_from_environment,
 };
 use crate::domain::{Doorkeeper, KillMode};
 use crate::grpc;
@@ -50,7 +51,7 @@ const POLICY_FILE: &str = "policy.toml";
 /// is clients that do not read.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
-/// What systemd is asked for beyond the drain, so that the kill that follows it has its time.
+/// What systemd is asked for beyond the drain and the kills that follow it: time for what is written at the end.
 const STOP_MARGIN: Duration = Duration::from_secs(10);
 
 /// How many clients beyond `max_connections` are told so at the same time.
@@ -279,7 +280,7 @@ impl Daemon {
 
         let grace = configuration.settings().shutdown_grace;
         api.health.set_stopping();
-        service::stopping(grace + STOP_MARGIN);
+        service::stopping(grace + kills(&api.executor.config()) + STOP_MARGIN);
         service::status(&housekeeping::status_line(&api, &[]));
         tracing::info!(running = api.executor.running(), "stopping");
         let over = async {
@@ -303,6 +304,12 @@ impl Daemon {
         api.executor.close();
         housekeeping::tell_audit_head(&api);
     }
+}
+
+/// How long the last executions may take to end when the drain is over, with what they have left behind.
+fn kills(config: &ExecutorConfig) -> Duration {
+    // What is killed is waited for up to four times, of what is kept in the background once more.
+    config.kill_grace + config.drain + 5 * config.kill_wait
 }
 
 fn edge_settings(settings: &Settings) -> EdgeSettings {

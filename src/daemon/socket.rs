@@ -280,7 +280,9 @@ fn give_access(file: &File) -> io::Result<()> {
     // A descriptor of this kind takes no fchmod(2) before Linux 6.6; this is the way that open(2) names.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).map_err(|error| {
-        let text = format!("cannot set its mode through `{path}`, for which /proc has to be mounted: {error}");
+        let text = format!(
+            "cannot set its mode through `{path}`, for which /proc has to be mounted: {error}"
+        );
         io::Error::new(error.kind(), text)
     })
 }

@@ -119,6 +119,10 @@ impl Inner {
         terms: Terms,
     ) -> Begun {
         let config = self.config();
+        // A hook is told of a call that was cancelled before.
+        let is_told = family.is_of_a_hook()
+            && !parent.family.is_of_a_hook()
+            && parent.stop_reason().is_some();
         // What it brings along is for all that share with its parent.
         let values = parent.family.values();
         if let Err(too_much) = values.bring(&call.options.values, config.skills.max_context_bytes) {
@@ -143,7 +147,7 @@ impl Inner {
         if !parent.family.adopt(&execution) {
             return Begun::TooLate;
         }
-        if parent.live().stop_requested().now_or_never().is_some() {
+        if !is_told && parent.stop_reason().is_some() {
             execution.stop(StopReason::Cancelled);
         }
         self.begin(execution, call, config).await

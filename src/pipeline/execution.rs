@@ -14,8 +14,8 @@ use super::family::Family;
 use super::questions::Questions;
 use super::{CallRecord, CannotKeep, Finished, Record};
 use crate::domain::{
-    Call, Caller, Correlation, ExecutionId, Judgement, RiskLevel, Ruling, Scope, Secrets,
-    SpanContext, Stage, StageTimes, Status, StopReason, StreamName,
+    Call, Caller, Correlation, ExecutionId, ExecutorError, Judgement, RiskLevel, Ruling, Scope,
+    Secrets, SpanContext, Stage, StageTimes, Status, StopReason, StreamName,
 };
 use crate::ledger::Idempotency;
 use crate::metrics::Metrics;
@@ -195,6 +195,21 @@ impl Execution {
     /// Its call, as it is told.
     pub(super) fn call(&self) -> Arc<CallRecord> {
         Arc::clone(&self.lock_known().call)
+    }
+
+    /// Why it was asked to end, if it was.
+    pub(super) fn stop_reason(&self) -> Option<StopReason> {
+        self.live().stop_requested().now_or_never()
+    }
+
+    /// It was asked to end, and nothing of it has run.
+    pub(super) fn stopped(&self, reason: StopReason) -> ExecutorError {
+        ExecutorError::Cancelled {
+            tool_name: self.tool.clone(),
+            input_summary: self.summary(),
+            reason,
+            partial: None,
+        }
     }
 
     /// What it is, in a line.

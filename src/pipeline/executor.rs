@@ -11,6 +11,7 @@ use super::execution::{Execution, Terms};
 use super::family::Capabilities;
 use super::hurry::Hurry;
 use super::life::Origin;
+use super::parking::Phase;
 use super::records::Records;
 use super::running::Running;
 use super::termination::Termination;
@@ -103,10 +104,10 @@ pub(super) struct Inner {
     pub(super) waiters: Waiters,
     /// Held while the policy is changed.
     pub(super) amending: tokio::sync::Mutex<()>,
-    /// Whether what waits for an approval is left to the next daemon.
-    pub(super) parking: watch::Sender<bool>,
-    /// How many executions run.
-    pub(super) running: Running,
+    /// How far the end has come.
+    pub(super) phase: watch::Sender<Phase>,
+    /// How many executions run, those included that are about to.
+    pub(super) running: Arc<Running>,
     /// What is counted; `None` where nothing can be.
     pub(super) metrics: Option<Arc<Metrics>>,
     /// Where the spans of executions go.
@@ -399,12 +400,14 @@ impl Executor {
 
     /// The same with a grace that is over when somebody says so.
     pub(crate) async fn shut_down_after(&self, grace: impl Future<Output = ()>) {
-        self.inner.parking.send_replace(true);
+        self.inner.phase.send_replace(Phase::Draining);
         let running = &self.inner.running;
         tokio::select! {
             biased;
             () = running.none() => {}
             () = grace => {
+                // Those that begin from here on find that out themselves.
+                self.inner.phase.send_replace(Phase::Stopping);
                 for execution in self.inner.records.running() {
                     execution.stop(StopReason::Shutdown);
                 }
@@ -475,8 +478,8 @@ impl Inner {
             doorkeeper: OnceLock::new(),
             waiters: Waiters::default(),
             amending: tokio::sync::Mutex::default(),
-            parking: watch::Sender::new(false),
-            running: Running::default(),
+            phase: watch::Sender::default(),
+            running: Arc::default(),
             metrics,
         }
     }

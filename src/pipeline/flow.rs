@@ -164,12 +164,7 @@ impl Inner {
         let live = execution.live();
         let told = tokio::select! {
             biased;
-            reason = live.stop_requested() => Err(ExecutorError::Cancelled {
-                tool_name: call.tool.clone(),
-                input_summary: execution.summary(),
-                reason,
-                partial: None,
-            }),
+            reason = live.stop_requested() => Err(execution.stopped(reason)),
             told = waiting.wait() => told.map_err(refused),
         };
         execution.set_queued(false);

@@ -13,11 +13,14 @@ use super::event::Event;
 use super::execution::{Birth, Execution, Terms};
 use super::executor::Inner;
 use super::family::Family;
+use super::parking::Phase;
+use super::running::One;
 use super::values::SharedValues;
 use super::{CallRecord, CannotKeep, Record, masking, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, Failure, RiskLevel, Secrets, ToolOutput,
+    Call, Caller, Degradation, ExecutionId, ExecutorError, Failure, RiskLevel, Secrets, StopReason,
+    ToolOutput,
 };
 use crate::ledger::{Claim, Idempotency};
 use crate::runner::Live;
@@ -119,11 +122,12 @@ impl Inner {
         // Where nothing has to be waited for, whoever asks may as well do it: a future that never rests is
         // never dropped half-way.
         if execution.terms.is_simple() {
-            if let Err(refused) = self.open(&execution, &config).await {
-                return refused;
-            }
+            let one = match self.open(&execution, &config).await {
+                Ok(one) => one,
+                Err(refused) => return refused,
+            };
             let begun = Begun::New(Arc::clone(&execution));
-            tokio::spawn(async move { self.go_on(&execution, call, config).await });
+            tokio::spawn(async move { self.go_on(&execution, call, config, one).await });
             return begun;
         }
         let (tell, begun) = oneshot::channel();
@@ -145,32 +149,33 @@ impl Inner {
         config: Arc<ExecutorConfig>,
         begun: oneshot::Sender<Begun>,
     ) {
-        let opened = self.open(&execution, &config).await;
-        let is_refused = opened.is_err();
         // Whoever asked may have gone.
-        let _ = begun.send(match opened {
-            Ok(()) => Begun::New(Arc::clone(&execution)),
-            Err(refused) => refused,
-        });
-        if !is_refused {
-            self.go_on(&execution, call, config).await;
+        match self.open(&execution, &config).await {
+            Ok(one) => {
+                let _ = begun.send(Begun::New(Arc::clone(&execution)));
+                self.go_on(&execution, call, config, one).await;
+            }
+            Err(refused) => drop(begun.send(refused)),
         }
     }
 
-    /// Puts it among those that run, if it may begin.
+    /// Puts it among those that run, if it may begin. The end of the daemon waits for it from the first moment on.
     async fn open(
         self: &Arc<Self>,
         execution: &Arc<Execution>,
         config: &ExecutorConfig,
-    ) -> Result<(), Begun> {
+    ) -> Result<One, Begun> {
+        let one = self.running.enter();
         if let Err(refused) = self.admit(execution, config).await {
             execution.refuse();
             self.take_back(execution, &refused).await;
             return Err(refused);
         }
         self.records.open(Arc::clone(execution));
-        self.running.begin();
-        Ok(())
+        if *self.phase.borrow() == Phase::Stopping {
+            execution.stop(StopReason::Shutdown);
+        }
+        Ok(one)
     }
 
     /// Ends what is begun in the ledger, or will be as soon as that can be written, and may not run.
@@ -192,8 +197,8 @@ impl Inner {
         execution: &Arc<Execution>,
         call: Call,
         config: Arc<ExecutorConfig>,
+        _one: One,
     ) {
-        let _one = self.running.one();
         tokio::select! {
             biased;
             result = self.perform(execution, call, config) => {

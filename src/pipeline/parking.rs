@@ -12,6 +12,18 @@ use crate::config::ExecutorConfig;
 use crate::domain::{Call, Caller, ExecutorError, StopReason};
 use crate::ledger::{ApprovalStatus, OpenRecord, Waiting};
 
+/// How far the end of the daemon has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// It has not begun.
+    #[default]
+    Serving,
+    /// What runs may come to its end by itself; what waits for an approval is left to the next daemon.
+    Draining,
+    /// What runs is stopped.
+    Stopping,
+}
+
 impl Inner {
     /// Completes when the daemon ends while an execution waits for an approval and nobody waits
     /// for the execution.
@@ -19,7 +31,7 @@ impl Inner {
         if !can_outlast(execution) {
             return std::future::pending().await;
         }
-        self.stopping().await;
+        self.reached(Phase::Draining).await;
         execution.waits().await;
     }
 
@@ -29,28 +41,22 @@ impl Inner {
         if can_outlast(execution) {
             return std::future::pending().await;
         }
-        self.stopping().await;
+        self.reached(Phase::Draining).await;
     }
 
-    /// Completes when the daemon ends.
-    async fn stopping(&self) {
+    /// Completes when the end of the daemon has come so far.
+    pub(super) async fn reached(&self, phase: Phase) {
         // Both last as long as this does.
-        let _ = self.parking.subscribe().wait_for(|parking| *parking).await;
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
     /// Ends what is left to the next daemon, if somebody cancels it before that one comes.
     pub(super) async fn end_if_cancelled(self: Arc<Self>, execution: Arc<Execution>) {
         let reason = execution.live().stop_requested().await;
         if reason == StopReason::Cancelled {
-            let cancelled = ExecutorError::Cancelled {
-                tool_name: execution.tool.clone(),
-                input_summary: execution.summary(),
-                reason,
-                partial: None,
-            };
             self.withdraw(&execution).await;
             execution.set_waiting(false);
-            self.close(&execution, Err(cancelled)).await;
+            self.close(&execution, Err(execution.stopped(reason))).await;
         }
     }
 
@@ -119,11 +125,11 @@ impl Inner {
             });
         });
         self.records.open(Arc::clone(&execution));
-        self.running.begin();
+        let one = self.running.enter();
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let changed = match (is_whole, lineage) {
-                (true, None) => return inner.go_on(&execution, call, config).await,
+                (true, None) => return inner.go_on(&execution, call, config, one).await,
                 (_, Some(_)) => "what called it did not outlast the daemon",
                 (false, None) => "the daemon was started anew, and secrets of a call are not kept",
             };
@@ -132,9 +138,9 @@ impl Inner {
                 input_summary: execution.summary(),
                 changed: changed.to_owned(),
             });
-            let _one = inner.running.one();
             inner.withdraw(&execution).await;
             inner.close(&execution, lost).await;
+            drop(one);
         });
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Execution;
 use super::event::{Event, fractional_millis};
 use super::executor::Inner;
-use crate::config::RetryConfig;
+use crate::config::{ExecutorConfig, RetryConfig};
 use crate::domain::{Ending, ExecutorError, Exit, FailureKind, Verbatim};
 use crate::runner::{Live, Outcome};
 use crate::tools::{Answer, Produced};
@@ -19,8 +19,10 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 pub(super) struct Again<'a> {
     pub(super) inner: &'a Inner,
     pub(super) execution: &'a Execution,
+    /// What the call runs under.
+    pub(super) config: &'a ExecutorConfig,
     /// `None` where nothing is tried again.
-    pub(super) config: Option<RetryConfig>,
+    pub(super) retries: Option<RetryConfig>,
 }
 
 impl Again<'_> {
@@ -31,10 +33,10 @@ impl Again<'_> {
         attempt: u32,
         result: &Result<Produced, ExecutorError>,
     ) -> Option<Arc<Live>> {
-        let config = self.config.filter(|config| attempt <= config.max)?;
-        let detail = failed(result, config.exit_codes)?;
+        let retries = self.retries.filter(|retries| attempt <= retries.max)?;
+        let detail = failed(result, retries.exit_codes)?;
         let execution = self.execution;
-        let delay = jittered(config.delay, attempt);
+        let delay = jittered(retries.delay, attempt);
         execution.note(Event::ExecutionRetried {
             attempt,
             delay_ms: fractional_millis(delay),
@@ -55,10 +57,9 @@ impl Again<'_> {
             // Only a panic makes this fail.
             let _ = tokio::task::spawn_blocking(move || spool.remove(id)).await;
         }
-        let config = self.inner.config();
         let fresh = self
             .inner
-            .live_for(execution.id, &config, &execution.secrets);
+            .live_for(execution.id, self.config, &execution.secrets);
         Some(execution.begin_again(fresh))
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
@@ -12,14 +13,11 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn begin(&self) {
+    /// One more has begun.
+    pub(super) fn enter(self: &Arc<Self>) -> One {
         self.changes.fetch_add(1, Ordering::Relaxed);
         self.now.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// One of those that have begun, for whoever takes it to its end.
-    pub(super) fn one(&self) -> One<'_> {
-        One(self)
+        One(Arc::clone(self))
     }
 
     /// How many there are.
@@ -47,11 +45,11 @@ impl Running {
 
 /// It ends when this is dropped, so that not even a defect in between holds up those who wait for none.
 #[must_use]
-pub(super) struct One<'a>(&'a Running);
+pub(super) struct One(Arc<Running>);
 
-impl Drop for One<'_> {
+impl Drop for One {
     fn drop(&mut self) {
-        let Running { now, changes, none } = self.0;
+        let Running { now, changes, none } = &*self.0;
         changes.fetch_add(1, Ordering::Relaxed);
         if now.fetch_sub(1, Ordering::AcqRel) == 1 {
             none.notify_waiters();
@@ -61,31 +59,25 @@ impl Drop for One<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[tokio::test]
     async fn who_waits_for_none_is_told_of_the_last() {
         let running = Arc::new(Running::default());
         running.none().await;
-        running.begin();
-        running.begin();
+        let (first, second) = (running.enter(), running.enter());
         let waiting = tokio::spawn({
             let running = Arc::clone(&running);
             async move { running.none().await }
         });
         tokio::task::yield_now().await;
-        drop(running.one());
+        drop(first);
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "one runs");
         assert_eq!((running.count(), running.changes()), (1, 3));
-        let defect = tokio::spawn({
-            let running = Arc::clone(&running);
-            async move {
-                let _one = running.one();
-                panic!("a defect");
-            }
+        let defect = tokio::spawn(async move {
+            let _one = second;
+            panic!("a defect");
         });
         assert!(defect.await.is_err());
         waiting.await.expect("told");

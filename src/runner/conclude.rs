@@ -231,10 +231,16 @@ impl Run {
             return Left { listed, is_all };
         }
         // There may be thousands of them, with thousands of descriptors each.
+        let pids = others.clone();
         let listing = tokio::task::spawn_blocking(move || describe_all(&others, &pipes, killed));
-        // Only a panic makes this fail.
-        let listed = listing.await.unwrap_or_default();
-        Left { listed, is_all }
+        // Nor is it waited for in vain: somebody's memory may be locked for good (proc_pid_cmdline(5) needs it).
+        let listed = tokio::time::timeout(self.plan.kill_wait.max(PARTING), listing).await;
+        let listed = listed.ok().and_then(Result::ok);
+        let unnamed = || pids.iter().map(|pid| unnamed(*pid, killed)).collect();
+        Left {
+            listed: listed.unwrap_or_else(unnamed),
+            is_all,
+        }
     }
 
     /// Whether the leader ends within `wait`, which after SIGKILL it does unless it is in an
@@ -252,12 +258,21 @@ fn describe_all(pids: &[Pid], pipes: &[(StreamName, u64)], killed: bool) -> Vec<
     const DESCRIPTORS: usize = 8192;
     let mut budget = DESCRIPTORS;
     let describe = |pid: &Pid| LeftBehind {
-        pid: pid.as_raw().unsigned_abs(),
         command: summarize(&tree::command_line(*pid)),
         held: tree::held_streams(*pid, pipes, &mut budget),
-        killed,
+        ..unnamed(*pid, killed)
     };
     pids.iter().map(describe).collect()
+}
+
+/// One that nothing is known of but that it is there.
+fn unnamed(pid: Pid, killed: bool) -> LeftBehind {
+    LeftBehind {
+        pid: pid.as_raw().unsigned_abs(),
+        command: "[unknown]".to_owned(),
+        held: Vec::new(),
+        killed,
+    }
 }
 
 fn ending(waited: &Waited, exit: Option<Exit>) -> Ending {

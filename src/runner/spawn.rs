@@ -363,7 +363,8 @@ impl Leader {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        // Only a defect gets here. The child may still be using it, so it must stay for good.
+        // Nobody has seen the child end: a tracer may hold it, or the daemon ends before it. It may still be using
+        // this, which must stay for good.
         if let Some(birth) = self.0.take() {
             Box::leak(birth);
         }

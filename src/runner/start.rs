@@ -47,13 +47,27 @@ impl Born {
 }
 
 impl Runner {
-    /// Starts the process of `plan`, which reads `stdin` if that is given, and nothing more: it is for
-    /// [`Runner::attend`].
+    /// Starts the process of `plan`, whose script is short or none, and which reads `stdin` if that is given, and nothing
+    /// more: it is for [`Runner::attend`].
     ///
     /// # Errors
     /// When it cannot be started.
     pub(crate) fn start(&self, plan: &Plan, stdin: Option<OwnedFd>) -> Result<Born, RunError> {
-        let script = self.script_file(plan)?;
+        self.bear(plan, stdin, None)
+    }
+
+    /// The same with a script that is as long as it may be.
+    pub(super) async fn start_script(&self, plan: &mut Plan) -> Result<Born, RunError> {
+        let script = self.script_file(plan).await?;
+        self.bear(plan, None, script)
+    }
+
+    fn bear(
+        &self,
+        plan: &Plan,
+        stdin: Option<OwnedFd>,
+        script: Option<ScriptFile>,
+    ) -> Result<Born, RunError> {
         let program = CString::new(plan.program.as_os_str().as_bytes());
         let program =
             program.map_err(|error| RunError::new("the program's path holds NUL", error))?;
@@ -134,27 +148,28 @@ impl Runner {
         null.ok_or_else(|| RunError::new("cannot open `/dev/null`", io::ErrorKind::NotFound))
     }
 
-    /// A private file for a script that does not fit into one argument.
-    fn script_file(&self, plan: &Plan) -> Result<Option<ScriptFile>, RunError> {
-        let Some(script) = plan
-            .script
-            .as_ref()
-            .filter(|s| s.text.len() >= longest_argument())
-        else {
+    /// A private file for a script that does not fit into one argument, whose text it takes. Written beside the event
+    /// loop: it may have megabytes, and the disk may take its time.
+    async fn script_file(&self, plan: &mut Plan) -> Result<Option<ScriptFile>, RunError> {
+        let long = plan.script.as_mut();
+        let Some(script) = long.filter(|script| script.text.len() >= longest_argument()) else {
             return Ok(None);
         };
+        let text = std::mem::take(&mut script.text);
         let path = self.scripts.join(format!("{}.{SCRIPT}", plan.id));
-        let written = spool::create(&path).and_then(|mut file| {
-            let file_guard = ScriptFile(path.clone());
-            file.write_all(script.text.as_bytes())?;
-            Ok(file_guard)
+        let shown = path.display().to_string();
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut file = spool::create(&path)?;
+            let guard = ScriptFile(path);
+            file.write_all(text.as_bytes())?;
+            Ok(guard)
         });
-        written.map(Some).map_err(|error| {
-            RunError::new(
-                format!("cannot write the script to `{}`", path.display()),
-                error,
-            )
-        })
+        let written = writing
+            .await
+            .unwrap_or_else(|lost| Err(io::Error::other(lost)));
+        written
+            .map(Some)
+            .map_err(|error| RunError::new(format!("cannot write the script to `{shown}`"), error))
     }
 }
 

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 pub(super) use given::ResultSeen;
@@ -18,6 +17,7 @@ pub(super) use skill::template;
 use super::Execution;
 use super::event::{Event, fractional_millis};
 use super::executor::Inner;
+use super::parking::Phase;
 use crate::config::{self, Audit, ExecutorConfig, Hook, OnFailure, Truncate};
 use crate::domain::{
     Background, Call, Digest, ExecutionId, ExecutorError, Point, Secrets, Stage, StopReason,
@@ -113,7 +113,7 @@ impl Hooks<'_> {
                 (Came::Answer(Answer::Change { input }), _) => {
                     return Err(Detour::Changed(Box::new(self.changed(hook, call, input))));
                 }
-                (Came::Stopped(reason), _) => return Err(self.stopped(reason).into()),
+                (Came::Stopped(reason), _) => return Err(self.execution.stopped(reason).into()),
             }
         }
         Ok(())
@@ -137,6 +137,13 @@ impl Hooks<'_> {
     /// with the execution.
     async fn run<'h>(&self, hook: &'h Hook, call: &Call, result: Option<&ResultSeen>) -> Asked<'h> {
         let begun = Instant::now();
+        if let Some(reason) = self.stop_before(hook) {
+            return Asked {
+                hook,
+                came: Came::Stopped(reason),
+                took: begun.elapsed(),
+            };
+        }
         let given = given::given(hook, call, self.execution, self.config, result);
         // One that waits for its approval is left to the next daemon by dropping it, which would
         // leave the hook's process behind.
@@ -148,7 +155,7 @@ impl Hooks<'_> {
                     args,
                     limit: hook.timeout,
                 };
-                self.run_with(hook, program, given).await
+                self.run_with(program, given).await
             }
             config::Asked::Skill { name, input } => {
                 let asking = skill::Asking {
@@ -168,20 +175,26 @@ impl Hooks<'_> {
         }
     }
 
-    async fn run_with(&self, hook: &Hook, program: Program<'_>, given: String) -> Came {
+    /// Why a hook is not run any more. Of a call that was cancelled there is as much to tell after the run as of
+    /// any other.
+    fn stop_before(&self, hook: &Hook) -> Option<StopReason> {
+        let reason = self.execution.stop_reason()?;
+        let is_cancelled = matches!(reason, StopReason::Cancelled | StopReason::Disconnect);
+        let is_told = is_cancelled && !hook.point.precedes_the_run();
+        (!is_told).then_some(reason)
+    }
+
+    async fn run_with(&self, program: Program<'_>, given: String) -> Came {
         let stop = self.execution.live();
-        let told_after_the_run = !hook.point.precedes_the_run();
-        let deaf = match stop.stop_requested().now_or_never() {
-            // Of a call that was cancelled there is as much to tell as of any other.
-            Some(StopReason::Cancelled | StopReason::Disconnect) if told_after_the_run => true,
-            Some(reason) => return Came::Stopped(reason),
-            None => false,
-        };
+        let is_cancelled = self.execution.stop_reason().is_some();
         let stopped = async {
-            if deaf {
-                std::future::pending().await
-            } else {
-                stop.stop_requested().await
+            match is_cancelled {
+                false => stop.stop_requested().await,
+                // Only the end of the daemon can still be in its way.
+                true => {
+                    self.inner.reached(Phase::Stopping).await;
+                    StopReason::Shutdown
+                }
             }
         };
         // An id of its own, for its processes are told from the execution's by it. What it writes
@@ -307,15 +320,6 @@ impl Hooks<'_> {
             input_summary: self.summary(),
             hook: hook.name.clone(),
             reason,
-        }
-    }
-
-    fn stopped(&self, reason: StopReason) -> ExecutorError {
-        ExecutorError::Cancelled {
-            tool_name: self.execution.tool.clone(),
-            input_summary: self.summary(),
-            reason,
-            partial: None,
         }
     }
 

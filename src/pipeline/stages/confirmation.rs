@@ -341,12 +341,7 @@ impl Question<'_> {
                     Some(settled) => self.note(&settled),
                     None => self.note_decided(id, ApprovalStatus::Withdrawn, None),
                 }
-                return Err(ExecutorError::Cancelled {
-                    tool_name: self.execution.tool.clone(),
-                    input_summary: self.context.summary.clone(),
-                    reason,
-                    partial: None,
-                });
+                return Err(self.execution.stopped(reason));
             }
         };
         // Somebody may have answered in the last moment.

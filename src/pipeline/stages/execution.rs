@@ -34,7 +34,7 @@ pub(super) async fn run(
     let mut left = Vec::new();
     loop {
         // Only where there may be another try is anything kept for it.
-        let next = again.config.map(|_| context.clone());
+        let next = again.retries.map(|_| context.clone());
         let begun = Instant::now();
         let result = tool.implementation.run(&call, context).await;
         let took = begun.elapsed();

@@ -145,8 +145,13 @@ async fn carry_out(
         let again = Again {
             inner: hooks.inner,
             execution,
-            config: held.retries,
+            config: hooks.config,
+            retries: held.retries,
         };
+        // Nothing is waited for from here on until the run begins.
+        if let Some(reason) = execution.stop_reason() {
+            return Err(execution.stopped(reason).into());
+        }
         let ran = execution::run(confirmed, context, &again).await;
         drop(held.place);
         let ran = match ran {

@@ -14,7 +14,7 @@ use crate::domain::{EXECUTION_VARIABLE, ExecutionId, summarize};
 use crate::runner::spawn::Leader;
 
 /// The leaders of all executions whose trees are held together by process groups, those whose
-/// background lives on included. Their pids are not reaped while they are in here.
+/// background lives on included.
 #[derive(Debug)]
 pub(in crate::runner) struct Leaders {
     subreaper: bool,
@@ -61,14 +61,18 @@ pub(in crate::runner) struct GroupTree {
 #[derive(Debug)]
 pub(in crate::runner) struct Enlisted {
     pid: Pid,
+    id: ExecutionId,
     leaders: Arc<Leaders>,
 }
 
 impl Drop for Enlisted {
     fn drop(&mut self) {
         let mut known = self.leaders.lock();
-        known.leaders.remove(&self.pid);
-        known.recognisable.remove(&self.pid);
+        // It was reaped before: its pid may be another leader's by now.
+        if known.leaders.get(&self.pid) == Some(&self.id) {
+            known.leaders.remove(&self.pid);
+            known.recognisable.remove(&self.pid);
+        }
     }
 }
 
@@ -127,6 +131,7 @@ impl Leaders {
         known.leaders.insert(leader.pid, id);
         let enlisted = Enlisted {
             pid: leader.pid,
+            id,
             leaders: Arc::clone(self),
         };
         Ok((leader, enlisted))
@@ -286,7 +291,8 @@ impl Known {
     /// Which of `orphans` can belong to none of the executions that are here.
     fn abandoned(&mut self, orphans: &[Pid]) -> Vec<Pid> {
         let suspects: HashSet<Pid> = self.suspects().collect();
-        self.strays.retain(|pid, _| orphans.contains(pid));
+        let here: HashSet<&Pid> = orphans.iter().collect();
+        self.strays.retain(|pid, _| here.contains(pid));
         let mut abandoned = Vec::new();
         for pid in orphans {
             let told = self.orphans.get(pid);

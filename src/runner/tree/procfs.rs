@@ -3,6 +3,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -230,7 +231,8 @@ pub(in crate::runner) fn command_line(pid: Pid) -> String {
 }
 
 /// Which of the given pipes (by inode) a process has open, as far as a look at its first descriptors tells,
-/// at `budget` of them at the most; those it takes are subtracted.
+/// at `budget` of them at the most; those it takes are subtracted. Nothing but the links is read (proc_pid_fd(5)):
+/// the file system of an open file may not answer.
 pub(in crate::runner) fn held_streams(
     pid: Pid,
     pipes: &[(StreamName, u64)],
@@ -239,16 +241,19 @@ pub(in crate::runner) fn held_streams(
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return Vec::new();
     };
-    let inodes: Vec<u64> = entries
+    let links: Vec<PathBuf> = entries
         .flatten()
         .take(*budget)
-        .filter_map(|entry| fs::metadata(entry.path()).ok())
-        .map(|meta| meta.ino())
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
         .collect();
-    *budget -= inodes.len();
+    *budget -= links.len();
+    let is_held = |inode: &u64| {
+        let pipe = PathBuf::from(format!("pipe:[{inode}]"));
+        links.contains(&pipe)
+    };
     pipes
         .iter()
-        .filter(|(_, inode)| inodes.contains(inode))
+        .filter(|(_, inode)| is_held(inode))
         .map(|(name, _)| *name)
         .collect()
 }
