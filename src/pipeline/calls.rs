@@ -185,6 +185,7 @@ impl Calls for CallsOf {
             working_dir: None,
             env: &BTreeMap::new(),
             stdin: None,
+            shell: &self.inner.config().shell,
         });
         // What no rule is about was permitted with the call.
         judgement.verdict == Verdict::Allow || judgement.rule.is_none()

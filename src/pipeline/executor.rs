@@ -292,6 +292,7 @@ impl Executor {
             caller: caller.clone(),
             chain,
             default_dir: config.working_dir.clone(),
+            shell: config.shell.clone(),
         };
         let secrets = masking::secrets(&call, &config);
         let summary = self.inner.summary(&call, &secrets);

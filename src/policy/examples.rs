@@ -65,6 +65,7 @@ impl Example {
             working_dir: Some(Path::new("/")),
             env: &BTreeMap::new(),
             stdin: None,
+            shell: Path::new("/bin/bash"),
         };
         let matched = matches!(policy.decide(&question).cause, Cause::Rule(_));
         let reason = || policy.judge(&question).reason;

@@ -28,6 +28,8 @@ pub struct Question<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// What it would read: a shell without a script takes it for one.
     pub stdin: Option<&'a str>,
+    /// Who reads its script, where it has one: in what is not bash it may run something else.
+    pub shell: &'a Path,
 }
 
 /// A path that a parameter stands for.

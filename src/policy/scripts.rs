@@ -10,7 +10,7 @@ use super::remembered;
 use super::rule::Rule;
 use super::shell::hazards::{Hazard, hazard};
 use super::shell::strict::{self, Segment, join};
-use super::shell::{Command, Reading, Unreadable, read_with_input};
+use super::shell::{Command, Reading, Setting, Shell, Unreadable, read_shell_in};
 
 /// The longest script that a pattern allows, in bytes: nobody who wrote the pattern meant more,
 /// and it bounds the work.
@@ -64,7 +64,11 @@ pub(super) fn judge_script<'p>(
         });
     }
     if reads {
-        match read_with_input(text, question.stdin, policy.fence()) {
+        let setting = Setting {
+            shell: Shell::at(question.shell),
+            input: question.stdin,
+        };
+        match read_shell_in(text, setting, policy.fence()) {
             Ok(reading) => judge_reading(policy, question, &reading, &mut found, &mut asked),
             Err(unreadable) => found.add(Decision {
                 verdict: Verdict::Ask,

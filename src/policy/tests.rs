@@ -52,6 +52,7 @@ fn judge_as(policy: &Policy, uid: u32, tool: &str, input: &Value) -> Judgement {
         working_dir: Some(Path::new("/srv")),
         env: &BTreeMap::new(),
         stdin: None,
+        shell: Path::new("/bin/bash"),
     })
 }
 
@@ -343,6 +344,7 @@ fn rules_for_what_some_tools_call_concern_only_that() {
             working_dir: None,
             env: &BTreeMap::new(),
             stdin: None,
+            shell: Path::new("/bin/bash"),
         };
         policy.judge(&question).verdict
     };
@@ -398,6 +400,7 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
             working_dir: None,
             env: &env,
             stdin: None,
+            shell: Path::new("/bin/bash"),
         };
         assert_eq!(policy.judge(&question).verdict, verdict, "{name}");
     }
@@ -513,6 +516,7 @@ fn without_rules_that_refuse_no_script_is_read() {
         working_dir: None,
         env: &env,
         stdin: None,
+        shell: Path::new("/bin/bash"),
     };
     for text in [
         SHIPPED_POLICY,

@@ -160,6 +160,7 @@ fn verdict(policy: &Policy, script: &str) -> Verdict {
         working_dir: Some(Path::new("/")),
         env: &BTreeMap::new(),
         stdin: None,
+        shell: Path::new("/bin/bash"),
     };
     policy.judge(&question).verdict
 }

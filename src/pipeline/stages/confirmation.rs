@@ -114,6 +114,7 @@ impl Confirmed {
             caller: execution.caller.clone(),
             chain: execution.family.chain(),
             default_dir: context.config.working_dir.clone(),
+            shell: context.config.shell.clone(),
         };
         let mut now = subject
             .judged(&self.call, &self.resolved, &self.policy)

@@ -93,6 +93,7 @@ async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<Too
             caller: execution.caller.clone(),
             chain: execution.family.chain(),
             default_dir: config.working_dir.clone(),
+            shell: config.shell.clone(),
         };
         let judged = permission::judge(valid, subject, inner.policy(), execution, config).await?;
         hooks.after(Stage::Permission, &judged.call).await?;

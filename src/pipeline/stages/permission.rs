@@ -131,6 +131,8 @@ pub(in crate::pipeline) struct Subject {
     pub(in crate::pipeline) chain: Vec<String>,
     /// Where a call runs that does not say.
     pub(in crate::pipeline) default_dir: Option<PathBuf>,
+    /// Who reads a script.
+    pub(in crate::pipeline) shell: PathBuf,
 }
 
 impl Subject {
@@ -181,6 +183,7 @@ impl Subject {
                 .or(self.default_dir.as_deref()),
             env: &call.options.env,
             stdin: call.options.stdin.as_deref(),
+            shell: &self.shell,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::loose::Reader;
-use super::{Reading, Unreadable};
+use super::{Reading, Setting, Unreadable};
 
 /// Bounds for reading one script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,15 +74,19 @@ impl Drop for Done {
 
 pub(super) fn read(
     script: &str,
-    input: Option<&str>,
+    setting: Setting<'_>,
     fence: &Fence,
 ) -> Result<Reading, Unreadable> {
     if script.len() > fence.max_bytes {
         return Err(Unreadable::TooLong);
     }
     // A shell that reads what is not known here is asked about in any case.
-    let input = input.filter(|input| input.len() <= fence.max_bytes);
-    if let Some(reading) = Reader::new(input).read_simple(script) {
+    let input = setting.input;
+    let setting = Setting {
+        input: input.filter(|input| input.len() <= fence.max_bytes),
+        ..setting
+    };
+    if let Some(reading) = Reader::new(setting).read_simple(script) {
         return Ok(reading);
     }
     if ABANDONED.load(Ordering::Acquire) >= MAX_ABANDONED {
@@ -92,7 +96,7 @@ pub(super) fn read(
     let done = Done(Arc::clone(&watch));
     let (answer, answered) = sync_channel(1);
     let script = script.to_owned();
-    let reader = Reader::new(input);
+    let reader = Reader::new(setting);
     let started = thread::Builder::new()
         .name("shell-reader".to_owned())
         .stack_size(STACK_BYTES)

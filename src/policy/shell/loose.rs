@@ -9,7 +9,7 @@ use super::hazards::looks;
 use super::text::hidden;
 use super::tokens::tokens;
 use super::wrappers::Wrapped;
-use super::{Command, Reading, Unreadable, strict};
+use super::{Command, Reading, Setting, Shell, Unreadable, strict};
 
 /// Scripts in scripts.
 const MAX_DEPTH: usize = 16;
@@ -36,6 +36,8 @@ pub(super) struct Reader {
     pub(super) input_read: Option<bool>,
     /// Whether what is read now is run in a directory that is not known.
     pub(super) elsewhere: bool,
+    /// Who reads what is read now.
+    pub(super) shell: Shell,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -49,6 +51,8 @@ pub(super) struct Nested {
     pub certain: bool,
     /// Whether it is run in a directory that is not known.
     pub elsewhere: bool,
+    /// Who reads it; `None` where that is who reads what it was found in.
+    pub shell: Option<Shell>,
 }
 
 impl Nested {
@@ -58,6 +62,7 @@ impl Nested {
             text,
             certain,
             elsewhere: false,
+            shell: None,
         }
     }
 }
@@ -75,12 +80,13 @@ fn redefines(text: &str) -> bool {
 }
 
 impl Reader {
-    pub(super) fn new(input: Option<&str>) -> Self {
+    pub(super) fn new(setting: Setting<'_>) -> Self {
         Self {
             reading: Reading::default(),
-            input: input.map(str::to_owned),
+            input: setting.input.map(str::to_owned),
             input_read: None,
             elsewhere: false,
+            shell: setting.shell,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -100,7 +106,7 @@ impl Reader {
     }
 
     fn simple(&mut self, script: &str, certain: bool, depth: usize) -> bool {
-        if script.len() > MAX_SIMPLE_BYTES {
+        if script.len() > MAX_SIMPLE_BYTES || self.shell == Shell::Other {
             return false;
         }
         let Ok(segments) = strict::read(script) else {
@@ -123,8 +129,12 @@ impl Reader {
             let nested = self.command(&words, certain, None);
             depth < 4
                 && nested.iter().all(|nested| {
+                    let shell = self.shell;
+                    self.shell = nested.shell.unwrap_or(shell);
                     // What may be no script at all need not be a simple one.
-                    self.simple(&nested.text, nested.certain && certain, depth + 1)
+                    let simple = self.simple(&nested.text, nested.certain && certain, depth + 1);
+                    self.shell = shell;
+                    simple
                 })
         })
     }
@@ -147,7 +157,7 @@ impl Reader {
         if self.bytes > MAX_TOTAL_BYTES {
             return Err(Unreadable::TooMuch);
         }
-        if redefines(text) {
+        if redefines(text) || self.shell == Shell::Other {
             self.unknown();
         }
         let tokens = tokens(text)?;
@@ -167,10 +177,11 @@ impl Reader {
             self.unknown();
         }
         let depth = self.depth;
-        let elsewhere = self.elsewhere;
+        let (elsewhere, shell) = (self.elsewhere, self.shell);
         self.elsewhere |= nested.elsewhere;
+        self.shell = nested.shell.unwrap_or(shell);
         let read = self.script(&nested.text, nested.certain && certain);
-        self.elsewhere = elsewhere;
+        (self.elsewhere, self.shell) = (elsewhere, shell);
         match read {
             Err(Unreadable::Grammar) if !nested.certain => {
                 self.depth = depth;
@@ -201,6 +212,7 @@ impl Reader {
                     text,
                     certain: false,
                     elsewhere,
+                    shell: nested.shell,
                 };
                 self.nested(&line, false)?;
             }
@@ -215,6 +227,13 @@ impl Reader {
             self.add(words.join(" "), false);
         }
         Ok(())
+    }
+
+    /// Something that bash alone has so: what others run of it is not known.
+    pub(super) fn bash_only(&mut self) {
+        if self.shell != Shell::Bash {
+            self.unknown();
+        }
     }
 
     /// A command of which nothing is known.

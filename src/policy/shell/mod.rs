@@ -4,6 +4,7 @@
 
 mod command;
 mod cost;
+mod dialect;
 mod fence;
 mod git;
 pub mod hazards;
@@ -23,6 +24,7 @@ mod wrappers;
 use std::fmt;
 
 pub use command::Command;
+pub use dialect::Shell;
 pub use fence::Fence;
 pub use text::ansi_c;
 
@@ -76,19 +78,32 @@ impl fmt::Display for Unreadable {
 /// # Errors
 /// See [`Unreadable`]; then anything may be in it.
 pub fn read_shell(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
-    fence::read(script, None, fence)
+    let bash = Setting {
+        shell: Shell::Bash,
+        input: None,
+    };
+    read_shell_in(script, bash, fence)
 }
 
-/// The same for a script that is given `input` to read: shells in it may take that for a script.
+/// Where a script is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting<'a> {
+    /// Who reads it.
+    pub shell: Shell,
+    /// What it is given to read: shells in it may take that for a script.
+    pub input: Option<&'a str>,
+}
+
+/// The same for a script that is run there.
 ///
 /// # Errors
 /// See [`Unreadable`].
-pub(super) fn read_with_input(
+pub(super) fn read_shell_in(
     script: &str,
-    input: Option<&str>,
+    setting: Setting<'_>,
     fence: &Fence,
 ) -> Result<Reading, Unreadable> {
-    fence::read(script, input, fence)
+    fence::read(script, setting, fence)
 }
 
 /// Reads a script of the simplest form completely; none when it is not of that form.

@@ -53,6 +53,25 @@ const TMUX_COMMANDS: [&str; 9] = [
 /// How many beginnings of a list of commands are looked at.
 const MAX_BEGINNINGS: usize = 16;
 
+/// Whether a short option of a shell's is set, alone or with others.
+fn has_letter(arguments: &[String], letter: char) -> bool {
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next().filter(|word| word.starts_with(['-', '+'])) {
+        if word == "--" {
+            return false;
+        }
+        let is_short = !word.starts_with("--");
+        if is_short && word.contains(letter) {
+            return true;
+        }
+        if is_short && word.ends_with(['o', 'O']) {
+            // The name of an option.
+            arguments.next();
+        }
+    }
+    false
+}
+
 /// What may be one, and is where nothing of it is unknown and that is `certain`.
 fn script(text: &str, certain: bool) -> Nested {
     Nested::new(plain(text), certain && is_known(text))
@@ -106,6 +125,12 @@ impl Reader {
                     self.unknown();
                 }
             }
+            // The history of what was run, which may be run again in other words.
+            "set" => {
+                if has_letter(arguments, 'H') {
+                    self.unknown();
+                }
+            }
             _ if is_shell(name) => self.scripts_of_shell(arguments, certain, input, nested),
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
             "bmake" | "gmake" | "make" => self.scripts_of_make(arguments, nested),
@@ -146,6 +171,10 @@ impl Reader {
         nested: &mut Vec<Nested>,
     ) {
         let joined = self.joined(arguments);
+        if has_letter(arguments, 'H') || has_letter(arguments, 'i') {
+            // It has a history, whose lines may be run again in other words.
+            self.unknown();
+        }
         for (at, word) in arguments.iter().enumerate() {
             if self.is_full() {
                 return;

@@ -11,6 +11,8 @@ use super::loose::{Nested, options};
 pub(super) struct Flat {
     pub text: String,
     pub nested: Vec<Nested>,
+    /// `$'…'`, which not every shell knows.
+    pub has_escapes: bool,
     /// Braces or patterns in parentheses: it may become any words.
     vague: bool,
 }
@@ -85,13 +87,16 @@ impl Flat {
             WordPiece::Text(text) if quoted => self.push(text),
             WordPiece::Text(text) => self.unquoted(text),
             WordPiece::SingleQuotedText(text) => self.push(text),
-            WordPiece::AnsiCQuotedText(text) => match ansi_c(text) {
-                Some(text) => self.push(&text),
-                None => {
-                    self.text.push(UNKNOWN);
-                    self.nested.extend(hidden(text));
+            WordPiece::AnsiCQuotedText(text) => {
+                self.has_escapes = true;
+                match ansi_c(text) {
+                    Some(text) => self.push(&text),
+                    None => {
+                        self.text.push(UNKNOWN);
+                        self.nested.extend(hidden(text));
+                    }
                 }
-            },
+            }
             WordPiece::DoubleQuotedSequence(pieces)
             | WordPiece::GettextDoubleQuotedSequence(pieces) => {
                 self.pieces(source, pieces, true)?;
@@ -167,6 +172,7 @@ impl Flat {
             return Ok(());
         }
         let flat = flatten(inner).or_else(|_| flatten_unquoted(inner))?;
+        self.has_escapes |= flat.has_escapes;
         self.nested.extend(flat.nested);
         self.nested.extend(hidden(&flat.text));
         Ok(())

@@ -6,10 +6,10 @@ use brush_parser::ast;
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
-use super::Unreadable;
 use super::loose::{Nested, Reader};
 use super::nested::{Input, is_input, is_shell};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
+use super::{Shell, Unreadable};
 
 type Walk = Result<(), Unreadable>;
 
@@ -45,6 +45,10 @@ impl Reader {
     }
 
     fn pipeline(&mut self, pipeline: &ast::Pipeline, certain: bool) -> Walk {
+        if pipeline.timed.is_some() && pipeline.seq.first().is_some_and(begins_with_option) {
+            // That is `time` itself in POSIX mode and in other shells, which runs the program behind its options.
+            self.unknown();
+        }
         pipeline
             .seq
             .iter()
@@ -64,6 +68,7 @@ impl Reader {
                 self.redirects(redirects.as_ref(), certain)
             }
             ast::Command::ExtendedTest(test, redirects) => {
+                self.bash_only();
                 self.test(&test.expr, certain)?;
                 self.redirects(redirects.as_ref(), certain)
             }
@@ -73,8 +78,12 @@ impl Reader {
     fn compound(&mut self, compound: &ast::CompoundCommand, certain: bool) -> Walk {
         use ast::CompoundCommand as C;
         match compound {
-            C::Arithmetic(command) => self.arithmetic(Some(&command.expr), certain),
+            C::Arithmetic(command) => {
+                self.bash_only();
+                self.arithmetic(Some(&command.expr), certain)
+            }
             C::ArithmeticForClause(clause) => {
+                self.bash_only();
                 for part in [&clause.initializer, &clause.condition, &clause.updater] {
                     self.arithmetic(part.as_ref(), certain)?;
                 }
@@ -204,7 +213,11 @@ impl Reader {
                 // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well.
                 let command = plain(&text);
                 let command = command.trim_start_matches(['|', '-']).to_owned();
-                self.nested(&Nested::new(command, false), false)?;
+                let value = Nested {
+                    shell: Some(Shell::Posix),
+                    ..Nested::new(command, false)
+                };
+                self.nested(&value, false)?;
             }
         }
         Ok(())
@@ -248,12 +261,18 @@ impl Reader {
 
     fn word(&mut self, word: &ast::Word, certain: bool) -> Result<String, Unreadable> {
         let flat = flatten(&word.value)?;
+        if flat.has_escapes {
+            self.bash_only();
+        }
         self.all(&flat.nested, certain)?;
         Ok(flat.text)
     }
 
     /// A word of which only what it runs is of interest.
     fn text(&mut self, flat: Flat, certain: bool) -> Walk {
+        if flat.has_escapes {
+            self.bash_only();
+        }
         self.all(&flat.nested, certain)?;
         self.all(&hidden(&flat.text), certain)
     }
@@ -315,6 +334,7 @@ impl Reader {
             }
             R::HereString(_, word) => Ok(Some(Input::Text(self.word(word, certain)?))),
             R::OutputAndError(word, _) => {
+                self.bash_only();
                 let path = self.word(word, certain)?;
                 self.write(&path);
                 Ok(None)
@@ -329,6 +349,16 @@ impl Reader {
             self.reading.writes.push(known.then_some(path));
         }
     }
+}
+
+/// Whether a command is one whose name looks like an option.
+fn begins_with_option(command: &ast::Command) -> bool {
+    let ast::Command::Simple(simple) = command else {
+        return false;
+    };
+    let name = simple.word_or_name.as_ref();
+    let name = name.and_then(|name| flatten(&name.value).ok());
+    name.is_some_and(|name| name.text.starts_with('-'))
 }
 
 /// Whether a command may read its input into a variable of a shell's.

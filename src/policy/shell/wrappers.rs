@@ -2,11 +2,12 @@
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
+use super::Shell;
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
 use super::nested::{Input, is_shell, takes_scripts};
-use super::text::hidden;
+use super::text::{hidden, is_known};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
 struct Wrapper {
@@ -121,6 +122,9 @@ impl Reader {
             let words = &words[start..end];
             self.add_words(&joined, (start, end), certain);
             let name = base_name(&words[0]).to_owned();
+            if is_link_of_the_kernels(&words[0]) {
+                self.unknown();
+            }
             if matches!(name.as_str(), "cd" | "pushd" | "popd") {
                 self.reading.moves = true;
             }
@@ -182,7 +186,14 @@ impl Reader {
     ) {
         let before = nested.len();
         self.scripts(name, words, certain, input, nested);
+        let shell = Shell::of_program(name);
+        nested[before..]
+            .iter_mut()
+            .for_each(|one| one.shell = shell);
+        let own = nested.len();
         self.beyond_words(name, &words[1..], certain, input, nested);
+        let shell = Some(Shell::Posix);
+        nested[own..].iter_mut().for_each(|one| one.shell = shell);
         self.count(&nested[before..]);
         let (programs, arguments) = named_apart(name, &words[1..]);
         for program in programs {
@@ -285,6 +296,18 @@ impl Reader {
         command.push(UNKNOWN_WORDS.to_string());
         self.add(command.join(" "), true);
     }
+}
+
+/// Whether a program's name may be a link that leads to another, whose name it does not say: `/proc/self/exe`,
+/// `/dev/fd/3`.
+fn is_link_of_the_kernels(program: &str) -> bool {
+    let program = program.strip_prefix('/').unwrap_or_default();
+    let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let name = base_name(program);
+    ["proc/", "dev/fd/"]
+        .iter()
+        .any(|dir| program.starts_with(dir))
+        && (name == "exe" || is_number(name) || !is_known(name))
 }
 
 /// The programs that options name, or may name, while their arguments stand elsewhere; and those.

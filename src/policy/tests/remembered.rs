@@ -136,6 +136,7 @@ fn a_variable_of_the_call_is_none_that_was_approved() {
         working_dir: None,
         env: &env,
         stdin: None,
+        shell: Path::new("/bin/bash"),
     };
     assert_eq!(policy.judge(&question).verdict, Verdict::Ask);
 }
@@ -155,6 +156,7 @@ fn what_was_approved_of_a_tools_calls_is_approved_of_those_alone() {
             working_dir: Some(Path::new("/")),
             env: &BTreeMap::new(),
             stdin: None,
+            shell: Path::new("/bin/bash"),
         })
     };
     let asked = judge(&policy, &["a", "b"]);

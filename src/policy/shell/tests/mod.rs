@@ -1,6 +1,7 @@
 //! The loose reader: what it finds, and that nothing makes it run away.
 
 mod bounds;
+mod dialects;
 mod wrappers;
 
 use std::time::Duration;
@@ -12,6 +13,15 @@ fn fence(secs: u64) -> Fence {
         time_limit: Duration::from_secs(secs),
         ..Fence::default()
     }
+}
+
+fn read_with_input(
+    script: &str,
+    input: Option<&str>,
+    fence: &Fence,
+) -> Result<Reading, Unreadable> {
+    let shell = Shell::Bash;
+    read_shell_in(script, Setting { shell, input }, fence)
 }
 
 fn finds(script: &str) -> Option<bool> {

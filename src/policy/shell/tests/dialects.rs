@@ -1,0 +1,121 @@
+//! Scripts that shells read in different ways.
+
+use std::path::Path;
+
+use super::*;
+
+/// Whether nothing is known of some command in it.
+fn is_unclear(script: &str, shell: &str) -> bool {
+    let setting = Setting {
+        shell: Shell::at(Path::new(shell)),
+        input: None,
+    };
+    let reading = read_shell_in(script, setting, &fence(20)).expect(script);
+    let mut commands = reading.commands.iter();
+    commands.any(|one| one.text() == "\u{3}")
+}
+
+/// What dash, or bash in POSIX mode, runs otherwise than bash.
+const APART: [&str; 14] = [
+    "((marker))",
+    "(( 1 || marker ))",
+    "! ((marker))",
+    "if ((marker)); then :; fi",
+    "f() ((marker)); f",
+    "for ((i = 0; i < 1; i++)); do break; done",
+    "[[ a || marker ]]",
+    "[[ a > /tmp/f ]]",
+    "while [[ a -nt b || marker ]]; do :; done",
+    "echo a &>/dev/null marker",
+    "echo a &>>/dev/null marker",
+    r"echo $'a\'; marker #'",
+    r"echo ${x:-$'a'}",
+    "for x in $'a'; do :; done",
+];
+
+/// What all of them run in the same way.
+const ALIKE: [&str; 10] = [
+    "echo $((1 + 2)) $(date)",
+    "[ a = b ] && echo c || echo d",
+    "grep '^a$' f; grep \"a$\" '[[:space:]]'",
+    "echo a >/dev/null 2>&1 & wait",
+    "time sleep 1",
+    "time -p sleep 1",
+    "set -eu; echo a",
+    "set -o pipefail -e",
+    "case a in b) echo c;; esac",
+    "cat <<E\n((a)) [[ b ]] &> c\nE",
+];
+
+#[test]
+fn what_another_shell_may_run_otherwise_is_unclear() {
+    for script in APART {
+        assert!(!is_unclear(script, "/bin/bash"), "{script}");
+        for shell in ["/bin/sh", "/usr/bin/dash"] {
+            assert!(is_unclear(script, shell), "{shell}: {script}");
+        }
+    }
+    for script in ALIKE {
+        for shell in ["/bin/bash", "/bin/sh"] {
+            assert!(!is_unclear(script, shell), "{shell}: {script}");
+        }
+        for shell in ["/usr/bin/fish", "/bin/zsh", "/opt/own"] {
+            assert!(is_unclear(script, shell), "{shell}: {script}");
+        }
+    }
+}
+
+#[test]
+fn who_reads_a_script_in_a_script_is_known() {
+    for script in APART {
+        let script = script.replace('\'', "'\\''");
+        for taker in ["bash -c", "eval", "bash-5.2 -c", "sudo bash -c"] {
+            assert!(
+                !is_unclear(&format!("{taker} '{script}'"), "/bin/bash"),
+                "{taker} {script}"
+            );
+        }
+        for taker in [
+            "sh -c",
+            "dash -c",
+            "busybox sh -c",
+            "watch -g",
+            "su root -c",
+            "flock f -c",
+            "sh -c -- eval",
+            "bash -c \"$x\"; dash -c",
+        ] {
+            assert!(
+                is_unclear(&format!("{taker} '{script}'"), "/bin/bash"),
+                "{taker} {script}"
+            );
+        }
+    }
+    for taker in ["dash", "sudo -s"] {
+        let script = format!("{taker} <<'E'\n((marker))\nE");
+        assert!(is_unclear(&script, "/bin/bash"), "{taker}");
+    }
+    assert!(!is_unclear("sh -c 'echo a'; [[ b ]]", "/bin/bash"));
+    assert!(is_unclear("fish -c 'echo (marker)'", "/bin/bash"));
+}
+
+#[test]
+fn options_of_time_and_lines_run_again_are_unclear() {
+    for script in [
+        "set -o posix\ntime -f %e marker",
+        "time -p -f %e marker",
+        "time \"-f\" %e marker; [[ a ]]",
+        "set -o history -H\n: marker\n!:1-$",
+        "set -H; [[ a ]]",
+        "bash -o history -Hc 'echo a'",
+        "bash -i <<< 'echo a'",
+        "/proc/self/exe -c 'marker'",
+        "/proc/$$/exe -c 'marker'",
+        "exec 3</bin/marker; /dev/fd/3 x",
+    ] {
+        assert!(is_unclear(script, "/bin/bash"), "{script}");
+    }
+    for script in ["bash -c 'grep -iH a b'", "set -- -H", "bash -ec 'a' -- -i"] {
+        assert!(!is_unclear(script, "/bin/bash"), "{script}");
+    }
+}
