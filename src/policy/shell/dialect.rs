@@ -33,13 +33,12 @@ impl Shell {
     }
 
     /// Who reads the scripts that the program `name` takes: most give them to `sh`. `None` for what is a part of the
-    /// shell that runs it, or hands its words on to another program as they are.
+    /// shell that runs it.
     #[rustfmt::skip]
     pub(super) fn of_program(name: &str) -> Option<Self> {
         match name {
             "." | "alias" | "bind" | "compgen" | "complete" | "declare" | "eval" | "export" | "fc" | "hash" | "history" | "local" | "mapfile"
             | "readarray" | "readonly" | "source" | "trap" | "typeset" => None,
-            "env" | "sudo" | "sudo-rs" => None,
             name if is_shell(name) => Some(Self::named(name)),
             _ => Some(Self::Posix),
         }

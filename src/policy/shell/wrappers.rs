@@ -186,14 +186,9 @@ impl Reader {
     ) {
         let before = nested.len();
         self.scripts(name, words, certain, input, nested);
-        let shell = Shell::of_program(name);
-        nested[before..]
-            .iter_mut()
-            .for_each(|one| one.shell = shell);
-        let own = nested.len();
         self.beyond_words(name, &words[1..], certain, input, nested);
-        let shell = Some(Shell::Posix);
-        nested[own..].iter_mut().for_each(|one| one.shell = shell);
+        let (found, shell) = (&mut nested[before..], Shell::of_program(name));
+        found.iter_mut().for_each(|one| one.shell = shell);
         self.count(&nested[before..]);
         let (programs, arguments) = named_apart(name, &words[1..]);
         for program in programs {
