@@ -6,6 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use bytes::Bytes;
 use http_body_util::LengthLimitError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +16,7 @@ use super::Api;
 use super::execute::undivided;
 use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
+use super::pace::Paced;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
@@ -223,15 +225,7 @@ pub(super) async fn decide(
     request: Body,
 ) -> Result<Response, Refusal> {
     let id = parse(&id)?;
-    let bytes = to_bytes(request, MAX_BYTES).await.map_err(|error| {
-        let is_long = error.into_inner().is::<LengthLimitError>();
-        let (code, why) = match is_long {
-            true => (Code::PayloadTooLarge, "is too long"),
-            false => (Code::MalformedRequest, "cannot be read as a whole"),
-        };
-        let detail = format!("the body {why}: a decision has at most {MAX_BYTES} bytes");
-        Refusal::new(code, detail)
-    })?;
+    let bytes = whole(request).await?;
     let malformed = |why: String| {
         let detail = format!(
             "the body is no decision: {why}; expected one such as {{\"decision\": \"approve\"}}"
@@ -266,6 +260,25 @@ pub(super) async fn decide(
         StatusCode::OK,
         to_json(&body(&api, &approval)),
     ))
+}
+
+/// Reads all of the body.
+async fn whole(body: Body) -> Result<Bytes, Refusal> {
+    let body = Body::new(Paced::new(body));
+    to_bytes(body, MAX_BYTES).await.map_err(|error| {
+        let error = error.into_inner();
+        let (code, detail) = match error.is::<LengthLimitError>() {
+            true => (
+                Code::PayloadTooLarge,
+                format!("the body is too long: a decision has at most {MAX_BYTES} bytes"),
+            ),
+            false => (
+                Code::MalformedRequest,
+                format!("the body ended early: {error}"),
+            ),
+        };
+        Refusal::new(code, detail)
+    })
 }
 
 fn body(api: &Api, approval: &Approval) -> ApprovalBody {

@@ -20,6 +20,7 @@ mod json;
 mod metrics;
 mod openapi;
 mod output;
+mod pace;
 mod path;
 mod peer;
 mod permissions;
@@ -49,6 +50,7 @@ pub use wire::parse_call;
 // For gRPC, which is the same in other words.
 pub(crate) use approvals::ApprovalBody;
 pub(crate) use execute::{Asked, Opened, Watch, begin, undivided};
+pub(crate) use pace::Paced;
 pub(crate) use peer::Peer;
 pub(crate) use problem::{Code, Refusal, ViolationBody, violations};
 pub(crate) use request::parse;

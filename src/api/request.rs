@@ -1,16 +1,15 @@
 //! A request's body into a call.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
-use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 
 use super::Api;
+use super::pace::Paced;
 use super::problem::{Code, Refusal};
 use super::wire::{parse_call, tool_use_id};
 use crate::domain::{Call, Digest, brief};
@@ -24,9 +23,6 @@ const DISCARD_LIMITS: usize = 4;
 
 /// How long nothing of it may come until it is answered all the same.
 const SILENCE: Duration = Duration::from_secs(1);
-
-/// How long nothing of a body may come: as long as a connection may say nothing between two requests.
-const STALLED: Duration = Duration::from_secs(300);
 
 /// Reads all of the body, and the call in it; with the digest of the body.
 pub(super) async fn call(
@@ -64,7 +60,7 @@ async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Re
         let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
         Refusal::new(Code::PayloadTooLarge, detail)
     };
-    let mut body = body;
+    let mut body = Paced::new(body);
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
         // Who waits for a word before it sends waits for this one.
@@ -114,7 +110,7 @@ fn encoded(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Reads on and throws away what is too large, so that a client which sends before it reads gets to see the answer.
-async fn discard(body: &mut Body, limit: usize) {
+async fn discard(body: &mut Paced, limit: usize) {
     let mut length = 0usize;
     while length <= limit.saturating_mul(DISCARD_LIMITS)
         && let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE, body.frame()).await
@@ -123,19 +119,11 @@ async fn discard(body: &mut Body, limit: usize) {
     }
 }
 
-async fn next_frame(body: &mut Body) -> Result<Option<Frame<Bytes>>, Refusal> {
-    let early = |why: &dyn Display| {
-        let detail = format!("the body ended early: {why}");
+async fn next_frame(body: &mut Paced) -> Result<Option<Frame<Bytes>>, Refusal> {
+    body.frame().await.transpose().map_err(|error| {
+        let detail = format!("the body ended early: {error}");
         Refusal::new(Code::MalformedRequest, detail)
-    };
-    let frame = match body.frame().now_or_never() {
-        Some(frame) => frame,
-        None => {
-            let frame = tokio::time::timeout(STALLED, body.frame()).await;
-            frame.map_err(|_| early(&format!("nothing came for {} s", STALLED.as_secs())))?
-        }
-    };
-    frame.transpose().map_err(|error| early(&error))
+    })
 }
 
 /// The call in a body that is there.

@@ -9,6 +9,7 @@ use axum::http;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use futures_util::StreamExt;
+use http_body_util::BodyExt as _;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::{Code as GrpcCode, Status};
@@ -20,7 +21,7 @@ use super::proto::DESCRIPTOR;
 use super::proto::tool_executor_server::ToolExecutorServer;
 use super::service::Tools;
 use super::status::of_refusal;
-use crate::api::{Api, Audience, Code, Peer, Refusal, admitted};
+use crate::api::{Api, Audience, Code, Paced, Peer, Refusal, admitted};
 
 /// The longest message to a service that takes names only, in bytes.
 const NAME_BYTES: usize = 16 << 10;
@@ -85,7 +86,7 @@ fn tools(router: Router, path: &str, api: &Api) -> Router {
         let limit = tools.api().edge.settings().max_request_bytes;
         let server = ToolExecutorServer::from_arc(Arc::clone(&tools));
         let mut server = server.max_decoding_message_size(limit);
-        async move { within(limit, to_axum(server.call(request).await)) }
+        async move { within(limit, to_axum(server.call(in_time(request)).await)) }
     };
     router.route(path, axum::routing::any(answer))
 }
@@ -106,9 +107,20 @@ fn health(router: Router, path: &str, api: &Api) -> Router {
     let server = server.max_decoding_message_size(NAME_BYTES);
     let answer = move |request: Request| {
         let mut server = server.clone();
-        async move { to_axum(server.call(request).await) }
+        async move { to_axum(server.call(in_time(request)).await) }
     };
     router.route(path, axum::routing::any(answer))
+}
+
+/// A request whose one message has to come in the time that HTTP's bodies have.
+fn in_time(request: Request) -> Request {
+    request.map(|body| {
+        let body = Paced::new(body).map_err(|error| {
+            let detail = format!("the message ended early: {error}");
+            of_refusal(Refusal::new(Code::MalformedRequest, detail))
+        });
+        axum::body::Body::new(body)
+    })
 }
 
 fn described() -> Builder<'static> {
