@@ -20,7 +20,7 @@ use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
-use super::range::{ByteRange, Wanted, wanted};
+use super::range::{ByteRange, Wanted, wanted, wanted_of_growing};
 use super::{Api, withheld};
 use crate::domain::{Status, StreamName};
 use crate::pipeline::{Execution, Found};
@@ -35,8 +35,9 @@ const PIECE: usize = 256 * 1024;
 pub(super) struct OutputQuery {
     /// Which of the two streams.
     stream: StreamName,
-    /// Whether to go on with what is still written until the execution has ended. `Range` is then
-    /// ignored.
+    /// Whether to go on with what is still written until the execution has ended. Who was cut off goes on with
+    /// a `Range` from a byte, which may come later. The answer has no length, nor has its `Content-Range`, whose last
+    /// byte is the one that was asked for, or 9007199254740991 (RFC 8673): it may end before.
     #[param(nullable = false)]
     #[serde(default, deserialize_with = "query::flag")]
     follow: Option<bool>,
@@ -149,11 +150,15 @@ pub(super) async fn show(
             None
         }
     };
+    // Of GET only (section 14.2), and nothing here has a validator that `If-Range` could hold to (13.1.5).
+    let range = headers.get(header::RANGE);
+    let range = range.filter(|_| method == Method::GET && !headers.contains_key(header::IF_RANGE));
     if let (Found::Live(execution), Some(true)) = (&found, follow) {
-        let tail = Tail::new(api.clone(), execution, name);
+        let range = wanted_of_growing(range);
+        let tail = Tail::new(api.clone(), execution, name, range);
         // What has ended may have let go already of what only followers need, and is all there otherwise.
         if execution.finished().is_none() {
-            return Ok(octets(stream_live(tail, peer)));
+            return Ok(following(range, stream_live(tail, peer)));
         }
     }
     let kept = match &found {
@@ -169,9 +174,6 @@ pub(super) async fn show(
         Ok(None) => return Err(not_kept(name, &id, why_nowhere(&found))),
         Err(error) => return Err(not_kept(name, &id, &error.to_string())),
     };
-    // Of GET only (section 14.2), and nothing here has a validator that `If-Range` could hold to (13.1.5).
-    let range = headers.get(header::RANGE);
-    let range = range.filter(|_| method == Method::GET && !headers.contains_key(header::IF_RANGE));
     let (status, range) = cut(range, length)?;
     let answer = respond(status, range, length, source);
     match held {
@@ -268,6 +270,19 @@ fn octets(body: Body) -> Response {
     response
 }
 
+/// The answer to who follows a stream, or a range of it: how long it becomes is not known.
+fn following(range: Option<ByteRange>, body: Body) -> Response {
+    let mut response = octets(body);
+    let headers = response.headers_mut();
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(ByteRange { first, last }) = range {
+        let value = header_value(format!("bytes {first}-{last}/*"));
+        headers.insert(header::CONTENT_RANGE, value);
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    response
+}
+
 /// Reads a stream as it grows, until the execution has ended or the peer has gone.
 fn stream_live(tail: Tail, peer: Peer) -> Body {
     let pieces = stream::try_unfold(tail, |mut tail| async move {
@@ -283,21 +298,32 @@ struct Tail {
     execution: Arc<Execution>,
     follower: Follower,
     offset: u64,
+    /// The last byte that is wanted.
+    last: u64,
     file: Option<Arc<File>>,
 }
 
 impl Tail {
-    fn new(api: Api, execution: &Arc<Execution>, name: StreamName) -> Self {
+    fn new(
+        api: Api,
+        execution: &Arc<Execution>,
+        name: StreamName,
+        range: Option<ByteRange>,
+    ) -> Self {
         Self {
             api,
             follower: execution.stream(name).follow(0),
             execution: Arc::clone(execution),
-            offset: 0,
+            offset: range.map_or(0, |range| range.first),
+            last: range.map_or(u64::MAX, |range| range.last),
             file: None,
         }
     }
 
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        if self.offset > self.last {
+            return Ok(None);
+        }
         let ahead = tokio::select! {
             biased;
             ahead = self.follower.ahead(self.offset) => ahead,
@@ -305,7 +331,7 @@ impl Tail {
             _ = self.execution.wait() => Ahead::End,
             () = self.api.health.ended() => Ahead::End,
         };
-        let piece = match ahead {
+        let mut piece = match ahead {
             Ahead::Memory(bytes) => Bytes::from(bytes),
             Ahead::File(spooled) => {
                 // Given up meanwhile, it has none.
@@ -328,6 +354,8 @@ impl Tail {
             }
             Ahead::End => return Ok(None),
         };
+        let wanted = (self.last - self.offset).saturating_add(1);
+        piece.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
         self.offset += piece.len() as u64;
         Ok(Some(piece))
     }

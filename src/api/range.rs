@@ -17,38 +17,63 @@ pub(super) enum Wanted {
     Unsatisfiable,
 }
 
+/// What a range says by itself.
+enum Spec {
+    From { first: u64, last: Option<u64> },
+    Last(u64),
+}
+
+/// The last byte of a range without one, of what grows: the largest number that all clients read alike, as RFC 8673
+/// recommends.
+const NO_END: u64 = (1 << 53) - 1;
+
 /// Reads `Range`: one range of bytes is served, anything else ignored, as
 /// the standard allows.
 pub(super) fn wanted(header: Option<&HeaderValue>, length: u64) -> Wanted {
-    let Some(spec) = header
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.trim().split_once('='))
-        .filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"))
-        .map(|(_, spec)| spec.trim())
-        // Numbers are digits only, and more than one range is not served.
-        .filter(|spec| spec.bytes().all(|b| b.is_ascii_digit() || b == b'-'))
-    else {
-        return Wanted::Whole;
-    };
-    let Some((first, last)) = spec.split_once('-') else {
-        return Wanted::Whole;
-    };
-    match (number(first), number(last)) {
-        (None, Some(0)) if first.is_empty() => Wanted::Unsatisfiable,
+    match read(header) {
+        None => Wanted::Whole,
+        Some(Spec::Last(0)) => Wanted::Unsatisfiable,
         // The last of nothing is all of it (section 14.1.2).
-        (None, Some(_)) if first.is_empty() && length == 0 => Wanted::Whole,
-        (None, Some(suffix)) if first.is_empty() => Wanted::Part(ByteRange {
+        Some(Spec::Last(_)) if length == 0 => Wanted::Whole,
+        Some(Spec::Last(suffix)) => Wanted::Part(ByteRange {
             first: length.saturating_sub(suffix),
             last: length - 1,
         }),
-        (Some(first), Some(last)) if first > last => Wanted::Whole,
-        (Some(_), None) if !last.is_empty() => Wanted::Whole,
-        (Some(first), _) if first >= length => Wanted::Unsatisfiable,
-        (Some(first), last) => Wanted::Part(ByteRange {
+        Some(Spec::From { first, .. }) if first >= length => Wanted::Unsatisfiable,
+        Some(Spec::From { first, last }) => Wanted::Part(ByteRange {
             first,
             last: last.map_or(length - 1, |last| last.min(length - 1)),
         }),
-        (None, _) => Wanted::Whole,
+    }
+}
+
+/// The same of what grows: no byte is too far away for it. Where its end is nobody knows yet, and what
+/// counts from there is ignored.
+pub(super) fn wanted_of_growing(header: Option<&HeaderValue>) -> Option<ByteRange> {
+    match read(header)? {
+        Spec::From { first, last } => Some(ByteRange {
+            first,
+            last: last.unwrap_or(NO_END.max(first)),
+        }),
+        Spec::Last(_) => None,
+    }
+}
+
+fn read(header: Option<&HeaderValue>) -> Option<Spec> {
+    let (unit, spec) = header?.to_str().ok()?.trim().split_once('=')?;
+    let spec = spec.trim();
+    // Numbers are digits only, and more than one range is not served.
+    let is_one = spec.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    if !unit.eq_ignore_ascii_case("bytes") || !is_one {
+        return None;
+    }
+    let (first, last) = spec.split_once('-')?;
+    match (number(first), number(last)) {
+        (None, Some(suffix)) if first.is_empty() => Some(Spec::Last(suffix)),
+        (Some(first), Some(last)) if first > last => None,
+        (Some(_), None) if !last.is_empty() => None,
+        (Some(first), last) => Some(Spec::From { first, last }),
+        (None, _) => None,
     }
 }
 
@@ -104,5 +129,23 @@ mod tests {
             let header = HeaderValue::from_static(spec);
             assert_eq!(wanted(Some(&header), 0), of_nothing, "{spec}");
         }
+    }
+
+    #[test]
+    fn of_what_grows_nothing_is_beyond_the_end() {
+        let range = |first, last| Some(ByteRange { first, last });
+        for (spec, expected) in [
+            ("bytes=0-3", range(0, 3)),
+            ("bytes=4-", range(4, 9_007_199_254_740_991)),
+            ("bytes=4-99999999999999999999", range(4, u64::MAX)),
+            ("bytes=99999999999999999999-", range(u64::MAX, u64::MAX)),
+            ("bytes=-3", None),
+            ("bytes=5-2", None),
+            ("bytes=0-1,3-4", None),
+        ] {
+            let header = HeaderValue::from_static(spec);
+            assert_eq!(wanted_of_growing(Some(&header)), expected, "{spec}");
+        }
+        assert_eq!(wanted_of_growing(None), None);
     }
 }

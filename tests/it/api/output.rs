@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{begin, blocked, release};
-use crate::support::{Daemon, Mode, Reply, wait_for, wait_until};
+use crate::support::{Connection, Daemon, Mode, Reply, wait_for, wait_until};
 
 fn range(daemon: &Daemon, id: &str, spec: &str) -> Reply {
     let path = format!("/executions/{id}/output?stream=stdout");
@@ -302,6 +302,49 @@ fn a_stream_is_followed_while_it_is_written_however_long_it_gets() {
             let whole = daemon.get(&path);
             assert_eq!(whole.body, read, "{mode:?}");
         }
+    }
+}
+
+/// From a byte that has come, from one that has not, and no further than it wants.
+#[test]
+fn who_was_cut_off_goes_on_to_follow_where_it_was() {
+    let daemon = Daemon::start();
+    // In memory at first, then in the spool.
+    for bytes in [0, 3_000_000] {
+        let (script, fifo) = blocked(&daemon, &format!("go{bytes}"));
+        let id = begin(&daemon, &format!("yes | head -c {bytes}; {script}"));
+        let path = format!("/executions/{id}/output?stream=stdout&follow=true");
+        let follow = |spec: &str| {
+            let mut reader = daemon.connect();
+            reader.send("GET", &path, &[("Range", spec)], b"");
+            let head = reader.reply_head();
+            let range = head.header("content-range").map(str::to_owned);
+            (reader, (head.status, range))
+        };
+        let part = |range: String| (206, Some(format!("bytes {range}/*")));
+        let (first, behind) = (bytes + 2, bytes + 7);
+        let (mut here, answer) = follow(&format!("bytes={first}-"));
+        assert_eq!(answer, part(format!("{first}-9007199254740991")));
+        assert_eq!(here.chunk().expect("it has come"), b"gun\n");
+        let (mut later, answer) = follow(&format!("bytes={behind}-"));
+        assert_eq!(answer, part(format!("{behind}-9007199254740991")));
+        let (mut bounded, answer) = follow(&format!("bytes={first}-{behind}"));
+        assert_eq!(answer, part(format!("{first}-{behind}")));
+        let (mut beyond, answer) = follow("bytes=4000000-");
+        assert_eq!(answer.0, 206);
+        // What counts from the end, which nobody knows yet, is all of it.
+        let (_, answer) = follow("bytes=-3");
+        assert_eq!(answer, (200, None));
+        release(&fifo, "on");
+        let rest = |reader: &mut Connection| {
+            let mut rest = Vec::new();
+            while let Some(chunk) = reader.chunk() {
+                rest.extend(chunk);
+            }
+            String::from_utf8(rest).expect("text")
+        };
+        let all = [&mut here, &mut later, &mut bounded, &mut beyond].map(rest);
+        assert_eq!(all, ["on\n", "n\n", "gun\non", ""], "behind {bytes} bytes");
     }
 }
 
