@@ -40,18 +40,30 @@ where
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        Reader(PhantomData)
+        Reader {
+            is_read: false,
+            message: PhantomData,
+        }
     }
 }
 
-/// Reads messages.
-pub(super) struct Reader<U>(PhantomData<U>);
+/// Reads the message of one call.
+pub(super) struct Reader<U> {
+    /// Whether it has been: every method takes one, and tonic drops what comes behind it.
+    is_read: bool,
+    message: PhantomData<U>,
+}
 
 impl<U: Message + Default> Decoder for Reader<U> {
     type Item = U;
     type Error = Status;
 
     fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        if std::mem::replace(&mut self.is_read, true) {
+            // The code that gRPC has for it (its statuscodes.md).
+            let detail = "a second message came: this method takes one, so call it once for each";
+            return Err(Status::unimplemented(detail));
+        }
         let message = from.copy_to_bytes(from.remaining());
         let read = read(message).map_err(|why| {
             let detail = format!("the message cannot be read: {why}");

@@ -1,10 +1,11 @@
 //! What a client may not do, and what it may do besides.
 
 use serde_json::{Value, json};
+use shelly_executor::grpc::proto::{ExecuteToolEvent, ExecuteToolResponse};
 use tonic::Code;
 
 use super::{bash, bash_only, connect};
-use crate::support::grpc::{problem_of, request_of};
+use crate::support::grpc::{EXECUTE, STREAM, problem_of, request_of};
 use crate::support::{Daemon, Mode, bash_call};
 
 #[test]
@@ -145,4 +146,22 @@ fn headers_without_end_are_not_kept() {
         .insert("x-long", long.parse().expect("ASCII"));
     assert!(grpc.execute(request).is_err());
     assert!(connect(&daemon).execute(bash_only("true")).is_ok());
+}
+
+#[test]
+fn who_sends_a_second_message_where_one_is_taken_is_told_so() {
+    let daemon = Daemon::start();
+    let grpc = connect(&daemon);
+    let twice = || vec![bash_only("true"), bash_only("true")];
+    let executed = grpc.all_at_once::<_, ExecuteToolResponse>(EXECUTE, twice());
+    let streamed = grpc.all_at_once::<_, ExecuteToolEvent>(STREAM, twice());
+    for status in [executed.err(), streamed.err()] {
+        let status = status.expect("a status");
+        assert_eq!(status.code(), Code::Unimplemented, "{status}");
+        assert!(status.message().contains("second message"), "{status}");
+    }
+    // None of them has run.
+    let history = daemon.get("/executions").json();
+    assert_eq!(history["executions"], json!([]), "{history}");
+    assert!(grpc.execute(bash_only("true")).is_ok());
 }

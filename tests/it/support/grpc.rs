@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::http;
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, StreamExt, stream};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -169,8 +169,7 @@ impl Grpc {
         &self,
         request: impl IntoRequest<ExecuteToolRequest>,
     ) -> Result<GrpcEvents<'_>, Status> {
-        let path = "/shelly.executor.v1.ToolExecutor/ExecuteToolStream";
-        let events = self.server_streaming(path, request.into_request())?;
+        let events = self.server_streaming(STREAM, request.into_request())?;
         Ok(GrpcEvents {
             client: self,
             events,
@@ -210,8 +209,32 @@ impl Grpc {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
+        self.ask(path, stream::iter(questions).chain(stream::pending()))
+    }
+
+    /// The same with questions that are all there are.
+    pub fn all_at_once<Q, A>(
+        &self,
+        path: &'static str,
+        questions: Vec<Q>,
+    ) -> Result<Streaming<A>, Status>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        self.ask(path, stream::iter(questions))
+    }
+
+    fn ask<Q, A>(
+        &self,
+        path: &'static str,
+        questions: impl Stream<Item = Q> + Send + 'static,
+    ) -> Result<Streaming<A>, Status>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
         let mut client = self.client.clone();
-        let questions = stream::iter(questions).chain(stream::pending());
         self.runtime.block_on(async move {
             client
                 .ready()
@@ -234,6 +257,9 @@ impl Grpc {
 
 /// The method that runs a call to its end.
 pub const EXECUTE: &str = "/shelly.executor.v1.ToolExecutor/ExecuteTool";
+
+/// The method that runs one and tells of it as it goes.
+pub const STREAM: &str = "/shelly.executor.v1.ToolExecutor/ExecuteToolStream";
 
 impl GrpcEvents<'_> {
     /// The next event; `None` at the end.
