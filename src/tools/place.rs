@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
 
-use crate::config::ExecutorConfig;
+use crate::config::{ExecutorConfig, found};
 use crate::domain::{Call, Caller};
 
 /// What relative paths and `~` in a call stand for.
@@ -12,6 +12,8 @@ use crate::domain::{Call, Caller};
 pub(crate) struct Place {
     /// The home of who called, as the user database has it.
     pub home: Option<PathBuf>,
+    /// What kept it from being looked up: a user who was not found may have one all the same.
+    pub fault: Option<String>,
     /// Where the call runs, as far as it says so or the configuration does.
     pub working_dir: Option<PathBuf>,
 }
@@ -19,23 +21,37 @@ pub(crate) struct Place {
 impl Place {
     /// That of a call. Asks the user database, which may take a while.
     pub(crate) fn of(call: &Call, caller: &Caller, config: &ExecutorConfig) -> Self {
-        let user = User::from_uid(Uid::from_raw(caller.uid));
         let working_dir = call.options.working_dir.as_ref();
         Self {
-            // Who is not in the database has none.
-            home: user.ok().flatten().map(|user| user.dir),
             working_dir: working_dir.or(config.working_dir.as_ref()).cloned(),
+            ..Self::at_home(caller.uid, User::from_uid(Uid::from_raw(caller.uid)))
+        }
+    }
+
+    /// That of a user, by what the database says. Who is not in it has no home.
+    fn at_home(uid: u32, answer: nix::Result<Option<User>>) -> Self {
+        let (home, fault) = match found(answer) {
+            Ok(user) => (user.map(|user| user.dir), None),
+            Err(error) => (
+                None,
+                Some(format!("uid {uid} cannot be looked up: {error}")),
+            ),
+        };
+        Self {
+            home,
+            fault,
+            working_dir: None,
         }
     }
 
     /// `path` as an absolute one, its `..` and links still in it.
     ///
     /// # Errors
-    /// One that begins with `~` where there is no home, or is relative to nothing.
+    /// One that begins with `~` where there is no home or it cannot be looked up, or is relative to nothing.
     pub(crate) fn absolute(&self, path: &str) -> Result<PathBuf, String> {
         if let Some(below) = path.strip_prefix('~').filter(|rest| is_below(rest)) {
             let home = self.home.as_ref().ok_or_else(|| {
-                format!("`{path}` is below the home of who called, and that user has none: name an absolute path")
+                self.nowhere(path, "is below the home of who called, and that user has none: name an absolute path")
             })?;
             return Ok(home.join(below.trim_start_matches('/')));
         }
@@ -44,9 +60,19 @@ impl Place {
         }
         let base = self.working_dir.as_ref().or(self.home.as_ref());
         let base = base.ok_or_else(|| {
-            format!("`{path}` is relative, and to nothing: name an absolute path, or a `working_dir` with the call")
+            self.nowhere(path, "is relative, and to nothing: name an absolute path, or a `working_dir` with the call")
         })?;
         Ok(base.join(path))
+    }
+
+    /// What is wrong with a path that would lead somewhere if there were a home.
+    fn nowhere(&self, path: &str, why: &str) -> String {
+        match &self.fault {
+            None => format!("`{path}` {why}"),
+            Some(fault) => format!(
+                "`{path}` leads to the home of who called, and {fault}: name an absolute path, or try again"
+            ),
+        }
     }
 }
 
@@ -68,6 +94,8 @@ pub(crate) struct Resolved {
 
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
 
     #[test]
@@ -75,11 +103,12 @@ mod tests {
         let home = Some(PathBuf::from("/home/u"));
         let at_home = Place {
             home: home.clone(),
-            working_dir: None,
+            ..Place::default()
         };
         let at_work = Place {
             home,
             working_dir: Some(PathBuf::from("/srv")),
+            ..Place::default()
         };
         let nowhere = Place::default();
         for (place, path, expected) in [
@@ -94,6 +123,20 @@ mod tests {
         ] {
             let found = place.absolute(path).ok();
             assert_eq!(found.as_deref(), expected.map(Path::new), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_looked_up_is_not_taken_for_none() {
+        let told = |answer| {
+            let place = Place::at_home(7, answer);
+            ["~/a", "a"].map(|path| place.absolute(path).expect_err(path))
+        };
+        for told in told(Ok(None)) {
+            assert!(!told.contains("looked up"), "{told}");
+        }
+        for told in told(Err(Errno::EIO)) {
+            assert!(told.contains("uid 7 cannot be looked up: EIO"), "{told}");
         }
     }
 }

@@ -10,6 +10,7 @@ use std::str::Chars;
 use nix::unistd::User;
 use serde::Serialize;
 
+use crate::config::found;
 use crate::policy::ansi_c;
 use crate::policy::hazards::{default_files, obeys_files};
 
@@ -89,7 +90,7 @@ pub(super) fn named(
     }
     all.sort_unstable();
     all.dedup();
-    is_whole &= expand_homes(&mut all, home);
+    is_whole &= expand_homes(&mut all, home, home_of);
     let start = dir.map_or_else(|| PathBuf::from("."), Path::to_owned);
     let mut known: BTreeSet<(u64, u64)> = std::fs::metadata(&start)
         .map(|start| (start.dev(), start.ino()))
@@ -128,9 +129,18 @@ pub(super) fn named(
     (files, is_whole)
 }
 
+/// The home of a user, if there is one of that name.
+fn home_of(user: &str) -> nix::Result<Option<PathBuf>> {
+    found(User::from_name(user)).map(|user| Some(user?.dir))
+}
+
 /// Puts a path in the place of words that begin with the home of who runs it (`~/x`), or of somebody else (`~root/x`).
 /// Says whether all were looked up.
-fn expand_homes(words: &mut [String], own: Option<&str>) -> bool {
+fn expand_homes(
+    words: &mut [String],
+    own: Option<&str>,
+    home_of: impl Fn(&str) -> nix::Result<Option<PathBuf>>,
+) -> bool {
     /// How many users are looked up, which may take a while each.
     const USERS: usize = 16;
     let mut homes = BTreeMap::new();
@@ -149,8 +159,11 @@ fn expand_homes(words: &mut [String], own: Option<&str>) -> bool {
             if homes.len() > USERS {
                 return false;
             }
-            let found = User::from_name(user).ok().flatten();
-            homes.insert(user.to_owned(), found.map(|user| user.dir));
+            // Where it leads is known to the shell that runs it later, maybe.
+            let Ok(home) = home_of(user) else {
+                return false;
+            };
+            homes.insert(user.to_owned(), home);
         }
         let path = homes
             .get(user)
@@ -236,7 +249,29 @@ fn words(text: &str, depth: usize, all: &mut Vec<String>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
+
+    #[test]
+    fn a_home_that_cannot_be_looked_up_is_not_taken_for_none() {
+        let expanded = |home: nix::Result<Option<PathBuf>>| {
+            let mut words = ["~u/x".to_owned()];
+            let is_whole = expand_homes(&mut words, None, |user| {
+                assert_eq!(user, "u");
+                home.clone()
+            });
+            let [word] = words;
+            (word, is_whole)
+        };
+        let here = |word: &str, is_whole| (word.to_owned(), is_whole);
+        assert_eq!(
+            expanded(Ok(Some("/home/u".into()))),
+            here("/home/u/x", true)
+        );
+        assert_eq!(expanded(Ok(None)), here("~u/x", true));
+        assert_eq!(expanded(Err(Errno::EIO)), here("~u/x", false));
+    }
 
     #[test]
     fn so_many_words_are_looked_at_and_signs_are_none_of_them() {

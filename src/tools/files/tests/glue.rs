@@ -86,8 +86,8 @@ fn a_path_is_made_absolute_and_judged_by_where_it_leads() {
     room.put("dir/f", "x");
     std::os::unix::fs::symlink("dir", room.at("link")).expect("linked");
     let place = Place {
-        home: None,
         working_dir: Some(room.root.join("base")),
+        ..Place::default()
     };
     for (path, absolute, real) in [
         ("link/f", "link/f", "dir/f"),

@@ -64,7 +64,7 @@ impl Room {
     fn access(&self) -> Access {
         let place = Place {
             home: Some(self.root.join("base")),
-            working_dir: None,
+            ..Place::default()
         };
         Access::new(&self.config, &place)
     }
