@@ -45,13 +45,20 @@ pub use output::Output;
 
 use transport::{Ask, Head, Transport};
 
+use crate::config::refuse_foreign;
+
 /// Where an installed daemon listens.
 pub const DEFAULT_SOCKET: &str = "/run/shelly-executor/executor.sock";
 
 /// The socket when nobody names one: that of a daemon of this user's own where there is one.
 fn default_socket() -> PathBuf {
-    let own = crate::config::default_socket();
-    if own.exists() {
+    own_or_installed(crate::config::default_socket())
+}
+
+/// Without a home a daemon of one's own has its place below `/tmp`, where somebody else may have made it first and
+/// listen. Ours does not begin there, either, and says why.
+fn own_or_installed(own: PathBuf) -> PathBuf {
+    if own.exists() && refuse_foreign(&own, "--socket").is_ok() {
         own
     } else {
         DEFAULT_SOCKET.into()
@@ -333,4 +340,33 @@ fn header_value(what: &'static str, value: &str) -> Result<HeaderValue, ClientEr
         what,
         source: source.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_somebody_else_may_have_made_is_not_ones_own() {
+        let top = std::env::temp_dir().join(format!("shelly-client-{}", std::process::id()));
+        let listen = |dir: &str, mode| {
+            let dir = top.join(dir);
+            fs::create_dir_all(&dir).expect("made");
+            fs::set_permissions(&dir, Permissions::from_mode(mode)).expect("ours");
+            let socket = dir.join("executor.sock");
+            UnixListener::bind(&socket).expect("bound");
+            socket
+        };
+        // Everybody may write to it, as to `/tmp`.
+        listen("", 0o1777);
+        let ours = listen("ours", 0o700);
+        let open = listen("open", 0o777);
+        let found = [&ours, &open, &top.join("none")].map(|own| own_or_installed(own.clone()));
+        fs::remove_dir_all(&top).expect("ours");
+        assert_eq!(found, [ours, DEFAULT_SOCKET.into(), DEFAULT_SOCKET.into()]);
+    }
 }
