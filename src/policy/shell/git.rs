@@ -35,6 +35,10 @@ const OPTIONS_OF: &[(&[&str], &[&str])] = &[
     (&["fast-export", "fast-import"], &["--allow-unsafe-features", "--export-marks", "--import-marks"]),
 ];
 
+/// The subcommands for which `-x` is nothing of that kind: it adds a line to a message, or says which files. Of
+/// others, among them whatever an alias stands for, it names a program.
+const PLAIN_X: &[&str] = &["cherry-pick", "clean", "ls-files"];
+
 /// Letters that have a value for these subcommands: what stands behind one in a group is no option (`commit -mStyle`).
 /// Of others, none is known, and every letter counts.
 #[rustfmt::skip]
@@ -84,7 +88,9 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     let own = OPTIONS_OF.iter().filter(|(of, _)| of.contains(&subcommand));
     let mut options = own.flat_map(|(_, options)| *options).chain(OPTIONS);
     let valued = valued(subcommand);
-    let is_given = |option: &&str| rest.iter().any(|word| gives(word, option, valued));
+    let is_plain = |option: &str| option == "-x" && PLAIN_X.contains(&subcommand);
+    let is_given =
+        |option: &&str| !is_plain(option) && rest.iter().any(|word| gives(word, option, valued));
     let runs = |word: &String| SIGNS.iter().any(|sign| word.contains(sign));
     // To sort by signatures, they are verified as well.
     let verifies = values_of("--sort", "", rest).any(|key| key.contains("signature"));
@@ -99,7 +105,9 @@ const MAX_SCRIPTS: usize = 16;
 pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     let mut scripts = Vec::new();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let configures = subcommand(arguments) == Some("config");
+    let subcommand = subcommand(arguments);
+    let configures = subcommand == Some("config");
+    let is_plain = subcommand.is_some_and(|subcommand| PLAIN_X.contains(&subcommand));
     let runs_each = has("rebase") || has("difftool");
     for (at, word) in arguments.iter().enumerate() {
         let rest = &arguments[at + 1..];
@@ -139,7 +147,7 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
                 // In a group as well: `rebase -ix`.
                 let found = word
                     .split_once('x')
-                    .filter(|_| runs_each || word.starts_with("-x"));
+                    .filter(|_| runs_each || (word.starts_with("-x") && !is_plain));
                 scripts.extend(found.map(|(_, attached)| match attached {
                     "" => next().to_owned(),
                     attached => attached.to_owned(),

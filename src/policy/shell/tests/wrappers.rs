@@ -168,6 +168,7 @@ fn what_reads_a_shell_elsewhere_or_later_is_told() {
         "vagrant ssh -c ls",
         "setarch -R ls",
         "git log -x y",
+        "git cherry-pick -x 'rm -rf /x'",
         // Templates, names of files, and values; none of them is a script.
         "docker inspect -f '{{ .State.Status }}' web",
         "docker inspect -f '{{range .Mounts}}{{.Source}} {{end}}' web",
