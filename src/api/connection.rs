@@ -88,6 +88,10 @@ impl Routes {
         B: hyper::body::Body<Data = bytes::Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
+        if is_addressed_badly(&request) {
+            let detail = "HTTP/1.1 takes one Host (RFC 9112, section 3.2): any will do, such as `Host: localhost`";
+            return Ok(Refusal::new(Code::MalformedRequest, detail).into_response());
+        }
         let Some(grpc) = self.grpc.filter(|_| is_grpc(request.headers())) else {
             return self.http.oneshot(request).await;
         };
@@ -97,6 +101,12 @@ impl Routes {
         }
         grpc.oneshot(request).await
     }
+}
+
+/// Whether a request says otherwise than once which host it is for.
+fn is_addressed_badly<B>(request: &Request<B>) -> bool {
+    let hosts = request.headers().get_all(header::HOST);
+    request.version() == Version::HTTP_11 && hosts.iter().count() != 1
 }
 
 /// Whether a request is one of gRPC: `application/grpc`, alone or with `+proto` or the like.

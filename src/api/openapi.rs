@@ -137,6 +137,10 @@ fn add_problems(operation: &mut Operation, audience: Audience) {
     let own = PROBLEMS.iter().find(|(operation, _)| *operation == id);
     let mut codes = own.map_or(&[][..], |(_, codes)| codes).to_vec();
     codes.push(Code::TooManyConnections);
+    if !codes.contains(&Code::MalformedRequest) {
+        // Without a Host nothing is answered otherwise.
+        codes.push(Code::MalformedRequest);
+    }
     if audience != Audience::Connected {
         codes.push(Code::AccessDenied);
     }

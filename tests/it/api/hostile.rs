@@ -28,13 +28,13 @@ fn garbage_is_refused() {
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET /health HTTP/9.9\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nBad Header: x\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nX: a\0b\r\n\r\n",
-        b"POST /execute HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /execute HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
-        b"POST /execute HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        b"POST /execute HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
-        b"POST /execute HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nBad Header: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        b"POST /execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
         &[0xFF; 4096],
         huge_header.as_bytes(),
         huge_line.as_bytes(),
@@ -54,6 +54,25 @@ fn garbage_is_refused() {
         );
         still_there(&daemon);
     }
+}
+
+/// By RFC 9112, section 3.2: a proxy could not tell where it is to go.
+#[test]
+fn a_request_names_one_host() {
+    let daemon = Daemon::start();
+    let status = |head: &str| {
+        let mut connection = daemon.connect();
+        connection.expect_answer("GET", "/health");
+        connection.write(format!("GET /health {head}\r\n\r\n").as_bytes());
+        let reply = connection.reply();
+        (reply.status, reply.json()["code"].clone())
+    };
+    let malformed = (400, json!("malformed_request"));
+    assert_eq!(status("HTTP/1.1\r\nAccept: */*"), malformed);
+    assert_eq!(status("HTTP/1.1\r\nHost: x\r\nHost: y"), malformed);
+    assert_eq!(status("HTTP/1.1\r\nHost:"), (200, Value::Null));
+    assert_eq!(status("HTTP/1.0"), (200, Value::Null));
+    still_there(&daemon);
 }
 
 #[test]
