@@ -136,11 +136,13 @@ impl Spool {
             let Some((id, suffix)) = entry.file_name().to_str().and_then(spooled) else {
                 continue;
             };
-            if !lasting || suffix == SCRIPT {
+            let len = entry.metadata()?.len();
+            // An empty one was begun when its daemon was killed: what is short is kept elsewhere.
+            if !lasting || suffix == SCRIPT || len == 0 {
                 std::fs::remove_file(entry.path())?;
                 continue;
             }
-            let (key, len) = (Key::new(id, suffix), entry.metadata()?.len());
+            let key = Key::new(id, suffix);
             *match key.stays {
                 true => &mut used_by_history,
                 false => &mut used,

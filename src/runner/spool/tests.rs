@@ -223,6 +223,25 @@ fn what_it_was_tried_with_goes_with_the_next_start() {
     std::fs::remove_dir_all(&config.dir).expect("removable");
 }
 
+/// A daemon that was killed had written nothing to them yet.
+#[test]
+fn what_is_empty_goes_with_the_next_start() {
+    let config = config(100, 100, true);
+    let (spool, id) = (open(&config), ExecutionId::new());
+    for suffix in ["stdout", "stderr-draft", CONTENT] {
+        drop(spool.create(id, suffix).expect("created"));
+    }
+    let stream = spool.create(id, "stderr").expect("created");
+    stream.append(b"said");
+    drop((stream, spool));
+    let spool = open(&config);
+    assert_eq!(names(&config.dir), [format!("{id}.stderr")]);
+    let kept = spool.stream(id, StreamName::Stderr).expect("kept");
+    assert_eq!((kept.len(), spool.used()), (4, 4));
+    assert!(spool.stream(id, StreamName::Stdout).is_none());
+    std::fs::remove_dir_all(&config.dir).expect("removable");
+}
+
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("there");
     let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("read").file_name();
