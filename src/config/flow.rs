@@ -11,6 +11,10 @@ use super::values::Bounded;
 /// The name that stands for every tool without limits of its own.
 const EVERY_OTHER: &str = "*";
 
+/// How many places several daemons can share, and how many one daemon can have of them: it tells the server of each of its
+/// own whenever one comes or goes, which is a millisecond's work for so many.
+pub(crate) const MOST_SHARED: u32 = 1_000;
+
 /// How much may happen at once and how often. The default limits nothing (seed 000).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, try_from = "FlowFile")]
@@ -19,7 +23,8 @@ pub struct FlowConfig {
     pub backend: FlowBackend,
     /// How many calls from outside run at once, in all. Default as many as there are.
     pub max_running: Option<u32>,
-    /// The same of all daemons together that share a server. Default as many as there are.
+    /// The same of all daemons together that share a server, of which none gets more than 1,000. Default
+    /// as many as there are.
     pub max_running_shared: Option<u32>,
     /// How many calls of one tool wait for a place. Default 256.
     pub queue_max: u32,
@@ -136,7 +141,7 @@ pub struct RetryConfig {
 struct FlowFile {
     backend: FlowBackend,
     max_running: Option<Bounded<1, 1_000_000>>,
-    max_running_shared: Option<Bounded<1, 1_000>>,
+    max_running_shared: Option<Bounded<1, { MOST_SHARED as u64 }>>,
     queue_max: Option<Bounded<0, 1_000_000>>,
     queue_timeout_secs: Option<Bounded<1, 604_800>>,
     caller_rate: Option<Rate>,
@@ -185,7 +190,7 @@ impl TryFrom<FlowFile> for FlowConfig {
 struct ToolFlowFile {
     rate: Option<Rate>,
     max_running: Option<Bounded<1, 1_000_000>>,
-    max_running_shared: Option<Bounded<1, 1_000>>,
+    max_running_shared: Option<Bounded<1, { MOST_SHARED as u64 }>>,
     breaker: Option<BreakerConfig>,
     idempotent: bool,
     retries: Option<RetryConfig>,

@@ -32,6 +32,7 @@ pub use executor::{
     LedgerConfig, Limits, SecretsConfig, SkillsConfig, SpoolConfig, Truncate,
 };
 pub use files::{BaseDir, FilesConfig};
+pub(crate) use flow::MOST_SHARED;
 pub use flow::{BreakerConfig, FlowConfig, Rate, RetryConfig, ToolFlow};
 pub use hooks::{Asked, Hook, OnFailure};
 pub use log::{AUDIT_HEAD, LogConfig, LogFormat, log_filter};

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::config::MOST_SHARED;
+
 /// How many claims the server is told of that are none any more. It forgets each by itself some seconds later, which is what
 /// becomes of more when it could not be told for long.
 const MOST_GONE: usize = 1024;
@@ -98,21 +100,24 @@ impl Shares {
         for demand in demands {
             let share = self.caps.entry(demand.cap).or_default();
             share.places = demand.places;
-            share.shrink(demand.wanted.max(demand.running) as usize);
+            let counted = |calls: u32| calls.min(MOST_SHARED) as usize;
+            let (running, wanted) = (counted(demand.running), counted(demand.wanted));
+            share.shrink(wanted.max(running));
             let mut claim = |is_held| {
                 self.next += 1;
                 let id = format!("{}/{}", self.name, self.next);
                 Claim { id, is_held }
             };
-            // Who runs has a place, whether the server was asked for it or not.
+            // Who runs has a place, whether the server was asked for it or not. More than there can be may run where
+            // there was no cap when they began: nobody gets a place before they have become fewer.
             let held = |claims: &[Claim]| claims.iter().filter(|claim| claim.is_held).count();
-            while held(&share.claims) < demand.running as usize {
+            while held(&share.claims) < running {
                 match share.claims.iter_mut().find(|claim| !claim.is_held) {
                     Some(waiting) => waiting.is_held = true,
                     None => share.claims.push(claim(true)),
                 }
             }
-            while share.claims.len() < demand.wanted as usize {
+            while share.claims.len() < wanted {
                 share.claims.push(claim(false));
             }
         }

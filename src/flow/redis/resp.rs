@@ -2,11 +2,13 @@
 
 use std::io;
 
+use crate::config::MOST_SHARED;
+
 /// The longest line or text of a reply, in bytes; ours are a few dozen.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// The most members of a list; ours have as many as places are shared at the most.
-const MAX_MEMBERS: usize = 1024;
+const MAX_MEMBERS: usize = MOST_SHARED as usize;
 
 /// A reply, as far as any is understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +179,17 @@ mod tests {
         ] {
             assert!(reply(bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_list_has_as_many_members_as_places_can_be_shared() {
+        let list = |members: u32| {
+            let mut bytes = format!("*{members}\r\n").into_bytes();
+            (0..members).for_each(|_| bytes.extend(b":1\r\n"));
+            reply(&bytes)
+        };
+        assert!(list(MOST_SHARED).is_ok_and(|reply| reply.is_some()));
+        assert!(list(MOST_SHARED + 1).is_err());
     }
 
     #[test]

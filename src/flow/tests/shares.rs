@@ -308,6 +308,32 @@ fn who_came_first_is_served_first_wherever_that_was() {
     assert_eq!(served, [0, 1, 2, 0, 0]);
 }
 
+/// As after a reload, before which there was no cap.
+#[test]
+fn of_more_calls_than_there_can_be_places_for_as_many_hold_one() {
+    let mut shares = Shares::new("a".to_owned());
+    let want = |shares: &mut Shares, running| {
+        shares.want(vec![Demand {
+            cap: Cap::All,
+            places: 4,
+            running,
+            wanted: 4,
+        }]);
+        shares.told().remove(0)
+    };
+    let told = want(&mut shares, 1025);
+    assert_eq!(told.claims.len(), 1000, "a reply has room for so many");
+    assert!(told.claims.iter().all(|claim| claim.is_held));
+    // Each that ends makes room for nobody while there are more.
+    for running in [1024, 1000, 999] {
+        shares.give_up(&Cap::All);
+        assert_eq!(
+            want(&mut shares, running).claims.len(),
+            running.min(1000) as usize
+        );
+    }
+}
+
 /// Calls come and go while the server cannot be told of them.
 #[test]
 fn what_is_to_be_told_does_not_grow_without_end() {
