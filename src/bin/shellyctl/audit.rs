@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use serde_json::Value;
 use shelly_executor::client::{AuditReport, Client, DEFAULT_SOCKET, Received};
 
 use crate::args::AuditCommand;
@@ -44,7 +45,7 @@ async fn verify(
     let known = if noted.is_empty() { given } else { noted };
     let report = compare(client, known).await?;
     if json {
-        print::line(&report.json)?;
+        print::line(&with_journal(&report.json, noted.len()))?;
     } else {
         print::text(&render(&report, noted.len(), Page::stdout()))?;
     }
@@ -85,6 +86,19 @@ async fn compare(client: &Client, known: &[String]) -> Result<Received<AuditRepo
         if !report.intact || pieces.len() == 0 {
             return Ok(report);
         }
+    }
+}
+
+/// The report with how many ends the journal has that the trail was held against; null where it was held against none.
+fn with_journal(report: &str, noted: usize) -> String {
+    match serde_json::from_str::<Value>(report) {
+        Ok(Value::Object(mut members)) => {
+            let noted = (noted > 0).then_some(noted);
+            members.insert("journal_heads".to_owned(), noted.into());
+            Value::Object(members).to_string()
+        }
+        // It was read as a report before.
+        Ok(_) | Err(_) => report.to_owned(),
     }
 }
 
@@ -141,5 +155,16 @@ mod tests {
             render(&report, 2, Page::plain()),
             format!("{without}  Journal: names 2 ends of it\n")
         );
+    }
+
+    #[test]
+    fn programs_are_told_how_much_the_journal_knows_of_it() {
+        let report = r#"{"intact":true,"new_member":[1]}"#;
+        let told =
+            |noted| serde_json::from_str::<Value>(&with_journal(report, noted)).expect("JSON");
+        let expected =
+            |heads| serde_json::json!({"intact": true, "new_member": [1], "journal_heads": heads});
+        assert_eq!(told(2), expected(Some(2)));
+        assert_eq!(told(0), expected(None));
     }
 }

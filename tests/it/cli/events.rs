@@ -185,6 +185,8 @@ fn what_cannot_be_held_against_the_journal_is_said_to_be_so() {
         noted.contains("not held against the journal: ") && noted.contains("--unit"),
         "{noted}"
     );
+    let unsaid = json(&daemon, &["audit", "verify"]);
+    assert_eq!(unsaid.get("journal_heads"), Some(&Value::Null), "{unsaid}");
     let unknown = run(&daemon, &["audit", "verify", "--unit", "nobody-has-this"]);
     assert_eq!(code(&unknown), 125, "{unknown:?}");
     let both = run(
