@@ -374,6 +374,34 @@ fn events_are_numbered_for_good() {
     assert_eq!(ledger.last_event(), 6);
 }
 
+/// It is asked for with every page, however many events there are.
+#[test]
+fn the_first_event_that_is_kept_is_found_without_a_look_at_the_others() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    for n in 0..1000 {
+        drop(
+            ledger.record_events(Events {
+                execution_id: Some(ExecutionId::new()),
+                tool: None,
+                caller_uid: Some(n),
+                happened: [(at(0), json!({"type": "stageStarted"}))]
+                    .into_iter()
+                    .collect(),
+            }),
+        );
+    }
+    drop(ledger);
+    let connection = rusqlite::Connection::open(scratch.file()).expect("a file");
+    let count = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    assert_eq!(count("SELECT count(*) FROM events"), Ok(1000));
+    let mut first = connection.prepare(read::FIRST_EVENT).expect("SQL");
+    let found = first.query_row([], |row| row.get::<_, Option<i64>>(0));
+    assert_eq!(found, Ok(Some(1)));
+    let steps = first.get_status(rusqlite::StatementStatus::VmStep);
+    assert!(steps < 100, "{steps}");
+}
+
 #[test]
 fn events_from_before_the_first_execution_go_when_executions_go() {
     let scratch = Scratch::new();
