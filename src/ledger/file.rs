@@ -85,10 +85,11 @@ pub(super) fn open_to_write(file: &Path, synchronous: &str) -> Result<Connection
     let mut connection = Connection::open_with_flags(file, flags).map_err(fail)?;
     connection.busy_timeout(BUSY).map_err(fail)?;
     connection.set_prepared_statement_cache_capacity(64);
+    write_ahead(&connection, file)?;
     // Checkpoints are the writer's to time, after acknowledging. What is deleted is overwritten
     // only where that costs nothing.
     let pragmas = format!(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0;
+        "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0;
          PRAGMA journal_size_limit = 67108864; PRAGMA secure_delete = FAST; PRAGMA cache_size = -1024;
          PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;"
     );
@@ -99,6 +100,22 @@ pub(super) fn open_to_write(file: &Path, synchronous: &str) -> Result<Connection
     }
     migrate(&mut connection, file)?;
     Ok(connection)
+}
+
+/// Has what is written go to a log first: readers hold nobody up then. Where there can be none SQLite goes on
+/// without, and says so in its answer alone.
+fn write_ahead(connection: &Connection, file: &Path) -> Result<(), LedgerError> {
+    let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
+    let mode: String = mode.map_err(|error| LedgerError::from_sqlite(error, file))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    Err(LedgerError::Unwritable {
+        file: file.to_owned(),
+        detail: format!(
+            "SQLite has no write-ahead log there, only `{mode}`: put the state directory on a local file system"
+        ),
+    })
 }
 
 /// One that reads.

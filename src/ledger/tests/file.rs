@@ -120,6 +120,19 @@ fn what_is_no_ledger_is_named_with_what_to_do() {
     );
 }
 
+/// In memory there is none, as on file systems whose files cannot be shared between processes.
+#[test]
+fn where_there_can_be_no_log_ahead_of_the_file_it_is_refused() {
+    let refused = super::super::file::open_to_write(Path::new(":memory:"), "NORMAL");
+    let error = refused.expect_err("refused").to_string();
+    assert!(
+        error.contains("`:memory:`")
+            && error.contains("only `memory`")
+            && error.contains("put the"),
+        "{error}"
+    );
+}
+
 /// Fills a file and overwrites its second half.
 fn damaged(scratch: &Scratch, executions: usize) {
     let ledger = scratch.open();
