@@ -117,12 +117,12 @@ impl Flow {
         queues.places.configure(&config);
         queues.advance(shared.now());
         drop(queues);
-        shared
-            .breakers
-            .lock()
-            .retain(|tool| config.tool(tool).breaker.is_some());
         let is_limited = config.is_limited();
+        // At once for who holds the circuits: an ending that is told of in between would leave one that no tool has.
+        let mut breakers = shared.breakers.lock();
+        breakers.retain(|tool| config.tool(tool).breaker.is_some());
         *shared.config.write() = config;
+        drop(breakers);
         shared.is_limited.store(is_limited, Ordering::Release);
         self.set_server();
     }
@@ -243,10 +243,12 @@ impl Flow {
     /// Lets a call through the tool's circuit; `None` where there is none.
     pub(crate) fn pass(&self, tool: &str) -> Result<Option<Passage>, Open> {
         let shared = &self.shared;
+        let mut breakers = shared.breakers.lock();
         if shared.config().tool(tool).breaker.is_none() {
             return Ok(None);
         }
-        let pass = shared.breakers.lock().enter(tool, shared.now());
+        let pass = breakers.enter(tool, shared.now());
+        drop(breakers);
         let pass = pass.inspect_err(|_| shared.refused.open())?;
         Ok(Some(Passage {
             shared: Arc::clone(shared),
@@ -363,9 +365,9 @@ impl Passage {
 
     fn tell(&self, verdict: Verdict) -> Option<CircuitState> {
         let shared = &self.shared;
+        let mut breakers = shared.breakers.lock();
         // It may have been taken out of the configuration meanwhile.
         let config = shared.config().tool(&self.tool).breaker?;
-        let mut breakers = shared.breakers.lock();
         breakers.record(&self.tool, self.pass, verdict, &config, shared.now())
     }
 }

@@ -1,8 +1,13 @@
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use crate::config::BreakerConfig;
+use crate::config::{BreakerConfig, FlowConfig, ToolFlow};
+use crate::flow::Flow;
 use crate::flow::breaker::{Breakers, CircuitState, Pass, Verdict};
 
 #[derive(Clone, Debug)]
@@ -108,4 +113,57 @@ proptest! {
             prop_assert_eq!(state, expected);
         }
     }
+}
+
+/// Does `work` as far as it comes without what somebody else holds.
+fn until_it_waits<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) {
+    let (tell, told) = mpsc::channel();
+    scope.spawn(move || {
+        let thread = std::fs::read_link("/proc/thread-self").expect("it runs");
+        tell.send(thread).expect("it listens");
+        work();
+    });
+    let thread = Path::new("/proc").join(told.recv().expect("it begins"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let is_waiting = || {
+        let stat = std::fs::read_to_string(thread.join("stat"));
+        stat.is_ok_and(|stat| stat.contains(") S "))
+    };
+    while !is_waiting() {
+        assert!(Instant::now() < deadline, "it does not wait");
+        thread::yield_now();
+    }
+}
+
+/// It ends while a reload takes the circuit away, in between of all that the reload does.
+#[test]
+fn a_circuit_that_is_taken_away_is_not_opened_by_a_call_that_is_under_way() {
+    let breaker = BreakerConfig {
+        failures: 1,
+        open: Duration::from_secs(3600),
+        exit_codes: false,
+    };
+    let tool = ToolFlow {
+        breaker: Some(breaker),
+        ..ToolFlow::default()
+    };
+    let with = FlowConfig {
+        tools: BTreeMap::from([("a".to_owned(), tool)]),
+        ..FlowConfig::default()
+    };
+    let flow = Flow::new(&with, "host".to_owned());
+    let passage = flow.pass("a").ok().flatten().expect("a new circuit");
+    thread::scope(|scope| {
+        let held = flow.shared.breakers.lock();
+        // Whoever waits first is next.
+        until_it_waits(scope, || flow.configure(&FlowConfig::default()));
+        until_it_waits(scope, || {
+            passage.record(Verdict::Failure);
+        });
+        drop(held);
+    });
+    assert!(flow.look("a").is_ok(), "it is open");
 }
