@@ -15,7 +15,8 @@ use super::refusal::{Charge, Limited, Whose};
 use crate::config::Rate;
 
 /// How many buckets there may be, which callers fill with tenants of their own invention: some
-/// 10 MiB. Beyond it calls that would take another are refused until one is full again.
+/// 10 MiB. Beyond it calls of more tenants are refused until one is full again: no bucket goes before it is
+/// full, or its tenant would begin with a full one.
 const MAX_BUCKETS: usize = 65_536;
 
 /// How many buckets are kept before it is looked for full ones, which are as good as none.
@@ -155,7 +156,10 @@ impl Rates {
             if known.is_none() && self.buckets.len() >= self.prune_at {
                 self.buckets.retain(|_, bucket| !bucket.is_full(now));
                 self.prune_at = (self.buckets.len() * 2).clamp(PRUNE_AT, MAX_BUCKETS);
-                if self.buckets.len() >= MAX_BUCKETS {
+                // Users and tools nobody can make up: however many tenants somebody invents, nothing is refused
+                // to those who name none.
+                let is_made_up = matches!(charge.whose, Whose::Tenant(_));
+                if self.buckets.len() >= MAX_BUCKETS && is_made_up {
                     return None;
                 }
             }

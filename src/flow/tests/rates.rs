@@ -126,6 +126,12 @@ fn invented_tenants_do_not_fill_the_memory() {
     let start = Duration::from_secs(1);
     let refused = (0..100_000).find(|n| buckets.take(&[tenant(*n)], start).is_err());
     assert_eq!(refused, Some(65_536));
+    // Whoever names none has a bucket of their own, and of their tool.
+    for whose in [Whose::Caller(7), Whose::Tool("bash".to_owned())] {
+        let charge = Charge { whose, ..tenant(0) };
+        assert!(buckets.take(std::slice::from_ref(&charge), start).is_ok());
+        assert!(buckets.take(&[charge], start).is_err());
+    }
     // Those that are there go on as they were.
     assert!(buckets.take(&[tenant(7)], start).is_err());
     let later = Duration::from_secs(12);
