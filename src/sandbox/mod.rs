@@ -170,19 +170,24 @@ impl Sandbox {
             done,
         };
         let prepare = || self.ready.prepare(&basis, grants, &runtime, runner);
-        let ended = match self.ready.give(&basis, job) {
+        let done = match self.ready.give(&basis, job) {
             Ok(()) => {
                 prepare();
                 ended.await.unwrap_or_else(|_| {
                     let text = "whoever looked after it is gone";
-                    Err(SandboxError::Unavailable(text.to_owned()))
-                })?
+                    Ok(Err(SandboxError::Unavailable(text.to_owned())))
+                })
             }
-            Err(Job { plan, live, .. }) => {
+            Err(Job { plan, .. }) => Err(plan),
+        };
+        let ended = match done {
+            Ok(ended) => ended?,
+            // There is none that waits, or it was told nothing before it ended.
+            Err(plan) => {
                 let (basis, grants) = (basis.clone(), grants.clone());
                 let (id, runner) = (plan.id, Arc::clone(runner));
                 let new = Started::new(id, basis, grants, runtime.clone(), runner);
-                new.await?.carry_out(*plan, &live).await?
+                new.await?.carry_out(*plan, live).await?
             }
         };
         drop(running);

@@ -53,8 +53,11 @@ struct Waiting {
 pub(super) struct Job {
     pub(super) plan: Box<Plan>,
     pub(super) live: Arc<Live>,
-    pub(super) done: oneshot::Sender<Result<Ended, SandboxError>>,
+    pub(super) done: oneshot::Sender<Done>,
 }
+
+/// What became of a job; what was to be done, where nobody was told to do it.
+pub(super) type Done = Result<Result<Ended, SandboxError>, Box<Plan>>;
 
 /// An execution in a sandbox, for as long as it is there.
 pub(super) struct Running<'a>(&'a Ready);
@@ -139,7 +142,7 @@ impl Ready {
                     Ok(started) => wait(started, given).await,
                     Err(error) => {
                         tracing::warn!(%error, "cannot start a sandbox beforehand");
-                        refuse(given, error);
+                        give_back(given);
                     }
                 }
             }));
@@ -180,18 +183,109 @@ async fn wait(started: Started, mut given: oneshot::Receiver<Job>) {
     // From here on there is none to be given, but one may have come in this moment.
     given.close();
     match job.or_else(|| given.try_recv().ok()) {
+        Some(Job { plan, done, .. }) if started.is_gone() => {
+            let _ = done.send(Err(plan));
+            started.end().await;
+        }
         Some(Job { plan, live, done }) => {
             // Who waited for it is gone only if the whole executor is.
-            let _ = done.send(started.carry_out(*plan, &live).await);
+            let _ = done.send(Ok(started.carry_out(*plan, &live).await));
         }
         None => started.end().await,
     }
 }
 
 /// Tells whoever has counted on a sandbox that there is none.
-fn refuse(mut given: oneshot::Receiver<Job>, error: SandboxError) {
+fn give_back(mut given: oneshot::Receiver<Job>) {
     given.close();
     if let Ok(job) = given.try_recv() {
-        let _ = job.done.send(Err(error));
+        let _ = job.done.send(Err(job.plan));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+
+    use super::super::{Sandbox, helper, quiet};
+    use super::*;
+    use crate::config::SandboxConfig;
+
+    /// A runtime that puts what it is told to run into a file instead, or is told nothing.
+    fn runtime(name: &str, commands: &str) -> (PathBuf, Arc<ExecutorConfig>) {
+        let dir = std::env::temp_dir().join(format!("ready-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("made");
+        let program = dir.join("runtime");
+        let text = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo some version 1.0; exit; }}\n{commands}\n"
+        );
+        fs::write(&program, text).expect("written");
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("ours");
+        let mut sandbox = SandboxConfig {
+            runtime: program,
+            dir: Some(dir.join("run")),
+            ..SandboxConfig::default()
+        };
+        sandbox.user.uid = nix::unistd::getuid().as_raw();
+        sandbox.user.gid = nix::unistd::getgid().as_raw();
+        let config = ExecutorConfig {
+            sandbox,
+            ..ExecutorConfig::default()
+        };
+        (dir, Arc::new(config))
+    }
+
+    fn plan(config: &ExecutorConfig) -> Plan {
+        let args = vec!["meant".to_owned()];
+        helper(ExecutionId::new(), Path::new("/bin/echo"), args, config)
+    }
+
+    #[tokio::test]
+    async fn one_that_has_ended_before_it_was_told_gives_the_job_back() {
+        let (dir, config) = runtime("ended", "exit 0");
+        let runner = Arc::new(Runner::new(&config));
+        let basis = Basis::of(&Grants::default(), &config).expect("a basis");
+        let of = Runtime::of(&config.sandbox).expect("a runtime");
+        let (id, grants) = (ExecutionId::new(), Grants::default());
+        let started = Started::new(id, basis, grants, of, runner).await;
+        let started = started.expect("started");
+        started.ended().await;
+        let (job, given) = oneshot::channel();
+        let (done, said) = oneshot::channel();
+        let plan = Box::new(plan(&config));
+        let (id, live) = (plan.id, quiet(plan.id));
+        assert!(job.send(Job { plan, live, done }).is_ok());
+        wait(started, given).await;
+        let plan = said.await.expect("said").err().expect("it comes back");
+        assert_eq!(plan.id, id);
+        fs::remove_dir_all(dir).expect("ours");
+    }
+
+    #[tokio::test]
+    async fn what_comes_back_is_told_to_another() {
+        let (dir, config) = runtime("another", "cat >>\"$(dirname \"$0\")/told\"");
+        let runner = Arc::new(Runner::new(&config));
+        let basis = Basis::of(&Grants::default(), &config).expect("a basis");
+        let sandbox = Sandbox::default();
+        let (job, given) = oneshot::channel::<Job>();
+        sandbox.ready.lock().waiting.push(Waiting { basis, job });
+        let dead = tokio::spawn(async {
+            let job = given.await.expect("a job");
+            drop(job.done.send(Err(job.plan)));
+        });
+        let plan = plan(&config);
+        let live = quiet(plan.id);
+        let ran = sandbox
+            .run(plan, &Grants::default(), &config, &runner, &live)
+            .await;
+        // This runtime does not do it either, which is not tried again.
+        assert!(matches!(ran, Err(SandboxError::Unavailable(_))));
+        dead.await.expect("it was asked first");
+        sandbox.end().await;
+        let told = fs::read_to_string(dir.join("told")).expect("somebody was told");
+        assert_eq!(told.matches("meant").count(), 1, "{told}");
+        fs::remove_dir_all(dir).expect("ours");
     }
 }

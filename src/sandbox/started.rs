@@ -1,10 +1,13 @@
 //! One sandbox, from its start to the end of all there is of it.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 
@@ -84,6 +87,19 @@ impl Started {
     /// Waits until it has ended, which without an order it does only if something is wrong.
     pub(super) async fn ended(&self) {
         self.born.ended().await;
+    }
+
+    /// Whether it has ended by itself, as far as can be known at once: it is told nothing then.
+    pub(super) fn is_gone(&self) -> bool {
+        if self.ended().now_or_never().is_some() {
+            return true;
+        }
+        // Nobody reads its order any more, which is so a moment before its end is heard of: poll(2) tells
+        // that, whatever it is asked.
+        let mut order = [PollFd::new(self.order.as_fd(), PollFlags::empty())];
+        let polled = poll(&mut order, PollTimeout::ZERO);
+        let found = order[0].revents().unwrap_or(PollFlags::empty());
+        polled.is_ok() && found.contains(PollFlags::POLLERR)
     }
 
     /// Runs `plan` in it, to the end of both.
