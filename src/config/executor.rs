@@ -106,6 +106,32 @@ impl ExecutorConfig {
             .chain(limited.map(|name| (format!("[flow.tools.{name}]"), name)))
     }
 
+    /// What says whether and where a call may run.
+    fn restrictions(&self) -> impl PartialEq {
+        (
+            &self.disabled_tools,
+            &self.untrusted_tools,
+            &self.files,
+            &self.sandbox,
+        )
+    }
+
+    /// This one with what another says of whether and where a call may run; itself where that is the
+    /// same. What else a call is run with stays as it was when it was approved, and its secrets looked for.
+    pub(crate) fn restricted_as(self: &Arc<Self>, other: &Self) -> Arc<Self> {
+        if self.restrictions() == other.restrictions() {
+            return Arc::clone(self);
+        }
+        let restricted = Self {
+            disabled_tools: other.disabled_tools.clone(),
+            untrusted_tools: other.untrusted_tools.clone(),
+            files: other.files.clone(),
+            sandbox: other.sandbox.clone(),
+            ..Self::clone(self)
+        };
+        Arc::new(restricted)
+    }
+
     /// What commands need that is not there, as the key and what is wrong with its value.
     pub fn unusable(&self) -> impl Iterator<Item = (&'static str, String)> {
         let shell = &self.shell;

@@ -138,7 +138,7 @@ pub(crate) struct Context<'a> {
     pub id: ExecutionId,
     /// The execution that called for it.
     pub parent: Option<ExecutionId>,
-    /// The configuration as it was when the execution began.
+    /// The configuration as it was when the execution began, and from the run on as restricted as it is by then.
     pub config: Arc<ExecutorConfig>,
     /// How far the call is trusted.
     pub risk: RiskLevel,

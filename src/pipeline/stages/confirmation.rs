@@ -26,6 +26,8 @@ pub(super) struct Confirmed {
     pub(super) risk: RiskLevel,
     /// What the policy lets it write to in the sandbox.
     pub(super) workspace: Option<PathBuf>,
+    /// What it runs under: the configuration that it began with, as restricted as when it was let pass.
+    pub(super) config: Arc<ExecutorConfig>,
     /// The policy that let it pass.
     policy: Policy,
     /// What an approval was given for, if it took one.
@@ -63,6 +65,7 @@ pub(super) async fn confirm(
             resolved,
             risk,
             workspace: judgement.workspace,
+            config: Arc::clone(&context.config),
             policy,
             intent: None,
         });
@@ -94,6 +97,7 @@ pub(super) async fn confirm(
         resolved: resolved.clone(),
         risk,
         workspace: None,
+        config: context.config.restricted_as(&inner.config()),
         policy: inner.policy(),
         intent: Some(intent.clone()),
     };
@@ -103,13 +107,19 @@ pub(super) async fn confirm(
 }
 
 impl Confirmed {
-    /// Asks its policy. What that denies no approval outweighs, nor does one make trusted what is not by now; what
-    /// it asks about takes one.
+    /// Holds it against its configuration and its policy. What these deny no approval outweighs, nor does one
+    /// make trusted what is not by now; what the policy asks about takes one.
     async fn judge_again(
         &mut self,
         execution: &Execution,
         context: &Context<'_>,
     ) -> Result<(), ExecutorError> {
+        if !self.tool.is_enabled(&self.config) {
+            return Err(ExecutorError::ToolDisabled {
+                tool_name: self.call.tool.clone(),
+                input_summary: context.summary.clone(),
+            });
+        }
         let subject = Subject {
             caller: execution.caller.clone(),
             chain: execution.family.chain(),
@@ -137,7 +147,7 @@ impl Confirmed {
             });
         }
         let (call, tool) = (&self.call, &self.tool);
-        self.risk = settle_risk(self.risk, call, tool, &now, execution, &context.config)?;
+        self.risk = settle_risk(self.risk, call, tool, &now, execution, &self.config)?;
         self.workspace = now.workspace;
         Ok(())
     }
@@ -152,8 +162,10 @@ pub(super) async fn still_holds(
     context: &Context<'_>,
 ) -> Result<Confirmed, ExecutorError> {
     let policy = inner.policy();
-    if !policy.is(&confirmed.policy) {
+    let config = confirmed.config.restricted_as(&inner.config());
+    if !policy.is(&confirmed.policy) || !Arc::ptr_eq(&config, &confirmed.config) {
         confirmed.policy = policy;
+        confirmed.config = config;
         confirmed.judge_again(execution, context).await?;
     }
     let Some(approved) = &confirmed.intent else {

@@ -138,6 +138,7 @@ async fn carry_out(
         // What it says of the risk is what the call is run with.
         format = formatting::Format::new(&confirmed.tool, confirmed.risk, &context);
         let context = Context {
+            config: Arc::clone(&confirmed.config),
             risk: confirmed.risk,
             granted: confirmed.workspace.clone(),
             ..context

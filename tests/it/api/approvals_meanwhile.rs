@@ -8,9 +8,10 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::approvals::{approvals, approve, during, pending, start, touch};
-use super::call;
 use super::early::locked;
-use crate::support::{Daemon, bash_call};
+use super::flow::wait_for_status;
+use super::{blocked, call};
+use crate::support::{Daemon, Mode, bash_call};
 
 /// Decides over HTTP/2, and is gone as soon as the daemon has begun with that, which `lock` keeps it from ending.
 fn decide_and_go(daemon: &Daemon, approval: &Value, lock: Connection) {
@@ -147,4 +148,79 @@ fn what_is_not_trusted_any_more_is_not_run_where_it_could_not_be_confined() {
     let told = (reply.status, &body["code"]);
     assert_eq!(told, (422, &json!("invalid_input")), "{body}");
     assert!(!reply.content().contains("s3cret"));
+}
+
+/// Puts another `executor.toml` in force.
+fn reconfigure(daemon: &Daemon, toml: &str) {
+    let times = || {
+        daemon
+            .log()
+            .matches("took up a changed configuration")
+            .count()
+    };
+    let before = times();
+    fs::write(daemon.dir().join("executor.toml"), toml).expect("ours");
+    daemon.wait_until("it is read", || times() > before);
+}
+
+#[test]
+fn what_is_restricted_meanwhile_is_so_for_what_was_asked_about_before() {
+    let daemon = start();
+    let base = daemon.dir().join("base");
+    fs::create_dir(&base).expect("ours");
+    let shipped = fs::read_to_string(daemon.dir().join("executor.toml")).expect("ours");
+    let wide = format!("{shipped}[files]\nbase_dirs = [{:?}]\n", daemon.dir());
+    let marker = daemon.dir().join("marker");
+    let command = call(&touch(&marker));
+    let input = json!({"file_path": marker, "content": "x", "mode": "w"});
+    let file = json!({"name": "write_file", "input": input});
+    let narrow = format!("[files]\nbase_dirs = [{base:?}]\n");
+    for (call, restriction, code) in [
+        (
+            &command,
+            "[tools]\ndisabled = [\"bash\"]\n",
+            "tool_disabled",
+        ),
+        // Wherever it runs by now, it is not where the marker would be.
+        (&command, "[tools]\nuntrusted = [\"bash\"]\n", ""),
+        (&file, "[files]\nenabled = false\n", "tool_disabled"),
+        (
+            &file,
+            "[tools]\nuntrusted = [\"write_file\"]\n",
+            "invalid_input",
+        ),
+        (&file, &narrow, "permission_denied"),
+    ] {
+        reconfigure(&daemon, &wide);
+        let (reply, ()) = during(&daemon, call, || {
+            let asked = pending(&daemon);
+            reconfigure(&daemon, &format!("{shipped}{restriction}"));
+            approve(&daemon, &asked);
+        });
+        let body = reply.json();
+        assert!(!marker.exists(), "{restriction} {body}");
+        let is_told = code.is_empty() || body["code"] == code;
+        assert!(is_told && body["is_error"] == true, "{restriction} {body}");
+    }
+}
+
+#[test]
+fn what_is_restricted_meanwhile_is_so_for_what_waits_in_the_queue() {
+    let flow = "[flow]\ntools.\"*\".max_running = 1\n";
+    let daemon = Daemon::start_with(Mode::Group, flow);
+    let (holder, fifo) = blocked(&daemon, "holder");
+    let first = daemon.begin(&holder, &json!({}));
+    let gate = fifo.reached();
+    let marker = daemon.dir().join("marker");
+    let second = daemon.begin(&touch(&marker), &json!({}));
+    wait_for_status(&daemon, &second, "queued");
+    let group = "[cgroup]\nmode = \"group\"\n";
+    let disabled = "[tools]\ndisabled = [\"bash\"]\n";
+    reconfigure(&daemon, &format!("{flow}{group}{disabled}"));
+    gate.say("on");
+    // What runs is let be.
+    assert_eq!(daemon.ended(&first)["status"], "success");
+    let record = daemon.ended(&second);
+    assert_eq!(record["result"]["code"], "tool_disabled", "{record}");
+    assert!(!marker.exists());
 }
