@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use axum::Extension;
+use axum::body::{Body, to_bytes};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -29,6 +30,9 @@ const PAGE: usize = 50;
 
 /// The most it can have.
 const MAX_PAGE: usize = 1000;
+
+/// How much of a body is looked at where none is expected: what is longer says something.
+const NO_BODY: usize = 64;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -231,8 +235,10 @@ pub(super) async fn replay(
     Name(id): Name,
     query: Result<Query<NoQuery>, QueryRejection>,
     headers: HeaderMap,
+    body: Body,
 ) -> Result<Response, Refusal> {
     query.map_err(bad_query)?;
+    no_body(body).await?;
     find(&api, &peer, &id).await?;
     let id: ExecutionId = id
         .parse()
@@ -267,6 +273,19 @@ pub(super) async fn replay(
         terms,
     };
     Ok(answer(&api, opened, manner).await)
+}
+
+/// Refuses a body that says something. Some clients send an empty object with every POST.
+async fn no_body(body: Body) -> Result<(), Refusal> {
+    let bytes = to_bytes(body, NO_BODY).await;
+    let is_empty = |bytes: &[u8]| matches!(bytes.trim_ascii(), b"" | b"{}");
+    match bytes {
+        Ok(bytes) if is_empty(&bytes) => Ok(()),
+        Ok(_) | Err(_) => {
+            let detail = "the body cannot be heeded: a replay takes none, for it makes the call again as it is on record; make another call with `POST /execute`";
+            Err(Refusal::new(Code::MalformedRequest, detail))
+        }
+    }
 }
 
 fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {

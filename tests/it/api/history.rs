@@ -503,6 +503,27 @@ fn a_call_is_repeated_from_its_record() {
         .request("POST", "/execute", &other, body.as_bytes());
     assert_eq!(other.status, 409);
 
+    // It is repeated as it was: whoever sends something with it means something else.
+    let path = format!("/executions/{}/replay", id(&first));
+    let with = |body: &str| {
+        let json = [("Content-Type", "application/json")];
+        let mut connection = daemon.connect();
+        connection.request("POST", &path, &json, body.as_bytes())
+    };
+    let long = format!("{{\"stdin\": \"{}\"}}", "x".repeat(100_000));
+    for body in ["{\"timeout_secs\": 1}", "garbage", "null", "[]", &long] {
+        let refused = with(body);
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (400, &json!("malformed_request")),
+            "{body:.30}"
+        );
+        assert!(refused.content().contains("takes none"), "{body:.30}");
+    }
+    for body in ["{}", " {}\n"] {
+        assert_eq!(with(body).stdout(), "/usr\nmoon\nsun", "{body:?}");
+    }
+
     // What is masked in the record is not the call.
     let secret = daemon.bash("echo ghp_abcdefghijklmnopqrstuvwxyz0123456789");
     let path = format!("/executions/{}/replay", id(&secret));
