@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Context, Place, Produced, Resolved, ToolImpl, schema_of, shell};
+use super::{Context, Place, Produced, Resolved, ToolImpl, UseOfIt, schema_of, shell};
 use crate::config::ExecutorConfig;
 use crate::domain::{Call, Ending, ExecutorError, Exit, ToolDefinition, ToolDetails, Violation};
 use crate::runner::{Captured, Outcome};
@@ -96,6 +96,7 @@ impl ToolImpl for ExecuteCommand {
             parameter: DIRECTORY.to_owned(),
             real,
             absolute,
+            use_of_it: UseOfIt::Named,
         }])
     }
 

@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 pub(crate) use expression::Template;
-pub(crate) use place::{Place, Resolved};
+pub(crate) use place::{Place, Resolved, UseOfIt};
 pub(crate) use produced::{Answer, Produced};
 pub(crate) use registry::{Registry, Tool};
 pub(crate) use schema::{InputSchema, schema_of};

@@ -90,6 +90,17 @@ pub(crate) struct Resolved {
     pub absolute: PathBuf,
     /// The same with every link followed, as it was when it was looked at.
     pub real: PathBuf,
+    /// What the tool does with what is there.
+    pub use_of_it: UseOfIt,
+}
+
+/// What a tool does with what is at a path, as far as that is not said by its own name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UseOfIt {
+    /// What its name says.
+    Named,
+    /// It reads a file, as `read_file` would, where it was made for directories.
+    ReadsFile,
 }
 
 #[cfg(test)]

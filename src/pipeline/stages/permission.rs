@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::validation::Valid;
 use crate::config::ExecutorConfig;
@@ -10,7 +10,7 @@ use crate::domain::{
 };
 use crate::pipeline::Execution;
 use crate::policy::{NamedPath, Policy, Question};
-use crate::tools::{Confinement, Resolved, Tool};
+use crate::tools::{Confinement, Resolved, Tool, UseOfIt};
 
 /// What is judged at once, in bytes: a hundred rules take less than a millisecond for it.
 const LONG_BYTES: usize = 4096;
@@ -136,9 +136,48 @@ pub(in crate::pipeline) struct Subject {
 }
 
 impl Subject {
+    /// What the policy says of a call. Where it reads a file by another name than `read_file`, a rule about
+    /// that counts if it is stricter.
+    pub(in crate::pipeline) async fn judged(
+        self,
+        call: &Call,
+        resolved: &[Resolved],
+        policy: &Policy,
+    ) -> Judgement {
+        let reads = resolved
+            .iter()
+            .find(|path| path.use_of_it == UseOfIt::ReadsFile);
+        let reading = reads.map(|file| self.judged_as_reading(file, call, policy));
+        let own = self.judged_by_name(call, resolved, policy).await;
+        match reading {
+            Some(reading) if reading.rule.is_some() && reading.verdict > own.verdict => Judgement {
+                risk_level: own.risk_level,
+                risk_rule: own.risk_rule,
+                workspace: own.workspace,
+                ..reading
+            },
+            Some(_) | None => own,
+        }
+    }
+
+    /// What the policy says of reading `file`.
+    fn judged_as_reading(&self, file: &Resolved, call: &Call, policy: &Policy) -> Judgement {
+        let parameter = "file_path";
+        let path = |path: &PathBuf| NamedPath {
+            parameter: parameter.to_owned(),
+            path: path.clone(),
+        };
+        policy.judge(&Question {
+            tool: "read_file",
+            input: &json!({ parameter: file.absolute.to_string_lossy() }),
+            paths: &[&file.absolute, &file.real].map(path),
+            ..self.question(call, &[])
+        })
+    }
+
     /// Reading a script may take a while (see [`Policy::judge`]), and so may holding a long one
     /// against many patterns: not on the event loop.
-    pub(in crate::pipeline) async fn judged(
+    async fn judged_by_name(
         self,
         call: &Call,
         resolved: &[Resolved],

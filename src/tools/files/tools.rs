@@ -15,7 +15,8 @@ use crate::domain::{
     Violation,
 };
 use crate::tools::{
-    Answer, Confinement, Context, Place, Produced, Resolved, Stopped, ToolImpl, schema_of, shell,
+    Answer, Confinement, Context, Place, Produced, Resolved, Stopped, ToolImpl, UseOfIt, schema_of,
+    shell,
 };
 
 /// A file tool that takes an `I`.
@@ -36,6 +37,8 @@ enum Reach {
     Itself,
     /// That, and whatever is in it.
     Below,
+    /// The same, and what a file holds that is there instead of a directory.
+    Contents,
 }
 
 pub(in crate::tools) const READ_FILE: FileTool<read::Input> = FileTool {
@@ -87,7 +90,7 @@ pub(in crate::tools) const SEARCH_FILES: FileTool<search::Input> = FileTool {
                   lines as path:number:text. Leaves out binary and hidden files and what \
                   .gitignore names.",
     parameter: "dir_path",
-    reach: Reach::Below,
+    reach: Reach::Contents,
     does: search::search_files,
     output_schema: schema_of::<search::Output>,
 };
@@ -155,9 +158,11 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
             written.push('/');
         }
         call.input[self.parameter] = written.into();
+        let real = real(&absolute);
         Ok(vec![Resolved {
             parameter: self.parameter.to_owned(),
-            real: real(&absolute),
+            use_of_it: self.reach.use_of(&real),
+            real,
             absolute,
         }])
     }
@@ -174,7 +179,7 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
         async move {
             let input: I = shell::input(call, &context)?;
             let (does, reach) = (self.does, self.reach);
-            let judged = context.resolved.first().map(|path| path.real.clone());
+            let judged = context.resolved.first().cloned();
             let (caller, config) = (context.caller.clone(), context.config.clone());
             let (asked, calls) = (call.clone(), Arc::clone(&context.calls));
             let live = Arc::clone(&context.live);
@@ -185,7 +190,7 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
                     access: &access,
                     should_stop: &|| stop.check().is_err(),
                     permits: &|real| {
-                        let permits = reach.permits(judged.as_deref(), real, &*calls);
+                        let permits = reach.permits(judged.as_ref(), real, &*calls);
                         if permits {
                             // What is refused has not.
                             live.mark_started();
@@ -217,14 +222,24 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
 }
 
 impl Reach {
+    /// What a call does with what is at `real`.
+    fn use_of(self, real: &Path) -> UseOfIt {
+        match self {
+            Self::Contents if real.is_file() => UseOfIt::ReadsFile,
+            Self::Contents | Self::Below | Self::Itself => UseOfIt::Named,
+        }
+    }
+
     /// Whether the policy permits what is at `real`, where `judged` was what it was asked about.
-    fn permits(self, judged: Option<&Path>, real: &Path, calls: &dyn Calls) -> bool {
+    fn permits(self, judged: Option<&Resolved>, real: &Path, calls: &dyn Calls) -> bool {
         judged.is_some_and(|judged| match self {
-            Self::Itself => real == judged,
-            // What is in a directory may be the subject of a rule of its own.
-            Self::Below => {
-                let is_itself = real == judged && real.is_dir();
-                real.starts_with(judged) && (is_itself || calls.may_read(real))
+            Self::Itself => real == judged.real,
+            // What is in a directory may be the subject of a rule of its own, and so may a file that is
+            // there by now in its place.
+            Self::Below | Self::Contents => {
+                let is_judged = judged.use_of_it == UseOfIt::ReadsFile || real.is_dir();
+                let is_itself = real == judged.real && is_judged;
+                real.starts_with(&judged.real) && (is_itself || calls.may_read(real))
             }
         })
     }

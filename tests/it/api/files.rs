@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::approvals::{approve, during, pending};
 use crate::support::{Daemon, Fifo, Mode, Reply};
 
 /// A daemon whose file tools work in a directory of its own.
@@ -449,6 +450,68 @@ fn secrets_in_files_are_masked() {
     let found = call(&daemon, "search_files", json!({"pattern": "token"})).json();
     assert!(!found.to_string().contains(&token), "{found}");
     assert!(Path::new(&base(&daemon)).join("f").exists());
+}
+
+/// What a rule says of reading a file it says of a search in that file alone, and to whoever asks beforehand.
+#[test]
+fn one_file_is_searched_as_it_would_be_read() {
+    let dir = crate::support::scratch();
+    let base = dir.join("base");
+    fs::create_dir_all(&base).expect("created");
+    let toml = format!(
+        "working_dir = {base:?}\n[cgroup]\nmode = \"group\"\n[files]\nbase_dirs = [{base:?}]\n[confirmation]\nself_approval = true\n[access]\napprovers = [\"user:root\"]\n"
+    );
+    fs::write(dir.join("executor.toml"), toml).expect("written");
+    let (denied, asked) = ("denied.txt", "asked.txt");
+    let rule = |name: &str| format!("read_file(file_path:{})", base.join(name).display());
+    let policy = format!(
+        "default = \"allow\"\ndeny = [{:?}]\nask = [{:?}]\n",
+        rule(denied),
+        rule(asked)
+    );
+    fs::write(dir.join("policy.toml"), policy).expect("written");
+    for name in [denied, asked, "free.txt"] {
+        fs::write(base.join(name), "s3cret\n").expect("written");
+    }
+    std::os::unix::fs::symlink(denied, base.join("link")).expect("made");
+    let daemon = Daemon::launch(dir, None, |_| {});
+    let search = |path: &str| {
+        let input = json!({"pattern": "s3cret", "dir_path": path});
+        json!({"name": "search_files", "input": input})
+    };
+    let explained = |path: &str| {
+        let body = search(path).to_string();
+        let mut connection = daemon.connect();
+        let reply = connection.request("POST", "/permissions/explain", &[], body.as_bytes());
+        let judgement = reply.json();
+        (judgement["verdict"].clone(), judgement["rule"].clone())
+    };
+    for path in [denied, "link"] {
+        let refused = daemon.post(&search(path));
+        let body = refused.json();
+        assert_eq!(body["code"], "permission_denied", "{body}");
+        assert_eq!(body["stage"], "permission", "{body}");
+        assert_eq!(body["judgement"]["rule"], rule(denied), "{body}");
+        assert!(refused.content().contains("policy.toml:2"), "{body}");
+        assert_eq!(explained(path), (json!("deny"), json!(rule(denied))));
+    }
+    assert_eq!(explained(asked), (json!("ask"), json!(rule(asked))));
+    let (reply, ()) = during(&daemon, &search(asked), || {
+        approve(&daemon, &pending(&daemon));
+    });
+    assert!(reply.content().contains("s3cret"), "{}", reply.json());
+    assert_eq!(explained("free.txt").0, "allow");
+    assert!(
+        daemon
+            .post(&search("free.txt"))
+            .content()
+            .contains("s3cret")
+    );
+    // Of a directory they are passed over.
+    let all = done(&daemon, "search_files", search(".")["input"].clone());
+    assert_eq!(all["files"], json!([base.join("free.txt")]), "{all}");
+    assert_eq!(all["skipped"]["denied"], 2, "{all}");
+    assert_eq!(explained(".").0, "allow");
 }
 
 /// Of those who edit, overwrite and append at once, each that was told so has done it.
