@@ -67,7 +67,8 @@ pub(super) struct Remains {
 }
 
 impl Remains {
-    /// The sections of it, and that nobody saw its end. A stream that cannot be read any more is left out.
+    /// The sections of it, and that nobody saw its end. A stream that cannot be read any more is left out. What
+    /// the spool had no room for is marked where it is missing, at the end.
     fn text(&self) -> String {
         let read = |file: &Option<Arc<SpoolFile>>| {
             let read = file.as_ref().map(|file| read_ends(file, self.cap as u64));
@@ -78,13 +79,24 @@ impl Remains {
             stdout: &stdout,
             stderr: &stderr,
         };
-        content(streams, self.cap, self.truncate, Closing::Lost).text
+        let truncate = match self.is_cut() {
+            true => Truncate::Tail,
+            false => self.truncate,
+        };
+        content(streams, self.cap, truncate, Closing::Lost).text
+    }
+
+    /// Whether the spool had no room for all of it.
+    fn is_cut(&self) -> bool {
+        let mut files = self.stdout.iter().chain(&self.stderr);
+        files.any(|file| file.is_cut())
     }
 }
 
-/// The first and the last bytes of a stream, so many of each at the most.
+/// The first and the last bytes of a stream, so many of each at the most. One that was cut is longer than what is
+/// there, nobody knows by how much.
 fn read_ends(file: &SpoolFile, most: u64) -> io::Result<Captured> {
-    let total = file.len();
+    let (total, is_cut) = (file.len(), file.is_cut());
     let mut file = file.open()?;
     let mut read = |from, to| {
         let mut bytes = Vec::new();
@@ -98,7 +110,7 @@ fn read_ends(file: &SpoolFile, most: u64) -> io::Result<Captured> {
     Ok(Captured {
         head: read(0, head_end)?,
         tail: read(head_end.max(total.saturating_sub(most)), total)?,
-        total,
+        total: total + u64::from(is_cut),
         digest: None,
     })
 }

@@ -365,6 +365,9 @@ impl<'a> Sink<'a> {
                 // At its end it is as long as it was, and hashed.
                 if moved > 0 {
                     self.capture.count(moved);
+                    if let Some(file) = self.spooled {
+                        file.cut();
+                    }
                 }
                 Ok(moved)
             }

@@ -1,8 +1,8 @@
 //! One file of the spool: written by one thread, read by many while it grows, given up at any time.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +11,28 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Key, Spool};
+
+/// The permissions of a file to which something did not fit: the next daemon has nothing else to tell it by.
+/// Nobody writes to it any more.
+const FULL_MODE: u32 = 0o400;
+
+/// How much a file holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Size {
+    /// So many bytes.
+    pub(super) len: u64,
+    /// Whether something did not fit.
+    full: bool,
+}
+
+impl From<&Metadata> for Size {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            len: metadata.len(),
+            full: metadata.mode() & 0o777 == FULL_MODE,
+        }
+    }
+}
 
 /// One file of the spool. It disappears with the last reference to it, or when the spool is told
 /// to, if its files are lasting.
@@ -29,14 +51,14 @@ pub struct SpoolFile {
 }
 
 impl SpoolFile {
-    /// A file of `len` bytes, written to by whoever has this if there is a `writer`.
-    pub(super) fn new(spool: &Arc<Spool>, key: Key, writer: Option<File>, len: u64) -> Arc<Self> {
+    /// A file of that `size`, written to by whoever has this if there is a `writer`.
+    pub(super) fn new(spool: &Arc<Spool>, key: Key, writer: Option<File>, size: Size) -> Arc<Self> {
         Arc::new(Self {
             path: spool.dir.join(&key.name),
             key,
             writer: Mutex::new(writer),
-            len: AtomicU64::new(len),
-            full: AtomicBool::new(false),
+            len: AtomicU64::new(size.len),
+            full: AtomicBool::new(size.full),
             evicted: AtomicBool::new(false),
             spool: Arc::clone(spool),
         })
@@ -51,13 +73,17 @@ impl SpoolFile {
     /// Only one thread may write to a file at a time.
     pub(in crate::runner) fn append(&self, bytes: &[u8]) {
         // An empty write would say nothing about whether the disk takes anything.
-        if bytes.is_empty() || self.is_evicted() || self.full.load(Ordering::Acquire) {
+        if bytes.is_empty() || self.is_evicted() || self.is_cut() {
             return;
         }
         let granted = self.spool.reserve(self, bytes.len() as u64);
         let wanted = &bytes[..usize::try_from(granted).unwrap_or(bytes.len())];
         // Reserving may give files up, so this one is not locked before.
         let writer = self.writer.lock();
+        let is_all = granted == bytes.len() as u64;
+        if !is_all {
+            tell_the_next(writer.as_ref());
+        }
         let written = match &*writer {
             Some(file) => write_at(file, wanted, self.len()),
             // Given up meanwhile.
@@ -67,7 +93,6 @@ impl SpoolFile {
             Ok(()) => {
                 self.len.fetch_add(granted, Ordering::Release);
                 // Behind that: whoever sees that it is full has seen all there will be.
-                let is_all = granted == bytes.len() as u64;
                 self.full.fetch_or(!is_all, Ordering::Release);
                 if granted > 0 {
                     self.spool.recover();
@@ -90,7 +115,10 @@ impl SpoolFile {
             return;
         }
         if let Some(entry) = self.spool.files.lock().get_mut(&self.key) {
-            entry.len = self.len();
+            entry.size = Size {
+                len: self.len(),
+                full: self.is_cut(),
+            };
         }
     }
 
@@ -113,10 +141,24 @@ impl SpoolFile {
             .report(format!("cannot write `{}`: {error}", self.path.display()));
     }
 
+    /// Says that something was not even tried to fit in.
+    pub(in crate::runner) fn cut(&self) {
+        if !self.is_cut() && !self.is_evicted() {
+            tell_the_next(self.writer.lock().as_ref());
+            self.full.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether something did not fit: what is there is a beginning.
+    pub fn is_cut(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
     /// Whether more fits.
     pub(in crate::runner) fn has_room(&self) -> bool {
-        let is_full = self.full.load(Ordering::Acquire);
-        !is_full && !self.is_evicted() && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
+        !self.is_cut()
+            && !self.is_evicted()
+            && self.len() < self.spool.max_bytes.load(Ordering::Relaxed)
     }
 
     /// How many bytes can be read.
@@ -169,6 +211,14 @@ impl Drop for SpoolFile {
             return self.evict();
         }
         self.finish();
+    }
+}
+
+/// Marks a file to which something did not fit.
+fn tell_the_next(file: Option<&File>) {
+    if let Some(file) = file {
+        // Where that fails, it passes for the whole after a crash.
+        let _ = file.set_permissions(Permissions::from_mode(FULL_MODE));
     }
 }
 

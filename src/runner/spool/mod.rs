@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use self::file::Size;
 pub use self::file::SpoolFile;
 pub(super) use self::file::create;
 use crate::config::SpoolConfig;
@@ -95,8 +96,8 @@ impl Key {
 struct Entry {
     /// While somebody refers to it.
     live: Weak<SpoolFile>,
-    /// How long it was when it was finished.
-    len: u64,
+    /// How much it held when it was finished.
+    size: Size,
 }
 
 /// Where a stream's bytes are.
@@ -136,9 +137,9 @@ impl Spool {
             let Some((id, suffix)) = entry.file_name().to_str().and_then(spooled) else {
                 continue;
             };
-            let len = entry.metadata()?.len();
+            let size = Size::from(&entry.metadata()?);
             // An empty one was begun when its daemon was killed: what is short is kept elsewhere.
-            if !lasting || suffix == SCRIPT || len == 0 {
+            if !lasting || suffix == SCRIPT || size.len == 0 {
                 std::fs::remove_file(entry.path())?;
                 continue;
             }
@@ -146,10 +147,10 @@ impl Spool {
             *match key.stays {
                 true => &mut used_by_history,
                 false => &mut used,
-            } += len;
+            } += size.len;
             let known = Entry {
                 live: Weak::new(),
-                len,
+                size,
             };
             files.insert(key, known);
         }
@@ -242,9 +243,10 @@ impl Spool {
         let path = self.dir.join(&key.name);
         match create(&path) {
             Ok(file) => {
-                let created = SpoolFile::new(self, key.clone(), Some(file), 0);
+                let size = Size::default();
+                let created = SpoolFile::new(self, key.clone(), Some(file), size);
                 let live = Arc::downgrade(&created);
-                self.files.lock().insert(key, Entry { live, len: 0 });
+                self.files.lock().insert(key, Entry { live, size });
                 Some(created)
             }
             Err(error) => {
@@ -295,7 +297,7 @@ impl Spool {
             // It is just going, with the last who referred to it.
             return None;
         }
-        let file = SpoolFile::new(self, key.clone(), None, entry.len);
+        let file = SpoolFile::new(self, key.clone(), None, entry.size);
         entry.live = Arc::downgrade(&file);
         Some(file)
     }

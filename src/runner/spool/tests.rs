@@ -163,7 +163,7 @@ fn a_full_disk_is_reported_and_costs_only_the_output() {
     // /dev/full fails every write with ENOSPC (full(4)).
     let writer = OpenOptions::new().write(true).open("/dev/full");
     let key = Key::new(ExecutionId::new(), "stdout");
-    let file = SpoolFile::new(&spool, key, writer.ok(), 0);
+    let file = SpoolFile::new(&spool, key, writer.ok(), Size::default());
     file.append(b"x");
     assert!(file.is_empty());
     let problem = spool.problem().expect("reported");
@@ -319,4 +319,26 @@ fn one_that_was_given_up_says_nothing_of_its_successor() {
     let kept = spool.stream(id, StreamName::Stdout).expect("kept");
     assert_eq!(kept.len(), 3);
     std::fs::remove_dir_all(dir).expect("removable");
+}
+
+#[test]
+fn what_did_not_fit_is_known_to_the_next_daemon() {
+    let config = config(10, 100, true);
+    let spool = open(&config);
+    let [whole, cut, passed_over] = [(); 3].map(|()| ExecutionId::new());
+    for (id, pieces) in [(whole, 1), (cut, 2), (passed_over, 1)] {
+        let file = spool.create(id, "stdout").expect("created");
+        (0..pieces).for_each(|_| file.append(b"0123456789"));
+        if id == passed_over {
+            file.cut();
+        }
+        assert_eq!((file.len(), file.is_cut()), (10, id != whole));
+    }
+    drop(spool);
+    let next = open(&config);
+    for id in [whole, cut, passed_over] {
+        let file = next.stream(id, StreamName::Stdout).expect("kept");
+        assert_eq!((file.len(), file.is_cut()), (10, id != whole));
+    }
+    std::fs::remove_dir_all(&config.dir).expect("ours");
 }

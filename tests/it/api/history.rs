@@ -126,6 +126,30 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
     }
 }
 
+/// What was written beyond the spool's limit is nowhere, which the text says; where the command had got to
+/// nobody knows, so that what is kept is a beginning, whatever `truncate` says.
+#[test]
+fn what_is_lost_and_was_not_kept_whole_says_so() {
+    for truncate in ["tail", "middle"] {
+        let spool = format!("spool_max_bytes = 100000\ntruncate = \"{truncate}\"\n");
+        let mut daemon = Daemon::start_with(Mode::Group, &spool);
+        let (script, _fifo) = blocked(&daemon, "go");
+        let many = begin(&daemon, &format!("yes | head -c 3000000; {script}"));
+        let file = daemon.dir().join(format!("state/spool/{many}.stdout"));
+        daemon.wait_until("all that fits is kept", || {
+            fs::metadata(&file).is_ok_and(|file| file.len() == 100_000)
+        });
+        let daemon = killed(&mut daemon);
+        let record = daemon.get(&format!("/executions/{many}")).json();
+        assert_eq!(record["status"], "lost");
+        let content = record["result"]["content"].as_str().expect("text");
+        let kept = "y\n".repeat(50_000);
+        let cut = format!("[stdout]\n{kept}\n...(truncated)\n\n[lost]\n");
+        let end = &content[content.len() - 200..];
+        assert!(content.starts_with(&cut), "{truncate}: {end}");
+    }
+}
+
 /// The names of what is in the spool, in order.
 fn spooled(daemon: &Daemon) -> Vec<String> {
     let files = fs::read_dir(daemon.dir().join("state/spool")).expect("a spool");
