@@ -383,3 +383,29 @@ fn after_the_run_they_are_told_and_change_nothing() {
     let reply = daemon.post(&json!({"name": "bash", "input": {}}));
     assert_said(&daemon, &reply, &[]);
 }
+
+/// Of a cancelled call it is told all the same, but not for longer than the daemon has.
+#[test]
+fn what_is_told_of_a_cancelled_call_does_not_outlast_the_daemon() {
+    let keys = "after = \"execution\"\ntimeout_secs = 3600";
+    let mut daemon = start_in(
+        Mode::Group,
+        "kill_grace_ms = 10\nshutdown_grace_secs = 0",
+        &[("slow", keys, ALLOW)],
+    );
+    let (call, hook) = (
+        Fifo::new(daemon.dir().join("call")),
+        Fifo::new(daemon.dir().join("hook")),
+    );
+    let script = format!("read _ <{}", hook.path().display());
+    fs::write(daemon.dir().join("slow.sh"), script).expect("written");
+    let id = daemon.begin(&format!("read _ <{}", call.path().display()), &json!({}));
+    let _call = call.reached();
+    daemon
+        .connect()
+        .send("DELETE", &format!("/executions/{id}"), &[], b"");
+    let _hook = hook.reached();
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().success());
+    assert_eq!(daemon.processes(), Vec::<i32>::new());
+}

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use super::skills::{Room, done};
+use crate::support::Fifo;
 
 const RECALL: &str = "#!/usr/bin/python3
 import shelly_skill as s
@@ -75,6 +76,23 @@ fn a_skill_is_called_before_and_another_after() {
         (&children[0]["tool"], &children[0]["status"]),
         (&json!("capture"), &json!("success"))
     );
+}
+
+#[test]
+fn a_skill_is_told_of_a_call_that_was_cancelled() {
+    let room = Room::new(HOOKS);
+    let log = room.dir.join("skills/capture/log");
+    room.program("capture", CAPTURE, json!({}));
+    let daemon = room.start();
+    let fifo = Fifo::new(daemon.dir().join("fifo"));
+    let id = daemon.begin(&format!("read _ <{}", fifo.path().display()), &json!({}));
+    let _gate = fifo.reached();
+    let path = format!("/executions/{id}");
+    let cancelled = daemon.connect().request("DELETE", &path, &[], b"");
+    assert_eq!(cancelled.json()["status"], "cancelled");
+    let told = fs::read_to_string(&log).expect("told");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["exit"], "cancelled");
 }
 
 #[test]

@@ -74,6 +74,25 @@ fn monotonic_micros() -> i128 {
     }
 }
 
+/// Or systemd would kill what it waits for, and with it the record of that.
+#[test]
+fn it_asks_for_the_time_that_the_kills_behind_its_grace_may_take() {
+    let toml =
+        "shutdown_grace_secs = 100\nkill_grace_ms = 60000\nkill_wait_ms = 10000\ndrain_ms = 1000\n";
+    let (mut daemon, mut manager) = Manager::start(toml, &[]);
+    let ready = manager.wait_for(0, |line| line == "READY=1");
+    daemon.signal(Signal::SIGTERM);
+    let asked = |line: &str| {
+        line.strip_prefix("EXTEND_TIMEOUT_USEC=")?
+            .parse::<u64>()
+            .ok()
+    };
+    let at = manager.wait_for(ready, |line| asked(line).is_some());
+    let micros = manager.heard[at].lines().find_map(asked);
+    assert!(micros >= Some(211_000_000), "{micros:?}");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
 #[test]
 fn it_is_ready_when_it_answers_and_says_what_it_does() {
     let (mut daemon, mut manager) = Manager::start("shutdown_grace_secs = 3600\n", &[]);
