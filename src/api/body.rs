@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::json::{Text, json_response, to_json_around};
+use super::lost::LostProblem;
 use super::openapi::ResultSchema;
 use super::problem::{Code, Problem, problem_response};
 use crate::domain::{
@@ -81,7 +82,7 @@ pub(super) struct RunBody<'a> {
 /// A signal.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Signal)]
-struct SignalBody {
+pub(super) struct SignalBody {
     /// Its number on this machine.
     #[schema(minimum = 1)]
     number: i32,
@@ -92,7 +93,7 @@ struct SignalBody {
 /// A process that outlived its command.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Background)]
-struct BackgroundBody {
+pub(super) struct BackgroundBody {
     /// The process id.
     pid: u32,
     /// The command line.
@@ -106,7 +107,7 @@ struct BackgroundBody {
 /// What a run used up.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Usage)]
-struct UsageBody {
+pub(super) struct UsageBody {
     /// User and system time, in milliseconds.
     cpu_ms: u64,
     /// The most memory the tree held at once, in bytes; null where no cgroup counts it.
@@ -397,6 +398,9 @@ pub(super) fn result<'a>(
             let status = problem.status();
             let body = match ran {
                 Some(ran) => to_json_around(&text, &problem.with_run(&ran.report, &ran.display)),
+                None if failure.was_lost_at_work() => {
+                    to_json_around(&text, &LostProblem::new(problem, finished.lacks_output()))
+                }
                 None => to_json_around(&text, &problem),
             };
             (status, body)

@@ -17,6 +17,7 @@ mod guard;
 mod health;
 mod history;
 mod json;
+mod lost;
 mod metrics;
 mod openapi;
 mod output;

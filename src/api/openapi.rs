@@ -12,6 +12,7 @@ use utoipa::{OpenApi, PartialSchema, ToSchema};
 
 use super::events;
 use super::json::{json_response, to_json};
+use super::lost::LostProblem;
 use super::problem::{Code, Problem, RunProblem};
 use super::routes::{Audience, ROUTES};
 use super::sse;
@@ -35,7 +36,7 @@ use super::sse;
         (name = "context", description = "What skills share."),
         (name = "daemon", description = "The daemon itself."),
     ),
-    components(schemas(Problem<'static>, RunProblem<'static>, sse::Started<'static>, sse::Piece<'static>, events::EventBody<'static>, events::Missed, crate::domain::Scope)),
+    components(schemas(Problem<'static>, RunProblem<'static>, LostProblem<'static>, sse::Started<'static>, sse::Piece<'static>, events::EventBody<'static>, events::Missed, crate::domain::Scope)),
     paths(
         super::approvals::decide,
         super::approvals::list,
@@ -191,6 +192,7 @@ fn problem_response(status: StatusCode, codes: &[Code]) -> openapi::Response {
 fn any_problem() -> RefOr<Schema> {
     AnyOfBuilder::new()
         .item(Ref::from_schema_name("RunProblem"))
+        .item(Ref::from_schema_name("LostProblem"))
         .item(Ref::from_schema_name("Problem"))
         .into()
 }
@@ -223,6 +225,7 @@ impl PartialSchema for ResultSchema {
         AnyOfBuilder::new()
             .item(Ref::from_schema_name("Answer"))
             .item(Ref::from_schema_name("RunProblem"))
+            .item(Ref::from_schema_name("LostProblem"))
             .item(Ref::from_schema_name("Problem"))
             .item(ObjectBuilder::new().schema_type(Type::Null))
             .into()

@@ -1,7 +1,7 @@
 //! The answer to a call: an outcome, or a problem, or both. Reading is lenient, so that a client
 //! understands a newer daemon.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// The answer to a call: what came of it, or the problem that kept it from a result, or both.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,19 +52,19 @@ pub struct Outcome {
     /// The signal that ended the command.
     pub signal: Option<Signal>,
     /// Whether the kernel killed it for want of memory.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known")]
     pub oom_killed: bool,
     /// From the start of the process to its end.
     pub duration_ms: Option<u64>,
     /// Whether `content` leaves out some of the output.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known")]
     pub truncated: bool,
     /// How much it wrote to standard output, cut or not.
     pub stdout_bytes: Option<u64>,
     /// How much it wrote to standard error, cut or not.
     pub stderr_bytes: Option<u64>,
     /// Processes it left behind.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known")]
     pub background: Vec<LeftBehind>,
     /// There exactly when a signal was sent.
     pub kill: Option<Kill>,
@@ -74,6 +74,13 @@ pub struct Outcome {
     pub risk_level: Option<String>,
     /// The sandbox it ran in, if it did.
     pub sandbox: Option<Sandboxed>,
+}
+
+/// A member that is null where nobody knows.
+fn known<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Where an untrusted call ran.
@@ -204,5 +211,10 @@ mod tests {
             problem.problem.map(|problem| problem.code).as_deref(),
             Some("timeout")
         );
+
+        let body = r#"{"title": "Internal Server Error", "code": "lost", "content": "[lost]", "is_error": true,
+            "oom_killed": null, "truncated": null, "background": null, "usage": null}"#;
+        let lost = Answer::parse(500, body.into()).expect("succeeds");
+        assert_eq!(lost.outcome.background, []);
     }
 }

@@ -207,6 +207,17 @@ impl Failure {
             retry_after_secs: None,
         }
     }
+
+    /// Whether it is of an execution that was lost when a process of it may have run.
+    pub fn was_lost_at_work(&self) -> bool {
+        let is_at_work = match self.stage {
+            Some(
+                Stage::Discovery | Stage::Validation | Stage::Permission | Stage::Confirmation,
+            ) => false,
+            Some(Stage::Execution | Stage::Formatting) | None => true,
+        };
+        self.kind == FailureKind::Lost && is_at_work
+    }
 }
 
 /// Seconds, rounded up: who waits so long has waited long enough. At least one.

@@ -86,6 +86,13 @@ impl Remains {
         content(streams, self.cap, truncate, Closing::Lost).text
     }
 
+    /// Whether its text lacks something that is known to have been written.
+    fn lacks_output(&self) -> bool {
+        let length = |file: &Option<Arc<SpoolFile>>| file.as_ref().map_or(0, |file| file.len());
+        let kept = length(&self.stdout).saturating_add(length(&self.stderr));
+        self.is_cut() || kept > self.cap as u64
+    }
+
     /// Whether the spool had no room for all of it.
     fn is_cut(&self) -> bool {
         let mut files = self.stdout.iter().chain(&self.stderr);
@@ -266,6 +273,14 @@ impl Finished {
         Arc::new(text.unwrap_or_else(|error| {
             format!("[the text of this answer is lost: it cannot be read from the spool: {error}]")
         }))
+    }
+
+    /// Of an execution that was lost: that the text lacks a part of the output; `None` where nobody knows.
+    pub fn lacks_output(&self) -> Option<bool> {
+        match &*self.lock_text() {
+            Text::Remains(remains) => remains.lacks_output().then_some(true),
+            Text::Memory(_) | Text::Spooled(_) | Text::Lost(_) => None,
+        }
     }
 
     fn lock_text(&self) -> MutexGuard<'_, Text> {

@@ -150,6 +150,41 @@ fn what_is_lost_and_was_not_kept_whole_says_so() {
     }
 }
 
+#[test]
+fn what_was_lost_at_work_is_answered_with_every_member() {
+    let mut daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 5000");
+    let late = daemon.bash_with("sleep 60", &json!({"timeout_secs": 0.1}));
+    let mut late = late.json();
+    let members = late.as_object_mut().expect("members");
+    // No signal was sent that anybody knows of.
+    members.remove("kill");
+    let (script, fifo) = blocked(&daemon, "go");
+    let short = begin(&daemon, &script);
+    let _gate = fifo.reached();
+    let (script, _fifo) = blocked(&daemon, "never");
+    let cut = begin(&daemon, &format!("yes | head -c 3000000; {script}"));
+    daemon.wait_until("it has written", || {
+        daemon.output(&cut, "stdout").len() == 3_000_006
+    });
+    let daemon = killed(&mut daemon);
+    for (id, truncated) in [(short, json!(null)), (cut, json!(true))] {
+        let record = daemon.get(&format!("/executions/{id}")).json();
+        let lost = record["result"].as_object().expect("members");
+        assert_eq!(lost["code"], "lost");
+        assert!(lost.keys().eq(members.keys()), "{record}");
+        for unknown in [
+            "exit_code",
+            "signal",
+            "duration_ms",
+            "stdout_bytes",
+            "background",
+        ] {
+            assert_eq!(lost[unknown], Value::Null, "{unknown}");
+        }
+        assert_eq!(lost["truncated"], truncated);
+    }
+}
+
 /// The names of what is in the spool, in order.
 fn spooled(daemon: &Daemon) -> Vec<String> {
     let files = fs::read_dir(daemon.dir().join("state/spool")).expect("a spool");
