@@ -13,6 +13,10 @@ use shelly_executor::policy::{Fence, Policy, Question, Source, Verdict};
 
 const CORPUS: &str = include_str!("policy/corpus.txt");
 
+/// Shells that are everywhere, and read some scripts in different ways.
+const BASH: &str = "/bin/bash";
+const SH: &str = "/bin/sh";
+
 /// How long generated scripts are tried, and how many at most.
 const GENERATE_FOR: Duration = Duration::from_secs(15);
 const GENERATE_AT_MOST: usize = 3_000_000;
@@ -150,6 +154,11 @@ fn policy(text: &str) -> Policy {
 }
 
 fn verdict(policy: &Policy, script: &str) -> Verdict {
+    verdict_in(BASH, policy, script)
+}
+
+/// The same where `shell` reads the script.
+fn verdict_in(shell: &str, policy: &Policy, script: &str) -> Verdict {
     let input = json!({ "command": script });
     let question = Question {
         tool: "bash",
@@ -160,7 +169,7 @@ fn verdict(policy: &Policy, script: &str) -> Verdict {
         working_dir: Some(Path::new("/")),
         env: &BTreeMap::new(),
         stdin: None,
-        shell: Path::new("/bin/bash"),
+        shell: Path::new(shell),
     };
     policy.judge(&question).verdict
 }
@@ -178,7 +187,7 @@ fn nothing_that_a_pattern_allows_runs_anything_else() {
     let mut wrong = Vec::new();
     let cases = corpus();
     for (index, Case { section, script }) in cases.iter().enumerate() {
-        let runs = Place::new(&format!("corpus-{index}")).runs_marker("/bin/bash", script);
+        let runs = Place::new(&format!("corpus-{index}")).runs_marker(BASH, script);
         let allow = allows
             .iter()
             .any(|policy| verdict(policy, script) == Verdict::Allow);
@@ -188,12 +197,18 @@ fn nothing_that_a_pattern_allows_runs_anything_else() {
         denied += usize::from(runs && deny == Verdict::Deny);
         asked += usize::from(runs && deny == Verdict::Ask);
         // The library's own default is the plain sh, which reads some of it otherwise.
-        let runs_in_sh = || Place::new("sh").runs_marker("/bin/sh", script);
-        if allow && (runs || runs_in_sh()) {
+        let deny_in_sh = verdict_in(SH, &denies, script);
+        let runs_in_sh =
+            (allow || deny_in_sh == Verdict::Allow) && Place::new("sh").runs_marker(SH, script);
+        if allow && (runs || runs_in_sh) {
             wrong.push(format!("allowed, and runs marker: {script:?}"));
         }
-        if runs && deny == Verdict::Allow && !section.starts_with(BEYOND) {
-            wrong.push(format!("not denied, and runs marker: {script:?}"));
+        for (shell, runs, deny) in [(BASH, runs, deny), (SH, runs_in_sh, deny_in_sh)] {
+            if runs && deny == Verdict::Allow && !section.starts_with(BEYOND) {
+                wrong.push(format!(
+                    "not denied, and runs marker in {shell}: {script:?}"
+                ));
+            }
         }
     }
     println!(
@@ -281,7 +296,7 @@ fn nothing_generated_that_a_pattern_allows_runs_anything_else() {
             continue;
         }
         allowed += 1;
-        for shell in ["/bin/bash", "/bin/sh"] {
+        for shell in [BASH, SH] {
             let runs = place.runs_marker(shell, &script);
             assert!(!runs, "allowed, and runs marker in {shell}: {script:?}");
         }
@@ -293,7 +308,7 @@ fn nothing_generated_that_a_pattern_allows_runs_anything_else() {
     );
 }
 
-/// What the loose reader finds nothing in has nothing in it, however the parser and bash part ways.
+/// What the loose reader finds nothing in has nothing in it, however the parser and the shells part ways.
 #[test]
 fn nothing_generated_that_is_not_denied_runs_it() {
     let denies = policy("deny = [\"bash(command:marker*)\"]");
@@ -303,12 +318,18 @@ fn nothing_generated_that_is_not_denied_runs_it() {
     let mut passed = 0;
     for _ in 0..CORNERED {
         let script = random.corners();
-        if !script.contains("marker") || verdict(&denies, &script) != Verdict::Allow {
+        // Without the word there is nothing to learn.
+        if !script.contains("marker") {
             continue;
         }
-        passed += 1;
-        let runs = place.runs_marker("/bin/bash", &script);
-        assert!(!runs, "not denied, and runs marker: {script:?}");
+        for shell in [BASH, SH] {
+            if verdict_in(shell, &denies, &script) != Verdict::Allow {
+                continue;
+            }
+            passed += 1;
+            let runs = place.runs_marker(shell, &script);
+            assert!(!runs, "not denied, and runs marker in {shell}: {script:?}");
+        }
     }
     println!("seed {seed:#x}: {passed} scripts of {CORNERED} with the word not denied and run");
     assert!(passed > PASSED_AT_LEAST, "only {passed} were not denied");

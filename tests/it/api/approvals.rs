@@ -94,12 +94,15 @@ fn what_is_approved_runs_and_says_who_approved() {
         let asked = pending(&daemon);
         assert!(!marker.exists());
         let id = asked["execution_id"].as_str().expect("an id");
-        let record = daemon.get(&format!("/executions/{id}")).json();
+        // The question is on record a moment before whoever has asked waits for the answer.
+        let record = wait_for("it waits", || {
+            let record = daemon.get(&format!("/executions/{id}")).json();
+            (record["status"] == "waiting").then_some(record)
+        });
         assert_eq!(
-            (&record["status"], &record["result"]),
-            (&json!("waiting"), &Value::Null)
+            (&record["result"], &record["started_at"]),
+            (&Value::Null, &Value::Null)
         );
-        assert_eq!(record["started_at"], Value::Null);
         // Its time limit does not run yet: another's, which began later, is over.
         let other = daemon.bash_with("sleep 60", &json!({"timeout_secs": 2}));
         assert_eq!(other.status, 504);
