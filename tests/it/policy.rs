@@ -376,6 +376,11 @@ fn everyday_scripts_pass_a_rule_about_something_else() {
         "sed -i 's/[ #].*//' x && echo $?",
         "docker ps --format '{{.Names}}'",
         "make -j4 && make test",
+        "time make -j4; time -p make test",
+        "set -euo pipefail; ls",
+        "sh -c 'grep \"x$\" f | wc -l; [ -f g ] && echo $((1 + 2))'",
+        "bash -euc '[[ -f x ]] && (( 1 < 2 )) && echo $'",
+        "sh -e <<'E'\nls -l > /dev/null 2>&1\nE",
         "curl -s https://example.com/a?b=c | head -1",
     ] {
         if verdict(&denies, script) != Verdict::Allow {

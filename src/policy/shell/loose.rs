@@ -180,12 +180,10 @@ impl Reader {
         let (elsewhere, shell) = (self.elsewhere, self.shell);
         self.elsewhere |= nested.elsewhere;
         self.shell = nested.shell.unwrap_or(shell);
-        let read = self.script(&nested.text, nested.certain && certain);
-        (self.elsewhere, self.shell) = (elsewhere, shell);
-        match read {
+        let read = match self.script(&nested.text, nested.certain && certain) {
             Err(Unreadable::Grammar) if !nested.certain => {
                 self.depth = depth;
-                self.begun(nested)
+                self.begun(&nested.text)
             }
             Err(Unreadable::Ambiguous) if !nested.certain => {
                 self.depth = depth;
@@ -193,35 +191,30 @@ impl Reader {
                 Ok(())
             }
             read => read,
-        }
+        };
+        (self.elsewhere, self.shell) = (elsewhere, shell);
+        read
     }
 
     /// What is run of a text that is no script as a whole: lines before the one with the error, what stands before that,
     /// and what is quoted in it.
-    fn begun(&mut self, nested: &Nested) -> Result<(), Unreadable> {
+    fn begun(&mut self, text: &str) -> Result<(), Unreadable> {
         /// Of more lines, nothing is known.
         const LINES: usize = 16;
-        for hidden in hidden(&nested.text) {
+        for hidden in hidden(text) {
             self.nested(&hidden, false)?;
         }
-        let mut lines = nested.text.lines();
-        if nested.text.contains('\n') {
+        let mut lines = text.lines();
+        if text.contains('\n') {
             for line in lines.by_ref().take(LINES) {
-                let (text, elsewhere) = (line.to_owned(), nested.elsewhere);
-                let line = Nested {
-                    text,
-                    certain: false,
-                    elsewhere,
-                    shell: nested.shell,
-                };
-                self.nested(&line, false)?;
+                self.nested(&Nested::new(line.to_owned(), false), false)?;
             }
             if lines.next().is_some() {
                 self.unknown();
             }
             return Ok(());
         }
-        let head = nested.text.split(|c: char| "();&|`<>".contains(c)).next();
+        let head = text.split(|c: char| "();&|`<>".contains(c)).next();
         let words: Vec<&str> = head.unwrap_or_default().split_whitespace().collect();
         if !words.is_empty() {
             self.add(words.join(" "), false);
