@@ -18,6 +18,7 @@ use super::execute::{
 };
 use super::executions::{find, is_admin, unreadable};
 use super::json::{json_response, to_json};
+use super::pace::Paced;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
@@ -277,7 +278,7 @@ pub(super) async fn replay(
 
 /// Refuses a body that says something. Some clients send an empty object with every POST.
 async fn no_body(body: Body) -> Result<(), Refusal> {
-    let bytes = to_bytes(body, NO_BODY).await;
+    let bytes = to_bytes(Body::new(Paced::new(body)), NO_BODY).await;
     let is_empty = |bytes: &[u8]| matches!(bytes.trim_ascii(), b"" | b"{}");
     match bytes {
         Ok(bytes) if is_empty(&bytes) => Ok(()),

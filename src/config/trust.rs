@@ -1,7 +1,7 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
 
@@ -40,8 +40,10 @@ fn look(dir: &Path, flag: &str, links: u8) -> io::Result<()> {
                 return Ok(());
             };
             let beside = path.parent().unwrap_or(path);
+            // Without a slash at its end, behind which a link is followed.
+            let led: PathBuf = beside.join(target).join(rest).components().collect();
             return match links.checked_sub(1) {
-                Some(left) => look(&beside.join(target).join(rest), flag, left),
+                Some(left) => look(&led, flag, left),
                 None => Ok(()),
             };
         }
@@ -83,7 +85,6 @@ fn fault(found: &Metadata, forbidden: u32) -> Option<String> {
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
-    use std::path::PathBuf;
 
     use super::*;
 
@@ -139,9 +140,11 @@ mod tests {
         make(&open.join("theirs"), 0o777);
         symlink(open.join("absent"), open.join("dangling")).expect("made");
         symlink("led/theirs", top.join("twice")).expect("made");
+        symlink("twice", top.join("thrice")).expect("made");
         for (dir, told) in [
             ("led/theirs/below", "open/theirs`"),
             ("twice", "open/theirs`"),
+            ("thrice", "open/theirs`"),
             ("led/dangling", "open/dangling` is a symbolic link"),
         ] {
             let refused = refused(&top.join(dir));

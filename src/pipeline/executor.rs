@@ -407,7 +407,6 @@ impl Executor {
             biased;
             () = running.none() => {}
             () = grace => {
-                // Those that begin from here on find that out themselves.
                 self.inner.phase.send_replace(Phase::Stopping);
                 for execution in self.inner.records.running() {
                     execution.stop(StopReason::Shutdown);
@@ -416,6 +415,8 @@ impl Executor {
                 running.none().await;
             }
         }
+        // Whatever begins from here on, or since the grace was over, finds that out itself.
+        self.inner.phase.send_replace(Phase::Stopping);
         self.inner.runner.end_kept().await;
         self.inner.sandbox.end().await;
         self.tidy();

@@ -119,19 +119,20 @@ impl Inner {
         call: Call,
         config: Arc<ExecutorConfig>,
     ) -> Begun {
+        // The end of the daemon waits for it from here on.
+        let one = self.running.enter();
         // Where nothing has to be waited for, whoever asks may as well do it: a future that never rests is
         // never dropped half-way.
         if execution.terms.is_simple() {
-            let one = match self.open(&execution, &config).await {
-                Ok(one) => one,
-                Err(refused) => return refused,
-            };
+            if let Err(refused) = self.open(&execution, &config).await {
+                return refused;
+            }
             let begun = Begun::New(Arc::clone(&execution));
             tokio::spawn(async move { self.go_on(&execution, call, config, one).await });
             return begun;
         }
         let (tell, begun) = oneshot::channel();
-        tokio::spawn(self.live(execution, call, config, tell));
+        tokio::spawn(self.live(execution, call, config, one, tell));
         begun.await.unwrap_or_else(|_| {
             Begun::Unrecorded(Degradation {
                 code: "internal",
@@ -147,11 +148,12 @@ impl Inner {
         execution: Arc<Execution>,
         call: Call,
         config: Arc<ExecutorConfig>,
+        one: One,
         begun: oneshot::Sender<Begun>,
     ) {
         // Whoever asked may have gone.
         match self.open(&execution, &config).await {
-            Ok(one) => {
+            Ok(()) => {
                 let _ = begun.send(Begun::New(Arc::clone(&execution)));
                 self.go_on(&execution, call, config, one).await;
             }
@@ -159,13 +161,12 @@ impl Inner {
         }
     }
 
-    /// Puts it among those that run, if it may begin. The end of the daemon waits for it from the first moment on.
+    /// Puts it among those that run, if it may begin.
     async fn open(
         self: &Arc<Self>,
         execution: &Arc<Execution>,
         config: &ExecutorConfig,
-    ) -> Result<One, Begun> {
-        let one = self.running.enter();
+    ) -> Result<(), Begun> {
         if let Err(refused) = self.admit(execution, config).await {
             execution.refuse();
             self.take_back(execution, &refused).await;
@@ -175,7 +176,7 @@ impl Inner {
         if *self.phase.borrow() == Phase::Stopping {
             execution.stop(StopReason::Shutdown);
         }
-        Ok(one)
+        Ok(())
     }
 
     /// Ends what is begun in the ledger, or will be as soon as that can be written, and may not run.

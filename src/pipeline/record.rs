@@ -106,7 +106,11 @@ fn remains(
     config: &ExecutorConfig,
 ) -> Option<Remains> {
     let spool = spool.filter(|_| close.status == Status::Lost)?;
-    let stream = |name| spool.stream(close.id, name).filter(|file| !file.is_empty());
+    let stream = |name| {
+        spool
+            .stream(close.id, name)
+            .filter(|file| !file.is_empty() || file.is_cut())
+    };
     let (stdout, stderr) = (stream(StreamName::Stdout), stream(StreamName::Stderr));
     let has_written = stdout.is_some() || stderr.is_some();
     has_written.then_some(Remains {

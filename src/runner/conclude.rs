@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
@@ -27,6 +28,9 @@ use crate::domain::{
 /// as `tee` does in `> >(tee file)`, and are not left behind. A busy machine may take this long to
 /// let one run.
 const PARTING: Duration = Duration::from_millis(50);
+
+/// How long the list of those that were left behind may take: thousands of them take some milliseconds.
+const LISTING: Duration = Duration::from_secs(2);
 
 /// What outlived a leader.
 struct Left {
@@ -231,16 +235,19 @@ impl Run {
             return Left { listed, is_all };
         }
         // There may be thousands of them, with thousands of descriptors each.
-        let pids = others.clone();
-        let listing = tokio::task::spawn_blocking(move || describe_all(&others, &pipes, killed));
-        // Nor is it waited for in vain: somebody's memory may be locked for good (proc_pid_cmdline(5) needs it).
-        let listed = tokio::time::timeout(self.plan.kill_wait.max(PARTING), listing).await;
-        let listed = listed.ok().and_then(Result::ok);
-        let unnamed = || pids.iter().map(|pid| unnamed(*pid, killed)).collect();
-        Left {
-            listed: listed.unwrap_or_else(unnamed),
-            is_all,
-        }
+        let (listed, pids) = (Arc::new(Mutex::new(Vec::new())), others.clone());
+        let list = Arc::clone(&listed);
+        let listing = tokio::task::spawn_blocking(move || {
+            describe_all(&others, &pipes, killed, |described| {
+                list.lock().push(described)
+            });
+        });
+        // Nor is it waited for in vain: somebody's memory may be locked for good, which proc_pid_cmdline(5) needs.
+        let _ = tokio::time::timeout(LISTING, listing).await;
+        let mut listed = std::mem::take(&mut *listed.lock());
+        let unlisted = pids.iter().skip(listed.len());
+        listed.extend(unlisted.map(|pid| unnamed(*pid, killed)));
+        Left { listed, is_all }
     }
 
     /// Whether the leader ends within `wait`, which after SIGKILL it does unless it is in an
@@ -252,17 +259,23 @@ impl Run {
     }
 }
 
-/// What is told of processes that were left behind.
-fn describe_all(pids: &[Pid], pipes: &[(StreamName, u64)], killed: bool) -> Vec<LeftBehind> {
+/// Tells of processes that were left behind, one after another.
+fn describe_all(
+    pids: &[Pid],
+    pipes: &[(StreamName, u64)],
+    killed: bool,
+    mut tell: impl FnMut(LeftBehind),
+) {
     /// How many descriptors are looked at in all: the answer waits for it, and each takes some 6 µs.
     const DESCRIPTORS: usize = 8192;
     let mut budget = DESCRIPTORS;
-    let describe = |pid: &Pid| LeftBehind {
-        command: summarize(&tree::command_line(*pid)),
-        held: tree::held_streams(*pid, pipes, &mut budget),
-        ..unnamed(*pid, killed)
-    };
-    pids.iter().map(describe).collect()
+    for pid in pids {
+        tell(LeftBehind {
+            command: summarize(&tree::command_line(*pid)),
+            held: tree::held_streams(*pid, pipes, &mut budget),
+            ..unnamed(*pid, killed)
+        });
+    }
 }
 
 /// One that nothing is known of but that it is there.

@@ -205,9 +205,10 @@ fn give_back(mut given: oneshot::Receiver<Job>) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+    use std::io::Write;
     use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
 
     use super::super::{Sandbox, helper, quiet};
     use super::*;
@@ -221,8 +222,17 @@ mod tests {
         let text = format!(
             "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo some version 1.0; exit; }}\n{commands}\n"
         );
-        fs::write(&program, text).expect("written");
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("ours");
+        // By another process: whatever is started here meanwhile would hold it open, and it could not be executed.
+        let mut writer = Command::new("/bin/sh")
+            .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+            .arg(&program)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut pipe = writer.stdin.take().expect("piped");
+        pipe.write_all(text.as_bytes()).expect("written");
+        drop(pipe);
+        assert!(writer.wait().expect("ended").success());
         let mut sandbox = SandboxConfig {
             runtime: program,
             dir: Some(dir.join("run")),

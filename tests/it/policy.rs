@@ -378,6 +378,8 @@ fn everyday_scripts_pass_a_rule_about_something_else() {
         "make -j4 && make test",
         "time make -j4; time -p make test",
         "set -euo pipefail; ls",
+        "docker exec c bash -lc 'cd /app && [[ -f x ]] && make'",
+        "re='((a|b))'; grep -E \"$re\" f",
         "sh -c 'grep \"x$\" f | wc -l; [ -f g ] && echo $((1 + 2))'",
         "bash -euc '[[ -f x ]] && (( 1 < 2 )) && echo $'",
         "sh -e <<'E'\nls -l > /dev/null 2>&1\nE",

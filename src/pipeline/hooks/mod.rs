@@ -137,7 +137,8 @@ impl Hooks<'_> {
     /// with the execution.
     async fn run<'h>(&self, hook: &'h Hook, call: &Call, result: Option<&ResultSeen>) -> Asked<'h> {
         let begun = Instant::now();
-        if let Some(reason) = self.stop_before(hook) {
+        let stopped = self.execution.stop_reason();
+        if let Some(reason) = stopped.filter(|reason| !is_told(hook, *reason)) {
             return Asked {
                 hook,
                 came: Came::Stopped(reason),
@@ -155,7 +156,7 @@ impl Hooks<'_> {
                     args,
                     limit: hook.timeout,
                 };
-                self.run_with(program, given).await
+                self.run_with(program, given, stopped).await
             }
             config::Asked::Skill { name, input } => {
                 let asking = skill::Asking {
@@ -175,23 +176,19 @@ impl Hooks<'_> {
         }
     }
 
-    /// Why a hook is not run any more. Of a call that was cancelled there is as much to tell after the run as of
-    /// any other.
-    fn stop_before(&self, hook: &Hook) -> Option<StopReason> {
-        let reason = self.execution.stop_reason()?;
-        let is_cancelled = matches!(reason, StopReason::Cancelled | StopReason::Disconnect);
-        let is_told = is_cancelled && !hook.point.precedes_the_run();
-        (!is_told).then_some(reason)
-    }
-
-    async fn run_with(&self, program: Program<'_>, given: String) -> Came {
+    /// Runs a program; `told_of` is the stop that it is told of.
+    async fn run_with(
+        &self,
+        program: Program<'_>,
+        given: String,
+        told_of: Option<StopReason>,
+    ) -> Came {
         let stop = self.execution.live();
-        let is_cancelled = self.execution.stop_reason().is_some();
         let stopped = async {
-            match is_cancelled {
-                false => stop.stop_requested().await,
+            match told_of {
+                None => stop.stop_requested().await,
                 // Only the end of the daemon can still be in its way.
-                true => {
+                Some(_) => {
                     self.inner.reached(Phase::Stopping).await;
                     StopReason::Shutdown
                 }
@@ -326,6 +323,13 @@ impl Hooks<'_> {
     fn summary(&self) -> String {
         self.execution.summary()
     }
+}
+
+/// Whether a hook is run in spite of a stop: of a call that was cancelled there is as much to tell after the run as of
+/// any other.
+fn is_told(hook: &Hook, reason: StopReason) -> bool {
+    let is_cancelled = matches!(reason, StopReason::Cancelled | StopReason::Disconnect);
+    is_cancelled && !hook.point.precedes_the_run()
 }
 
 /// Of the input that it was changed to.

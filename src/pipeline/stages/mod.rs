@@ -150,7 +150,7 @@ async fn carry_out(
             config: hooks.config,
             retries: held.retries,
         };
-        // Nothing is waited for from here on until the run begins.
+        // From here on the run itself hears of it.
         if let Some(reason) = execution.stop_reason() {
             return Err(execution.stopped(reason).into());
         }

@@ -24,7 +24,7 @@ impl Shell {
         Self::named(name.unwrap_or_default())
     }
 
-    fn named(name: &str) -> Self {
+    pub(super) fn named(name: &str) -> Self {
         match unversioned(name) {
             "bash" | "bash-static" | "rbash" => Self::Bash,
             "ash" | "dash" | "hush" | "posh" | "sash" | "sh" => Self::Posix,
@@ -32,13 +32,15 @@ impl Shell {
         }
     }
 
-    /// Who reads the scripts that the program `name` takes: most give them to `sh`. `None` for what is a part of the
-    /// shell that runs it.
+    /// Who reads the scripts that the program `name` takes: most give them to `sh`, or to a shell of the user's, which
+    /// is held to be of that kind. `None` for what is a part of the shell that runs it, and for what gives its words to
+    /// no shell.
     #[rustfmt::skip]
     pub(super) fn of_program(name: &str) -> Option<Self> {
         match name {
             "." | "alias" | "bind" | "compgen" | "complete" | "declare" | "eval" | "export" | "fc" | "hash" | "history" | "local" | "mapfile"
             | "readarray" | "readonly" | "source" | "trap" | "typeset" => None,
+            "doas" | "env" | "sudo" | "sudo-rs" => None,
             name if is_shell(name) => Some(Self::named(name)),
             _ => Some(Self::Posix),
         }

@@ -79,6 +79,14 @@ fn redefines(text: &str) -> bool {
     names.iter().any(|name| text.contains(name))
 }
 
+/// Whether a command may follow a word of the shell's own.
+fn opens(word: &str) -> bool {
+    matches!(
+        word,
+        "!" | "{" | "do" | "elif" | "else" | "if" | "then" | "until" | "while"
+    )
+}
+
 impl Reader {
     pub(super) fn new(setting: Setting<'_>) -> Self {
         Self {
@@ -199,8 +207,9 @@ impl Reader {
     /// What is run of a text that is no script as a whole: lines before the one with the error, what stands before that,
     /// and what is quoted in it.
     fn begun(&mut self, text: &str) -> Result<(), Unreadable> {
-        /// Of more lines, nothing is known.
+        /// Of more lines, or pieces of one, nothing is known.
         const LINES: usize = 16;
+        const PIECES: usize = 32;
         for hidden in hidden(text) {
             self.nested(&hidden, false)?;
         }
@@ -214,10 +223,21 @@ impl Reader {
             }
             return Ok(());
         }
-        let head = text.split(|c: char| "();&|`<>".contains(c)).next();
-        let words: Vec<&str> = head.unwrap_or_default().split_whitespace().collect();
-        if !words.is_empty() {
-            self.add(words.join(" "), false);
+        let mut pieces = text.split(|c: char| "();&|`<>".contains(c));
+        // Who has it otherwise may find commands in it up to its end.
+        let most = match self.shell {
+            Shell::Bash => 1,
+            Shell::Posix | Shell::Other => PIECES,
+        };
+        for piece in pieces.by_ref().take(most) {
+            let words = piece.split_whitespace();
+            let words: Vec<&str> = words.skip_while(|word| opens(word)).collect();
+            if !words.is_empty() {
+                self.add(words.join(" "), false);
+            }
+        }
+        if most > 1 && pieces.next().is_some() {
+            self.unknown();
         }
         Ok(())
     }

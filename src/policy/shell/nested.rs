@@ -1,7 +1,8 @@
 //! The scripts that programs take from their words or their input.
 
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
-use super::super::paths::absolute;
+use super::super::paths::{absolute, base_name};
+use super::Shell;
 use super::git;
 use super::hazards::{run_by_options, runs_elsewhere, unversioned, values_of};
 use super::loose::{Nested, Reader};
@@ -53,23 +54,32 @@ const TMUX_COMMANDS: [&str; 9] = [
 /// How many beginnings of a list of commands are looked at.
 const MAX_BEGINNINGS: usize = 16;
 
-/// Whether a short option of a shell's is set, alone or with others.
+/// Whether a shell is given that short option, alone or with others, or a word that may be it.
 fn has_letter(arguments: &[String], letter: char) -> bool {
     let mut arguments = arguments.iter();
-    while let Some(word) = arguments.next().filter(|word| word.starts_with(['-', '+'])) {
-        if word == "--" {
-            return false;
+    while let Some(word) = arguments.next() {
+        let is_option = word.starts_with(['-', '+']) && word != "--";
+        if !is_known(word) || !is_option {
+            return !is_known(word);
         }
         let is_short = !word.starts_with("--");
         if is_short && word.contains(letter) {
             return true;
         }
-        if is_short && word.ends_with(['o', 'O']) {
-            // The name of an option.
-            arguments.next();
+        let takes_name = is_short && word.contains(['o', 'O']);
+        if takes_name || word == "--rcfile" || word == "--init-file" {
+            // What it is called may be known only when it runs.
+            if arguments.next().is_some_and(|name| !is_known(name)) {
+                return true;
+            }
         }
     }
     false
+}
+
+/// Whether a shell is told to take `!` for what was run before, which may then be run in other words.
+fn has_history(arguments: &[String]) -> bool {
+    has_letter(arguments, 'H') || arguments.iter().any(|word| word == "histexpand")
 }
 
 /// What may be one, and is where nothing of it is unknown and that is `certain`.
@@ -125,9 +135,8 @@ impl Reader {
                     self.unknown();
                 }
             }
-            // The history of what was run, which may be run again in other words.
-            "set" => {
-                if has_letter(arguments, 'H') {
+            "set" | "shopt" => {
+                if has_history(arguments) {
                     self.unknown();
                 }
             }
@@ -171,10 +180,6 @@ impl Reader {
         nested: &mut Vec<Nested>,
     ) {
         let joined = self.joined(arguments);
-        if has_letter(arguments, 'H') || has_letter(arguments, 'i') {
-            // It has a history, whose lines may be run again in other words.
-            self.unknown();
-        }
         for (at, word) in arguments.iter().enumerate() {
             if self.is_full() {
                 return;
@@ -184,7 +189,12 @@ impl Reader {
             }
         }
         let mut add = |text: &str, certain: bool| nested.push(script(text, certain));
-        if shell_scripts(arguments, certain, &mut add) {
+        let reads = shell_scripts(arguments, certain, &mut add);
+        // One that is interactive has a history of what it reads.
+        if has_history(arguments) || reads && has_letter(arguments, 'i') {
+            self.unknown();
+        }
+        if reads {
             self.shell_input(input, certain, nested);
         }
     }
@@ -198,9 +208,19 @@ impl Reader {
         let elsewhere = runs_elsewhere(name);
         // There a word is mostly one of a command (`docker exec c sh -c x`), which is looked at as a whole, a
         // template (`{{ .State }}`), or names files; and no script.
-        let scripts = arguments.iter().flat_map(|word| scripts_of(word));
-        let scripts = scripts.filter(|text| !elsewhere || is_command(text));
-        nested.extend(scripts.map(|text| script(text, false)));
+        let mut shell = None;
+        for word in arguments {
+            let scripts = scripts_of(word).filter(|text| !elsewhere || is_command(text));
+            nested.extend(scripts.map(|text| Nested {
+                shell,
+                ..script(text, false)
+            }));
+            // `docker exec c bash -c x`: as words, where ssh makes one text of them.
+            let program = base_name(word);
+            if elsewhere && name != "ssh" && is_shell(program) {
+                shell = Some(Shell::named(program));
+            }
+        }
     }
 
     /// Adds what a shell that reads its input for a script is given there.

@@ -213,8 +213,11 @@ impl Reader {
                 // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well.
                 let command = plain(&text);
                 let command = command.trim_start_matches(['|', '-']).to_owned();
+                // The names of those that programs read are in capitals.
+                let name = assignment.name.to_string();
+                let is_own = name.contains(|c: char| c.is_ascii_lowercase());
                 let value = Nested {
-                    shell: Some(Shell::Posix),
+                    shell: (!is_own).then_some(Shell::Posix),
                     ..Nested::new(command, false)
                 };
                 self.nested(&value, false)?;

@@ -1,7 +1,7 @@
 //! Programs that run the program their arguments name, and what they run.
 
 use super::super::glob::UNKNOWN_WORDS;
-use super::super::paths::base_name;
+use super::super::paths::{absolute, base_name};
 use super::Shell;
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login};
@@ -122,9 +122,6 @@ impl Reader {
             let words = &words[start..end];
             self.add_words(&joined, (start, end), certain);
             let name = base_name(&words[0]).to_owned();
-            if is_link_of_the_kernels(&words[0]) {
-                self.unknown();
-            }
             if matches!(name.as_str(), "cd" | "pushd" | "popd") {
                 self.reading.moves = true;
             }
@@ -184,11 +181,15 @@ impl Reader {
         input: Option<&Input>,
         nested: &mut Vec<Nested>,
     ) {
+        if is_link_of_the_kernels(&words[0], self.reading.moves) {
+            self.unknown();
+        }
         let before = nested.len();
         self.scripts(name, words, certain, input, nested);
+        read_by(Shell::of_program(name), &mut nested[before..]);
+        let before_input = nested.len();
         self.beyond_words(name, &words[1..], certain, input, nested);
-        let (found, shell) = (&mut nested[before..], Shell::of_program(name));
-        found.iter_mut().for_each(|one| one.shell = shell);
+        read_by(Some(Shell::Posix), &mut nested[before_input..]);
         self.count(&nested[before..]);
         let (programs, arguments) = named_apart(name, &words[1..]);
         for program in programs {
@@ -293,16 +294,27 @@ impl Reader {
     }
 }
 
+/// Says of scripts who reads them, where that is not known better.
+fn read_by(shell: Option<Shell>, scripts: &mut [Nested]) {
+    for script in scripts {
+        script.shell = script.shell.or(shell);
+    }
+}
+
 /// Whether a program's name may be a link that leads to another, whose name it does not say: `/proc/self/exe`,
-/// `/dev/fd/3`.
-fn is_link_of_the_kernels(program: &str) -> bool {
-    let program = program.strip_prefix('/').unwrap_or_default();
+/// `/dev/fd/3`; or `./exe`, where the script may have gone there.
+fn is_link_of_the_kernels(program: &str, moves: bool) -> bool {
     let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     let name = base_name(program);
-    ["proc/", "dev/fd/"]
-        .iter()
-        .any(|dir| program.starts_with(dir))
-        && (name == "exe" || is_number(name) || !is_known(name))
+    match absolute(program, None) {
+        Some(path) => {
+            let is_there = ["/proc/", "/dev/fd/"]
+                .iter()
+                .any(|dir| path.starts_with(dir));
+            is_there && (name == "exe" || is_number(name) || !is_known(name))
+        }
+        None => moves && name == "exe" && program != name,
+    }
 }
 
 /// The programs that options name, or may name, while their arguments stand elsewhere; and those.

@@ -25,6 +25,13 @@ pub(super) struct Size {
     full: bool,
 }
 
+impl Size {
+    /// Whether nothing was ever to be written.
+    pub(super) fn is_nothing(self) -> bool {
+        self.len == 0 && !self.full
+    }
+}
+
 impl From<&Metadata> for Size {
     fn from(metadata: &Metadata) -> Self {
         Self {

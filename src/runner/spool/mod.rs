@@ -139,7 +139,7 @@ impl Spool {
             };
             let size = Size::from(&entry.metadata()?);
             // An empty one was begun when its daemon was killed: what is short is kept elsewhere.
-            if !lasting || suffix == SCRIPT || size.len == 0 {
+            if !lasting || suffix == SCRIPT || size.is_nothing() {
                 std::fs::remove_file(entry.path())?;
                 continue;
             }

@@ -1,6 +1,7 @@
 //! What the policy asks about: asked, answered, remembered, and never run without.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::thread;
 
@@ -70,8 +71,14 @@ pub(super) fn during<T>(
 ) -> (Reply, T) {
     thread::scope(|scope| {
         let calling = scope.spawn(|| daemon.post(body));
-        let done = meanwhile();
-        (calling.join().expect("answered"), done)
+        let done = catch_unwind(AssertUnwindSafe(meanwhile));
+        if done.is_err() {
+            // Nobody will answer it any more.
+            daemon.signal(Signal::SIGKILL);
+        }
+        let reply = calling.join();
+        let done = done.unwrap_or_else(|panic| resume_unwind(panic));
+        (reply.expect("answered"), done)
     })
 }
 

@@ -181,8 +181,12 @@ fn what_is_restricted_meanwhile_is_so_for_what_was_asked_about_before() {
             "[tools]\ndisabled = [\"bash\"]\n",
             "tool_disabled",
         ),
-        // Wherever it runs by now, it is not where the marker would be.
-        (&command, "[tools]\nuntrusted = [\"bash\"]\n", ""),
+        // In the sandbox, if there is one: it is not where the marker would be.
+        (
+            &command,
+            "[tools]\nuntrusted = [\"bash\"]\n",
+            "sandbox_unavailable",
+        ),
         (&file, "[files]\nenabled = false\n", "tool_disabled"),
         (
             &file,
@@ -199,8 +203,12 @@ fn what_is_restricted_meanwhile_is_so_for_what_was_asked_about_before() {
         });
         let body = reply.json();
         assert!(!marker.exists(), "{restriction} {body}");
-        let is_told = code.is_empty() || body["code"] == code;
-        assert!(is_told && body["is_error"] == true, "{restriction} {body}");
+        let is_inside = body["sandbox"]["runtime"] == "runsc";
+        let is_refused = body["code"] == code && body["is_error"] == true;
+        match code {
+            "sandbox_unavailable" => assert!(is_inside || is_refused, "{restriction} {body}"),
+            _ => assert!(is_refused, "{restriction} {body}"),
+        }
     }
 }
 

@@ -109,13 +109,56 @@ fn options_of_time_and_lines_run_again_are_unclear() {
         "set -H; [[ a ]]",
         "bash -o history -Hc 'echo a'",
         "bash -i <<< 'echo a'",
+        "set -o history -o hist\"expand\"; [[ a ]]",
+        "h=H; set -o history -$h",
+        "bash --rcfile /dev/null -o history -H <<< 'echo a'",
+        "bash -o history -o hist'expand' <<< 'echo a'",
+        "shopt -so history hist\"expand\"",
+        "//proc/self/exe -c 'marker'",
+        "cd /proc/self; ./exe -c 'marker'",
+        "nice --foo 5 /proc/self/exe -c 'marker'",
         "/proc/self/exe -c 'marker'",
         "/proc/$$/exe -c 'marker'",
         "exec 3</bin/marker; /dev/fd/3 x",
     ] {
         assert!(is_unclear(script, "/bin/bash"), "{script}");
     }
-    for script in ["bash -c 'grep -iH a b'", "set -- -H", "bash -ec 'a' -- -i"] {
+    for script in [
+        "./exe a",
+        "docker exec c bash -lc 'cd /app && [[ -f x ]] && make &> log'",
+        "sudo grep -E '((a|b))' f",
+        "re='((a|b))'; grep x f",
+        "bash -ic 'echo a'",
+        "bash -c 'grep -iH a b'",
+        "set -- -H",
+        "bash -ec 'a' -- -i",
+    ] {
         assert!(!is_unclear(script, "/bin/bash"), "{script}");
+    }
+}
+
+/// What is no script to bash may be one to another, up to where it is none.
+#[test]
+fn commands_of_what_only_another_shell_takes_for_a_script_are_found() {
+    for script in [
+        "[[ a; marker",
+        "function; marker",
+        "select; marker",
+        "if [[ a; then marker; fi",
+        "((marker); [[ a)",
+        "echo a\n[[ b; marker",
+    ] {
+        for taker in [
+            "watch",
+            "flock f -c",
+            "su u -c",
+            "script -qc",
+            "git rebase -x",
+        ] {
+            let script = format!("{taker} '{script}'");
+            assert!(finds(&script).is_some(), "{script}");
+        }
+        let pager = format!("PAGER='{script}' man ls");
+        assert!(finds(&pager).is_some(), "{pager}");
     }
 }
