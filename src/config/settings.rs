@@ -464,6 +464,10 @@ mod tests {
                 &["e.toml:1: ", "max_output_bytes", "from 1 to"],
             ),
             (
+                "[limits]\nmemory_max = 1048576\n",
+                &["e.toml:2: ", "memory_max", "from 8388608 to"],
+            ),
+            (
                 "default_timeout_secs = 9\nmax_timeout_secs = 5\n",
                 &["e.toml:1: ", "above max_timeout_secs"],
             ),
