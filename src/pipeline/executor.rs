@@ -394,7 +394,7 @@ impl Executor {
     }
 
     /// Waits for `grace` that everything ends by itself, then ends it, kept background processes
-    /// last. No call should be begun meanwhile.
+    /// last. No call should be begun meanwhile, or afterwards: it would be stopped before it runs.
     pub async fn shut_down(&self, grace: Duration) {
         self.shut_down_after(tokio::time::sleep(grace)).await;
     }

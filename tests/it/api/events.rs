@@ -291,14 +291,17 @@ fn a_slow_reader_does_not_hold_up_the_command() {
     assert_eq!(joined(&events, "stdout").len(), 10_000_000);
 }
 
+/// Tries what fails so many times more.
+fn retrying(max: u32) -> Daemon {
+    let retries = format!("retries = {{ max = {max}, delay_ms = 1, exit_codes = true }}");
+    let toml = format!("{AMPLE}[flow.tools.bash]\nidempotent = true\n{retries}\n");
+    Daemon::start_with(Mode::Group, &toml)
+}
+
 /// It is still being told of the first try when the second has long ended.
 #[test]
 fn a_slow_reader_is_told_of_each_try() {
-    let retries = "idempotent = true\nretries = { max = 1, delay_ms = 1, exit_codes = true }";
-    let daemon = Daemon::start_with(
-        Mode::Group,
-        &format!("{AMPLE}[flow.tools.bash]\n{retries}\n"),
-    );
+    let daemon = retrying(1);
     let mark = daemon.dir().join("mark");
     let script = format!(
         "[ -e {mark} ] && {{ head -c 300000 /dev/zero | tr '\\0' y; exit; }}; touch {mark}; head -c 10000000 /dev/zero | tr '\\0' x; exit 1",
@@ -318,11 +321,7 @@ fn a_slow_reader_is_told_of_each_try() {
 /// Or one that stands still would have all of them kept in memory.
 #[test]
 fn a_slow_reader_misses_what_is_neither_the_first_try_nor_the_last() {
-    let retries = "idempotent = true\nretries = { max = 2, delay_ms = 1, exit_codes = true }";
-    let daemon = Daemon::start_with(
-        Mode::Group,
-        &format!("{AMPLE}[flow.tools.bash]\n{retries}\n"),
-    );
+    let daemon = retrying(2);
     let mark = daemon.dir().join("mark");
     let script = format!(
         "echo >> {mark}; case $(wc -l < {mark}) in 1) n=10000000;; *) n=300000;; esac; \
