@@ -74,9 +74,9 @@ impl Health {
 
 impl Api {
     /// Everything that does not work as it should.
-    pub fn degradations(&self) -> Vec<Degradation> {
+    pub async fn degradations(&self) -> Vec<Degradation> {
         let mut all = self.health.configuration();
-        all.extend(self.executor.degradations());
+        all.extend(self.executor.degradations().await);
         all.extend(
             self.health.is_stopping().then(|| Degradation {
                 code: "shutting_down",
@@ -237,6 +237,7 @@ struct DegradationBody {
 pub(super) async fn show(State(api): State<Api>) -> Response {
     let problems: Vec<DegradationBody> = api
         .degradations()
+        .await
         .into_iter()
         .map(
             |Degradation {

@@ -18,7 +18,7 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
     responses((status = 200, description = "Prometheus' text format, version 0.0.4.", body = String, content_type = "text/plain; version=0.0.4; charset=utf-8"))
 )]
 pub(super) async fn show(State(api): State<Api>) -> Result<Response, Refusal> {
-    let text = api.executor.metrics(&api.degradations());
+    let text = api.executor.metrics(&api.degradations().await);
     let text = text.map_err(|error| match error {
         NoMetrics::Off => Refusal::new(Code::NotFound, error.to_string()),
         NoMetrics::Broken | NoMetrics::Unreadable(_) => {

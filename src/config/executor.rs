@@ -132,17 +132,15 @@ impl ExecutorConfig {
         Arc::new(restricted)
     }
 
-    /// What commands need that is not there, as the key and what is wrong with its value.
-    pub fn unusable(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let shell = &self.shell;
-        let shell =
-            (!can_run(shell)).then(|| ("shell", format!("cannot execute `{}`", shell.display())));
-        let dir = self.working_dir.as_ref().filter(|dir| !dir.is_dir());
-        let dir = dir.map(|dir| {
-            let why = format!("there is no directory `{}`", dir.display());
-            ("working_dir", why)
+    /// What commands need of the file system.
+    pub fn needs(&self) -> impl Iterator<Item = Need<'_>> {
+        let shell = Need::program("shell", &self.shell);
+        let dir = self.working_dir.as_ref().map(|dir| Need {
+            key: "working_dir",
+            path: dir,
+            kind: Needed::Directory,
         });
-        shell.into_iter().chain(dir)
+        std::iter::once(shell).chain(dir)
     }
 
     /// What else has no effect as it is set, for people to read.
@@ -173,6 +171,43 @@ impl ExecutorConfig {
     }
 }
 
+/// What commands need of the file system.
+#[derive(Clone, Copy, Debug)]
+pub struct Need<'a> {
+    /// Which key of the configuration names it.
+    pub key: &'static str,
+    /// Where it has to be.
+    pub path: &'a Path,
+    kind: Needed,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Needed {
+    Program,
+    Directory,
+}
+
+impl<'a> Need<'a> {
+    pub(super) fn program(key: &'static str, path: &'a Path) -> Self {
+        Self {
+            key,
+            path,
+            kind: Needed::Program,
+        }
+    }
+
+    /// What is wrong with it, if anything. Asks the file system.
+    pub fn lack(&self) -> Option<String> {
+        let path = self.path.display();
+        match self.kind {
+            Needed::Program => (!can_run(self.path)).then(|| format!("cannot execute `{path}`")),
+            Needed::Directory => {
+                (!self.path.is_dir()).then(|| format!("there is no directory `{path}`"))
+            }
+        }
+    }
+}
+
 /// Whether there certainly is none: what may not be looked at may be one.
 fn is_no_directory(path: &Path) -> bool {
     match std::fs::metadata(path) {
@@ -188,7 +223,7 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Whether a file is a program that can be started, as far as its permissions say.
-pub(super) fn can_run(program: &Path) -> bool {
+fn can_run(program: &Path) -> bool {
     program.is_file() && nix::unistd::access(program, AccessFlags::X_OK).is_ok()
 }
 

@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use super::executor::can_run;
+use super::executor::Need;
 use super::values::Bounded;
 use crate::domain::{Point, Stage};
 
@@ -72,10 +72,10 @@ impl Hook {
         self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
     }
 
-    /// The program that it asks and that cannot be executed, if so.
-    pub fn lacks(&self) -> Option<&Path> {
+    /// What it needs of the file system.
+    pub fn need(&self) -> Option<Need<'_>> {
         match &self.asked {
-            Asked::Program { program, .. } => Some(program.as_path()).filter(|path| !can_run(path)),
+            Asked::Program { program, .. } => Some(Need::program("[[hooks]]", program)),
             Asked::Skill { .. } => None,
         }
     }

@@ -65,11 +65,8 @@ impl Settings {
         let mut doubts: Vec<String> = unknown
             .map(|name| format!("[access] names {name:?}, whom this machine does not know"))
             .collect();
-        doubts.extend(
-            self.executor
-                .unusable()
-                .map(|(key, why)| format!("`{key}`: {why}")),
-        );
+        let needs = self.executor.needs();
+        doubts.extend(needs.filter_map(|need| Some(format!("`{}`: {}", need.key, need.lack()?))));
         doubts.extend(self.executor.idle());
         // No bytes at all are a way to say that nothing is to be kept.
         if (1..self.spool_max_bytes).contains(&self.spool_total_bytes) {

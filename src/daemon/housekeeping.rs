@@ -47,11 +47,11 @@ pub(super) async fn keep(api: Api) {
     let mut housekeeper = Housekeeper::new(api);
     loop {
         ticks.tick().await;
-        housekeeper.look();
+        housekeeper.look().await;
     }
 }
 
-/// What it knows from its last look. No look waits for anything: what may take its time, as whatever the ledger
+/// What it knows from its last look. No look waits for long: what may take its time, as whatever the ledger
 /// writes, is a [`Chore`].
 struct Housekeeper {
     api: Api,
@@ -89,11 +89,11 @@ impl Housekeeper {
         }
     }
 
-    fn look(&mut self) {
+    async fn look(&mut self) {
         self.test_sandbox();
         self.give_back();
         self.api.executor.tidy();
-        let problems = self.api.executor.degradations();
+        let problems = self.api.executor.degradations().await;
         tell_changes(&self.problems, &problems);
         self.keep_history();
         let status = status_line(&self.api, &problems);

@@ -19,7 +19,7 @@ use crate::config::{
     leads_to, skills_dir, watch_files, watch_tree,
 };
 use crate::domain::Degradation;
-use crate::pipeline::Event;
+use crate::pipeline::{Event, beside};
 
 /// How long the directory must be quiet before it is read: editors and package managers write
 /// several files in a row.
@@ -35,6 +35,32 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// That the configuration cannot be used, or the policy.
 const CONFIG_INVALID: &str = "config_invalid";
 const POLICY_INVALID: &str = "policy_invalid";
+
+/// What else is read of the directory.
+const BESIDE_IT: &[&str] = &[POLICY_FILE, SKILLS_DIR];
+
+/// Why files are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// SIGHUP.
+    Signal,
+    Files,
+    Skills,
+    /// There is something that no watch tells of.
+    Time,
+}
+
+/// What is watched, and what no watch tells of.
+struct Watched {
+    /// The configuration and what is beside it.
+    files: notify::Result<Watch>,
+    /// Skills, where there are any.
+    skills: Option<Watch>,
+    /// Where links on the way to the files lead.
+    ends: Ends,
+}
+
+type Ends = Option<Vec<Option<PathBuf>>>;
 
 /// What is watched while it lasts, and what tells of changes.
 type Watch = (RecommendedWatcher, mpsc::Receiver<()>);
@@ -73,7 +99,6 @@ impl Configuration {
         were_read: WereRead,
         surroundings: Surroundings,
     ) -> Self {
-        tell_doubts(&path, &settings);
         if let Some(absence) = surroundings.policy_files.absence() {
             tracing::warn!("{absence}");
         }
@@ -120,105 +145,127 @@ impl Configuration {
         skills_dir(&self.path)
     }
 
-    /// Takes up changes, on disk and by signal, until a signal asks for the stop.
+    /// Takes up changes, on disk and by signal, until a signal asks for the stop. That waits for none which is being
+    /// taken up: a file system may not answer.
     pub(super) async fn follow(&self, api: &Api, signals: &mut Signals) {
-        let mut files = self.watch_files();
-        if let Err(error) = &files {
-            let dir = self.path.parent().unwrap_or(Path::new("/"));
-            tracing::info!(%error, dir = %dir.display(), "the directory of the configuration cannot be watched: changes are taken up on SIGHUP, or when it can");
-        }
-        let mut skills = self.watch_skills();
-        let mut ends = self.leads_to();
+        self.tell_doubts(self.settings());
+        let mut watched = tokio::select! {
+            watched = self.begin(api) => watched,
+            () = signals.stop() => return,
+        };
         let mut look_again = tokio::time::interval(LOOK_AGAIN);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // What was changed between the first reading and the watch.
-        self.reload(api).await;
         loop {
-            tokio::select! {
+            let looks_again = watched.files.is_err() || watched.ends.is_some();
+            let cause = tokio::select! {
                 wish = signals.reload_or_stop() => match wish {
                     Wish::Stop => return,
-                    Wish::Reload => {
-                        service::reloading();
-                        (ends, files) = (self.leads_to(), self.watch_files());
-                        skills = self.watch_skills();
-                        self.reload(api).await;
-                        let problems = api.executor.degradations();
-                        service::status(&super::housekeeping::status_line(api, &problems));
-                        service::reloaded();
-                    }
+                    Wish::Reload => Cause::Signal,
                 },
-                Some(()) = changed(files.as_mut().ok()) => {
-                    if let Ok((_, changes)) = &mut files {
-                        quiet(changes).await;
-                    }
-                    // Directories and links may be others, which the old watches do not see.
-                    (ends, files) = (self.leads_to(), self.watch_files());
-                    skills = self.watch_skills();
-                    self.reload(api).await;
-                }
-                _ = look_again.tick(), if files.is_err() || ends.is_some() => {
-                    let before = std::mem::replace(&mut ends, self.leads_to());
-                    let was_lost = files.is_err();
-                    if was_lost || ends != before {
-                        files = self.watch_files();
-                    }
-                    if files.is_ok() && (was_lost || ends != before) {
-                        skills = self.watch_skills();
-                        self.reload(api).await;
-                    }
-                }
-                Some(()) = changed(skills.as_mut()) => {
-                    if let Some((_, changes)) = &mut skills {
-                        quiet(changes).await;
-                    }
-                    reload_skills(api).await;
-                }
+                Some(()) = changed(watched.files.as_mut().ok()) => Cause::Files,
+                _ = look_again.tick(), if looks_again => Cause::Time,
+                Some(()) = changed(watched.skills.as_mut()) => Cause::Skills,
+            };
+            tokio::select! {
+                () = self.take_up(cause, &mut watched, api) => {}
+                () = signals.stop() => return,
             }
         }
     }
 
-    fn watch_files(&self) -> notify::Result<Watch> {
-        watch_files(&self.path, &[POLICY_FILE, SKILLS_DIR])
-    }
-
-    fn leads_to(&self) -> Option<Vec<Option<PathBuf>>> {
-        leads_to(&self.path, &[POLICY_FILE, SKILLS_DIR])
-    }
-
-    /// Watches the skills, where there are any.
-    fn watch_skills(&self) -> Option<Watch> {
-        let dir = self.skills_dir();
-        let watch = dir.is_dir().then(|| watch_tree(&dir))?;
-        watch
-            .inspect_err(|error| {
-                tracing::warn!(%error, dir = %dir.display(), "the skills cannot be watched: changes are taken up on SIGHUP only");
-            })
-            .ok()
-    }
-
-    fn read(&self) -> Result<Settings, ConfigError> {
-        let was_read = &self.were_read.configuration;
-        if was_read.load(Ordering::Relaxed) {
-            return Settings::read(&self.path);
+    async fn begin(&self, api: &Api) -> Watched {
+        let watched = self.watch().await;
+        if let Err(error) = &watched.files {
+            let dir = self.path.parent().unwrap_or(Path::new("/"));
+            tracing::info!(%error, dir = %dir.display(), "the directory of the configuration cannot be watched: changes are taken up on SIGHUP, or when it can");
         }
-        let Some(settings) = Settings::read_if_there(&self.path)? else {
+        // What was changed between the first reading and the watch.
+        self.reload(api).await;
+        watched
+    }
+
+    async fn take_up(&self, cause: Cause, watched: &mut Watched, api: &Api) {
+        match cause {
+            Cause::Signal => {
+                service::reloading();
+                *watched = self.watch().await;
+                self.reload(api).await;
+                let problems = api.executor.degradations().await;
+                service::status(&super::housekeeping::status_line(api, &problems));
+                service::reloaded();
+            }
+            Cause::Files => {
+                quiet(watched.files.as_mut().ok()).await;
+                // Directories and links may be others, which the old watches do not see.
+                *watched = self.watch().await;
+                self.reload(api).await;
+            }
+            Cause::Time => {
+                let path = self.path.clone();
+                let ends = beside(move || ends(&path)).await;
+                if watched.files.is_err() || ends != watched.ends {
+                    *watched = self.watch().await;
+                    if watched.files.is_ok() {
+                        self.reload(api).await;
+                    }
+                }
+            }
+            Cause::Skills => {
+                quiet(watched.skills.as_mut()).await;
+                reload_skills(api).await;
+            }
+        }
+    }
+
+    /// Watches the files, and the skills where there are any.
+    async fn watch(&self) -> Watched {
+        let (path, skills) = (self.path.clone(), self.skills_dir());
+        beside(move || Watched {
+            ends: ends(&path),
+            files: watch_files(&path, BESIDE_IT),
+            skills: watch_skills(&skills),
+        })
+        .await
+    }
+
+    async fn read(&self) -> Result<Settings, ConfigError> {
+        let was_read = &self.were_read.configuration;
+        let (path, must_exist) = (self.path.clone(), was_read.load(Ordering::Relaxed));
+        // Names of users are looked up on the way, where a directory service may take its time.
+        let read = beside(move || match must_exist {
+            true => Settings::read(&path).map(Some),
+            false => Settings::read_if_there(&path),
+        });
+        let Some(settings) = read.await? else {
             return Settings::shipped();
         };
         was_read.store(true, Ordering::Relaxed);
         Ok(settings)
     }
 
+    /// Logs what is doubtful about `settings`, which takes a look at directories that they name.
+    fn tell_doubts(&self, settings: Arc<Settings>) {
+        let path = self.path.clone();
+        drop(tokio::task::spawn_blocking(move || {
+            if path.exists() {
+                for doubt in settings.doubts() {
+                    tracing::warn!(path = %path.display(), "{doubt}");
+                }
+            }
+        }));
+    }
+
     /// Reads the files and takes up the whole of each, or nothing of it.
     async fn reload(&self, api: &Api) {
-        let mut problems = self.reload_settings(api);
+        let mut problems = self.reload_settings(api).await;
         problems.extend(self.reload_policy(api).await);
         api.health.set_configuration(problems);
         reload_skills(api).await;
     }
 
-    fn reload_settings(&self, api: &Api) -> Vec<Degradation> {
-        let settings = match self.read() {
-            Ok(settings) => settings,
+    async fn reload_settings(&self, api: &Api) -> Vec<Degradation> {
+        let settings = match self.read().await {
+            Ok(settings) => Arc::new(settings),
             Err(error) => {
                 let detail = format!(
                     "{}; the last valid configuration stays in force",
@@ -237,20 +284,20 @@ impl Configuration {
             source: self.path.display().to_string(),
         });
         let problems = problems.collect();
-        if *self.settings() == settings {
+        if self.settings() == settings {
             if was_refused(api, CONFIG_INVALID) {
                 tracing::info!(path = %self.path.display(), "the configuration is valid again, and the one that is in force");
                 api.executor.announce(Event::ConfigurationReloaded);
             }
             return problems;
         }
-        tell_doubts(&self.path, &settings);
+        self.tell_doubts(Arc::clone(&settings));
         let instance = api.executor.config().instance.clone().unwrap_or_default();
         api.executor
             .reconfigure(self.executor_config(&settings, &instance));
         api.edge.replace(edge_settings(&settings));
         self.surroundings.filter.set(&settings.log.level);
-        *self.in_force.lock() = Arc::new(settings);
+        *self.in_force.lock() = settings;
         tracing::info!(path = %self.path.display(), "took up a changed configuration");
         api.executor.announce(Event::ConfigurationReloaded);
         for key in restart {
@@ -300,8 +347,24 @@ impl Configuration {
     }
 }
 
+fn ends(path: &Path) -> Ends {
+    leads_to(path, BESIDE_IT)
+}
+
+fn watch_skills(dir: &Path) -> Option<Watch> {
+    let watch = dir.is_dir().then(|| watch_tree(dir))?;
+    watch
+        .inspect_err(|error| {
+            tracing::warn!(%error, dir = %dir.display(), "the skills cannot be watched: changes are taken up on SIGHUP only");
+        })
+        .ok()
+}
+
 /// Waits until nothing has changed for a moment, though not for good where something always does.
-async fn quiet(changes: &mut mpsc::Receiver<()>) {
+async fn quiet(watch: Option<&mut Watch>) {
+    let Some((_, changes)) = watch else {
+        return;
+    };
     let patience = tokio::time::Instant::now() + LONGEST_UNREST;
     while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {
         if tokio::time::Instant::now() >= patience {
@@ -342,14 +405,6 @@ fn unusable(code: &'static str, detail: String, path: &Path) -> Degradation {
         code,
         detail,
         source: path.display().to_string(),
-    }
-}
-
-fn tell_doubts(path: &Path, settings: &Settings) {
-    if path.exists() {
-        for doubt in settings.doubts() {
-            tracing::warn!(path = %path.display(), "{doubt}");
-        }
     }
 }
 

@@ -1,7 +1,12 @@
 //! What does not work as it should, for `/health`, the log and whoever looks.
 
+use std::path::Path;
+
+use toml::Value;
+
 use super::executor::Executor;
-use super::{CircuitState, ToolFlowSnapshot, hooks};
+use super::hooks::template;
+use super::{CircuitState, ToolFlowSnapshot};
 use crate::config::{Asked, Hook};
 use crate::domain::Degradation;
 use crate::ledger::Ledger;
@@ -9,15 +14,18 @@ use crate::sandbox::SelfTest;
 use crate::tools::SkillProblem;
 
 impl Executor {
-    /// What does not work as it should.
-    pub fn degradations(&self) -> Vec<Degradation> {
-        let path = self.config().tools_file.clone();
-        let checked = path.map_or(Ok(()), |path| self.inner.tools_file.check(&path));
-        let tools = checked.err().map(|error| Degradation {
-            code: "tools_file_invalid",
-            detail: format!("{}; the built-in descriptions are used", error.chain()),
-            source: error.path().display().to_string(),
-        });
+    /// What does not work as it should. Of what is in the file system, as it was a moment ago where that does not
+    /// answer at once.
+    pub async fn degradations(&self) -> Vec<Degradation> {
+        let executor = self.clone();
+        let look = move |asks: &dyn Fn(&Path)| executor.missing(asks);
+        let mut all = self.inner.soundings.take(look).await;
+        all.extend(self.known_degradations());
+        all
+    }
+
+    /// What is known without a look at the file system.
+    fn known_degradations(&self) -> impl Iterator<Item = Degradation> {
         let spool = self.inner.spool.as_ref().and_then(|spool| spool.problem());
         let lacking = self.inner.runner.lacks(self.config().limits);
         let limits = (!lacking.is_empty()).then(|| Degradation {
@@ -32,14 +40,40 @@ impl Executor {
         let ledger = ledger
             .inspect(|ledger| ledger.look())
             .and_then(Ledger::problem);
-        let all = tools.into_iter().chain(spool).chain(limits).chain(ledger);
+        let all = spool.into_iter().chain(limits).chain(ledger);
         all.chain(self.skill_problems())
-            .chain(self.hook_problems())
             .chain(self.sandbox_problem())
             .chain(self.circuit_problems())
             .chain(self.flow_problem())
-            .chain(self.unusable())
-            .collect()
+    }
+
+    /// What is not in the file system, or not as it should be. Says of each path that it is about to ask for it.
+    fn missing(&self, asks: &dyn Fn(&Path)) -> Vec<Degradation> {
+        let config = self.config();
+        let tools = config.tools_file.iter().filter_map(|path| {
+            asks(path);
+            let error = self.inner.tools_file.check(path).err()?;
+            Some(Degradation {
+                code: "tools_file_invalid",
+                detail: format!("{}; the built-in descriptions are used", error.chain()),
+                source: error.path().display().to_string(),
+            })
+        });
+        let hooks = self.amiss(&config.hooks, asks).into_iter();
+        let hooks = hooks.map(|detail| Degradation {
+            code: "hook_invalid",
+            detail,
+            source: "[[hooks]]".to_owned(),
+        });
+        let needs = config.needs().filter_map(|need| {
+            asks(need.path);
+            Some(Degradation {
+                code: "commands_fail",
+                detail: format!("commands cannot be started as configured: {}", need.lack()?),
+                source: need.key.to_owned(),
+            })
+        });
+        tools.chain(hooks).chain(needs).collect()
     }
 
     /// What is wrong with skills that are not there for it.
@@ -59,35 +93,34 @@ impl Executor {
         problems.map(|problem| problem.detail).collect()
     }
 
-    /// Hooks that can come to nothing.
-    fn hook_problems(&self) -> Vec<Degradation> {
-        let degradation = |detail| Degradation {
-            code: "hook_invalid",
-            detail,
-            source: "[[hooks]]".to_owned(),
-        };
-        self.wrong_hooks().into_iter().map(degradation).collect()
-    }
-
     /// Hooks whose program cannot be executed, that ask a skill which is not there, or that cannot give it their
     /// input.
     pub fn wrong_hooks(&self) -> Vec<String> {
-        let (config, registry) = (self.config(), self.inner.registry());
+        self.amiss(&self.config().hooks, &|_| ())
+    }
+
+    fn amiss(&self, hooks: &[Hook], asks: &dyn Fn(&Path)) -> Vec<String> {
+        let registry = self.inner.registry();
+        let skill = |name: &str, input: &Value| match template(input) {
+            Err(why) => Some(why),
+            Ok(_) if registry.find(name, None).is_none() => {
+                Some(format!("there is no skill `{name}`"))
+            }
+            Ok(_) => None,
+        };
         let wrong = |hook: &Hook| {
             let why = match &hook.asked {
-                Asked::Program { .. } => format!("cannot execute `{}`", hook.lacks()?.display()),
-                Asked::Skill { name, input } => match hooks::template(input) {
-                    Err(why) => why,
-                    Ok(_) if registry.find(name, None).is_none() => {
-                        format!("there is no skill `{name}`")
-                    }
-                    Ok(_) => return None,
-                },
+                Asked::Skill { name, input } => skill(name, input)?,
+                Asked::Program { .. } => {
+                    let program = hook.need()?;
+                    asks(program.path);
+                    program.lack()?
+                }
             };
             let name = &hook.name;
             Some(format!("the hook `{name}` fails for every call: {why}"))
         };
-        config.hooks.iter().filter_map(wrong).collect()
+        hooks.iter().filter_map(wrong).collect()
     }
 
     /// What is wrong with the sandbox, if anything is configured to run in it. That a call has wanted it
@@ -106,17 +139,6 @@ impl Executor {
     /// Whether the sandbox has failed its test, and not passed one since.
     pub fn sandbox_fails(&self) -> bool {
         matches!(self.sandbox().self_test, SelfTest::Failed(_))
-    }
-
-    /// What every command needs and is not there.
-    fn unusable(&self) -> Vec<Degradation> {
-        let config = self.config();
-        let degradation = |(key, why): (&str, String)| Degradation {
-            code: "commands_fail",
-            detail: format!("commands cannot be started as configured: {why}"),
-            source: key.to_owned(),
-        };
-        config.unusable().map(degradation).collect()
     }
 
     /// What is wrong with the server that several daemons share.

@@ -14,6 +14,7 @@ use super::life::Origin;
 use super::parking::Phase;
 use super::records::Records;
 use super::running::Running;
+use super::soundings::Soundings;
 use super::termination::Termination;
 use super::values::Sessions;
 use super::{Begun, CallRecord, counting, log, masking, spans, stages};
@@ -78,6 +79,8 @@ pub struct Executor {
 pub(super) struct Inner {
     config: RwLock<Arc<ExecutorConfig>>,
     pub(super) tools_file: CheckedTools,
+    /// What of the file system was looked at.
+    pub(super) soundings: Arc<Soundings>,
     policy: RwLock<Policy>,
     pub(super) runner: Arc<Runner>,
     pub(super) sandbox: Sandbox,
@@ -466,6 +469,7 @@ impl Inner {
             spans: Exporter::new(&config.tracing, config.instance.as_deref()),
             config: RwLock::new(Arc::new(config)),
             tools_file: CheckedTools::default(),
+            soundings: Arc::default(),
             policy: RwLock::new(Policy::default()),
             runner: Arc::new(runner),
             sandbox: Sandbox::default(),

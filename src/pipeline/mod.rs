@@ -30,6 +30,7 @@ mod records;
 mod remembered;
 mod retry;
 mod running;
+mod soundings;
 mod spans;
 mod stages;
 mod start;

@@ -3,6 +3,7 @@
 mod log;
 mod mistyped;
 mod reload;
+mod stalled;
 mod start;
 mod stop;
 mod systemd;

@@ -18,7 +18,7 @@ use shelly_executor::ledger::{
 use shelly_executor::pipeline::{Begun, Terms};
 use shelly_executor::{Executor, ExecutorConfig};
 
-use crate::support::{scratch, wait_for};
+use crate::support::{scratch, wait_for, wait_on};
 
 /// Where the child finds the file; a test that is run with it is the child.
 const FILE: &str = "SHELLY_TEST_LEDGER";
@@ -110,13 +110,14 @@ async fn what_has_ended_is_told_at_once_and_not_listed_as_running() {
     );
     assert_eq!(listed(Status::Running).await, []);
     drop(somebody);
-    wait_for("the file is written", || {
-        let problems = executor.degradations();
+    wait_on("the file is written", async || {
+        let problems = executor.degradations().await;
         let of_ledger = problems
             .iter()
             .any(|problem| problem.code == "ledger_failed");
         (!of_ledger).then_some(())
-    });
+    })
+    .await;
     assert_eq!(listed(Status::Success).await, [execution.id]);
 }
 

@@ -31,7 +31,7 @@ async fn bash(executor: &Executor, command: &str) -> Result<ToolOutput, Executor
 async fn lines_of(path: &Path, count: usize) -> String {
     let read = || std::fs::read_to_string(path).ok();
     let is_there = |text: &String| text.matches('\n').count() == count;
-    wait_on("its lines", || read().filter(is_there)).await
+    wait_on("its lines", async || read().filter(is_there)).await
 }
 
 fn quick() -> ExecutorConfig {
@@ -129,7 +129,9 @@ fn dropping_the_future_kills_the_tree() {
         for pid in text.split_whitespace() {
             let pid: i32 = pid.parse().expect("a pid");
             // The runtime must be driven for the kill to get anywhere.
-            runtime.block_on(wait_on("its end", || (!Process::lives(pid)).then_some(())));
+            runtime.block_on(wait_on("its end", async || {
+                (!Process::lives(pid)).then_some(())
+            }));
         }
     }
     std::fs::remove_dir_all(dir).expect("ours");
@@ -363,7 +365,7 @@ fn how_calls_flow_can_be_seen() {
             let of_bash = || executor.flow().tools.remove("bash").unwrap_or_default();
             let until = async |running, queued| {
                 let is_so = || (of_bash().running, of_bash().queued) == (running, queued);
-                wait_on("their places", || is_so().then_some(())).await;
+                wait_on("their places", async || is_so().then_some(())).await;
             };
             let first = bash(&executor, "sleep 100");
             let second = bash(&executor, "true");

@@ -25,10 +25,10 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Waits as [`wait_for`], while the event loop goes on.
-pub async fn wait_on<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+pub async fn wait_on<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(found) = find() {
+        if let Some(found) = find().await {
             return found;
         }
         assert!(Instant::now() < deadline, "never came about: {what}");
