@@ -250,6 +250,11 @@ pub(super) async fn decide(
         );
         return Err(Refusal::new(Code::AccessDenied, detail));
     }
+    // Only now: it was there while it was looked for.
+    if !peer.is_there() {
+        let detail = "the process that has connected has ended, so that nobody can tell whether it was one of what is run here: a decision is sent by the process that connects, and it waits for the answer";
+        return Err(Refusal::new(Code::AccessDenied, detail));
+    }
     let executor = api.executor.clone();
     let deciding = async move {
         let decided = executor.decide(id, &peer.caller, answer).await;

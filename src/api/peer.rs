@@ -1,8 +1,12 @@
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::PeerPidfd;
+use nix::sys::socket::{Shutdown, getsockopt, shutdown};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
@@ -18,7 +22,7 @@ pub(crate) struct Peer {
     pub(crate) caller: Caller,
     /// The process that connected, if it is one of this pid namespace.
     pub(crate) pid: Option<i32>,
-    hang_up: Arc<AsyncFd<std::os::fd::OwnedFd>>,
+    hang_up: Arc<AsyncFd<OwnedFd>>,
 }
 
 impl Peer {
@@ -41,6 +45,25 @@ impl Peer {
         })
     }
 
+    /// Whether the process that connected is still there: what has its connection now may be any other. What is
+    /// asked of its pid says something about it only if this holds afterwards. Before Linux 6.5, which does not tell
+    /// by the connection, another process with its pid is taken for it.
+    pub(super) fn is_there(&self) -> bool {
+        // It is none of this pid namespace.
+        let Some(pid) = self.pid else {
+            return true;
+        };
+        let process = match getsockopt(self.hang_up.get_ref(), PeerPidfd) {
+            Err(Errno::ENOPROTOOPT) => pidfd_of(pid),
+            found => found.ok(),
+        };
+        // A pidfd is readable when the process has ended (pidfd_open(2)).
+        process.is_some_and(|process| {
+            let mut polled = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            poll(&mut polled, PollTimeout::ZERO) == Ok(0)
+        })
+    }
+
     /// Takes nothing more from it; see [`take_no_more`].
     pub(super) fn take_no_more(&self) -> io::Result<()> {
         take_no_more(self.hang_up.get_ref())
@@ -50,6 +73,10 @@ impl Peer {
     pub(crate) async fn hung_up(&self) {
         let _ = self.hang_up.ready(Interest::PRIORITY).await;
     }
+}
+
+fn pidfd_of(pid: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
 /// What is answered where it is not known who is at the other end, which is a defect.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::access::{by, user};
 use super::call;
-use crate::support::{Daemon, Reply, bash_call, scratch, skip, wait_for};
+use crate::support::{Daemon, Mode, Reply, bash_call, scratch, skip, wait_for};
 
 /// Who approves where nobody may approve their own; the daemon's user calls.
 const APPROVER: u32 = 64_301;
@@ -482,3 +482,50 @@ fn commands_approve_nothing() {
     assert_eq!(reply.status, 200, "{}", reply.content());
     assert!(marker.exists());
 }
+
+/// Who has connected is gone, and what it has started holds the connection: it could be anybody.
+#[test]
+fn a_connection_whose_process_has_ended_approves_nothing() {
+    const POLICY: &str = "default = \"allow\"\nask = [\"bash(command:touch *)\"]\n";
+    for mode in Mode::all() {
+        let dir = scratch();
+        std::fs::write(dir.join("policy.toml"), POLICY).expect("written");
+        let toml = "[confirmation]\nself_approval = true\n";
+        let daemon = Daemon::start_in(dir, mode, toml, |_| {});
+        let marker = daemon.dir().join("marker");
+        let (reply, ()) = during(&daemon, &call(&touch(&marker)), || {
+            let asked = pending(&daemon);
+            let script = format!(
+                "exec python3 -c '{BY_A_CHILD}' {} {}",
+                daemon.socket().display(),
+                asked["id"].as_str().expect("an id")
+            );
+            // The child's answer is what the command waits for.
+            let tried = daemon.bash(&format!("({script}) | cat"));
+            assert!(tried.stdout().contains(" 403 "), "{}", tried.content());
+            assert!(tried.stdout().contains("has ended"), "{}", tried.content());
+            assert!(!marker.exists());
+            answer(&daemon, &asked, &json!({"decision": "deny"}));
+        });
+        assert_eq!(reply.status, 403, "{}", reply.content());
+    }
+}
+
+/// For Python: connects to a socket, and has a child send the approval that is named when it is gone itself.
+const BY_A_CHILD: &str = r#"
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+parent = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == parent:
+    pass
+body = b"{\"decision\": \"approve\"}"
+s.sendall(b"POST /approvals/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (sys.argv[2].encode(), len(body), body))
+while True:
+    got = s.recv(65536)
+    if not got:
+        break
+    sys.stdout.write(got.decode())
+"#;
