@@ -131,12 +131,23 @@ impl PolicyFiles {
             },
         };
         let confirmation = confirmation_rules(files);
-        let confirmation = Source {
-            path: Path::new("[files] of executor.toml"),
-            text: &confirmation,
-        };
-        let policy = Policy::parse(&[source, confirmation])?;
+        let policy = Policy::parse(&[source, in_files(&confirmation)])?;
         Ok(policy.with_default_set(source.path)?)
+    }
+}
+
+/// The policy that stays in force though its file cannot be used, with what `[files]` says by now.
+pub(super) fn with_confirmation(
+    policy: &Policy,
+    files: &FilesConfig,
+) -> Result<Policy, PolicyError> {
+    policy.with_source(in_files(&confirmation_rules(files)))
+}
+
+fn in_files(confirmation: &str) -> Source<'_> {
+    Source {
+        path: Path::new("[files] of executor.toml"),
+        text: confirmation,
     }
 }
 

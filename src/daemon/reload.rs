@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::policy::{PolicyFiles, UnusablePolicy};
+use super::policy::{PolicyFiles, UnusablePolicy, with_confirmation};
 use super::signals::{Signals, Wish};
 use super::state::StatePlaces;
 use super::telemetry::LogFilter;
@@ -314,7 +314,10 @@ impl Configuration {
         let was_refused = was_refused(api, POLICY_INVALID);
         let amendment = api.executor.amend_policy().await;
         // There may be many that were remembered.
-        let read = move || files.read(must_exist, &settings.executor.files);
+        let read = {
+            let settings = Arc::clone(&settings);
+            move || files.read(must_exist, &settings.executor.files)
+        };
         let read = tokio::task::spawn_blocking(read).await;
         let path = &self.surroundings.policy_files.path;
         match read.unwrap_or_else(|error| Err(UnusablePolicy::panicked(path, error))) {
@@ -338,6 +341,13 @@ impl Configuration {
             }
             Err(error) => {
                 let detail = format!("{}; {}", error.chain(), error.meanwhile());
+                let in_force = amendment.policy();
+                let confirmed =
+                    beside(move || with_confirmation(&in_force, &settings.executor.files)).await;
+                match confirmed {
+                    Ok(policy) => amendment.put_in_force(policy),
+                    Err(error) => tracing::error!(%error, "[files] is not taken up"),
+                }
                 api.executor.announce(Event::PolicyRefused {
                     detail: detail.clone(),
                 });

@@ -28,8 +28,8 @@ struct Inner {
     default_source: Option<RuleSource>,
     rules: Vec<Rule>,
     examples: Vec<Example>,
-    /// The texts it was read from.
-    texts: Vec<String>,
+    /// The texts it was read from, and where they were.
+    texts: Vec<(PathBuf, String)>,
     fence: Fence,
     /// Policies that say which calls are trusted: what one of them does not allow runs in the
     /// sandbox.
@@ -146,7 +146,7 @@ impl Policy {
             examples: parsed.examples,
             texts: sources
                 .iter()
-                .map(|source| source.text.to_owned())
+                .map(|source| (source.path.to_owned(), source.text.to_owned()))
                 .collect(),
             trust,
             workspaces,
@@ -243,6 +243,22 @@ impl Policy {
                 detail: format!("is missing: {}", file::expected_default()),
             }),
         }
+    }
+
+    /// The same policy, with another text in place of the one that came from where `source` does. What it was read
+    /// from besides stays as it was, whatever is there by now.
+    ///
+    /// # Errors
+    /// As [`Policy::parse`].
+    pub fn with_source(&self, source: Source<'_>) -> Result<Self, PolicyError> {
+        let texts = self.inner.texts.iter();
+        let sources = texts.map(|(path, text)| match path == source.path {
+            true => source,
+            false => Source { path, text },
+        });
+        let sources: Vec<Source<'_>> = sources.collect();
+        let policy = Self::parse_with(&sources, self.inner.fence.clone())?;
+        Ok(policy.with_grants(self.grants.to_vec()))
     }
 
     /// The same policy, in which these approvals are remembered besides those that are already.

@@ -399,6 +399,48 @@ fn what_is_as_it_was_again_is_told() {
     }
 }
 
+/// What `[files]` asks about is a part of the policy, whose own file need not be valid for it.
+#[test]
+fn what_is_asked_about_from_now_on_is_so_under_a_policy_that_stays_in_force() {
+    let dir = scratch();
+    let toml = |confirm: &str| {
+        format!(
+            "[files]\nbase_dirs = [{:?}]\n{confirm}[access]\napprovers = []\n{}",
+            dir.display().to_string(),
+            configuration("first")
+        )
+    };
+    let (before, after) = (toml(""), toml("confirm_write = true\n"));
+    fs::write(dir.join("executor.toml"), before).expect("written");
+    fs::write(
+        dir.join("policy.toml"),
+        "default = \"allow\"\ndeny = [\"bash(command:rm *)\"]\n",
+    )
+    .expect("written");
+    let daemon = Daemon::launch(dir, None, |_| {});
+    let write = || {
+        let input = json!({"file_path": daemon.dir().join("f"), "content": "x\n"});
+        daemon.post(&json!({"name": "write_file", "input": input}))
+    };
+    assert_eq!(write().status, 200);
+    replace(&daemon, "policy.toml", "x = [");
+    wait_for_problem(&daemon, "policy_invalid");
+    replace(&daemon, "executor.toml", &after);
+    let refused = wait_for("it is refused", || {
+        Some(write()).filter(|reply| reply.status == 403)
+    });
+    assert!(
+        refused.json()["detail"]
+            .to_string()
+            .contains("confirm_write"),
+        "{}",
+        refused.json()
+    );
+    // The rest of the policy is as it was.
+    assert_eq!(daemon.bash("rm x").status, 403);
+    assert_eq!(daemon.bash("true").status, 200);
+}
+
 /// A daemon whose policy lets nobody run anything.
 fn start_forbidding(rules: usize) -> Daemon {
     let dir = scratch();
