@@ -3,6 +3,7 @@
 use super::hazards::{is_ip_exec, is_short, runs_elsewhere};
 use super::loose::{Nested, Reader};
 use super::nested::Input;
+use super::remote::Ssh;
 use super::strict;
 use super::text::{is_known, plain};
 use super::wrappers::Wrapped;
@@ -62,16 +63,16 @@ impl Reader {
 }
 
 /// The options of a command, as far as its first operand.
-struct Options<'w> {
+pub(super) struct Options<'w> {
     letters: String,
     longs: Vec<&'w str>,
     /// Words that are no options.
-    operands: &'w [String],
+    pub(super) operands: &'w [String],
 }
 
 impl<'w> Options<'w> {
     /// Reads `arguments`, where the options `valued` (letters, or long) have values.
-    fn read(arguments: &'w [String], valued: &str, valued_long: &[&str]) -> Self {
+    pub(super) fn read(arguments: &'w [String], valued: &str, valued_long: &[&str]) -> Self {
         let (mut letters, mut longs) = (String::new(), Vec::new());
         let mut rest = arguments;
         while let Some((word, after)) = rest.split_first() {
@@ -207,18 +208,13 @@ const RUN_VALUED: &[&str] = &[
 fn enters(name: &str, arguments: &[String]) -> bool {
     let has = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.as_str()));
     match name {
-        "ssh" | "autossh" | "rsh" => {
-            let valued = match name {
-                "autossh" => "BbcDEeFIiJLlMmOoPpQRSWw",
-                _ => "BbcDEeFIiJLlmOoPpQRSWw",
-            };
-            let before = Options::read(arguments, valued, &[]);
-            let Some((_host, rest)) = before.operands.split_first() else {
-                return false;
-            };
-            let behind = Options::read(rest, valued, &[]);
+        "ssh" | "autossh" | "rsh" | "slogin" => {
             let none = ['G', 'N', 'V'];
-            behind.operands.is_empty() && !before.has(&none, &[]) && !behind.has(&none, &[])
+            Ssh::read(name, arguments).is_some_and(|Ssh { before, behind }| {
+                let is_shell =
+                    |behind: &Options<'_>| behind.operands.is_empty() && !behind.has(&none, &[]);
+                !before.has(&none, &[]) && behind.is_some_and(|behind| is_shell(&behind))
+            })
         }
         "lxc-attach" => !has(&["--"]),
         name if CONTAINERS.contains(&name) => {

@@ -34,6 +34,10 @@ pub(super) struct Reader {
     /// as what may be one.
     pub(super) input: Option<String>,
     pub(super) input_read: Option<bool>,
+    /// Whether that was looked at as what is read into a variable.
+    pub(super) input_expanded: bool,
+    /// Whether a command may be a function, which does with its input what it likes.
+    pub(super) has_functions: bool,
     /// Whether what is read now is run in a directory that is not known.
     pub(super) elsewhere: bool,
     /// Who reads what is read now.
@@ -79,6 +83,11 @@ fn redefines(text: &str) -> bool {
     names.iter().any(|name| text.contains(name))
 }
 
+/// Whether it is a built-in that reads its input into a variable.
+pub(super) fn reads_variable(word: &str) -> bool {
+    matches!(word, "mapfile" | "read" | "readarray")
+}
+
 /// Whether a command may follow a word of the shell's own.
 fn opens(word: &str) -> bool {
     matches!(
@@ -93,6 +102,8 @@ impl Reader {
             reading: Reading::default(),
             input: setting.input.map(str::to_owned),
             input_read: None,
+            input_expanded: false,
+            has_functions: false,
             elsewhere: false,
             shell: setting.shell,
             depth: 0,
@@ -121,11 +132,9 @@ impl Reader {
             return false;
         };
         let expands = |word: &String| ["$(", "`", "<("].iter().any(|sign| word.contains(sign));
-        if redefines(script)
-            || segments
-                .iter()
-                .any(|segment| segment.words.iter().any(expands))
-        {
+        let words = || segments.iter().flat_map(|segment| &segment.words);
+        let reads_input = self.input.is_some() && words().any(|word| reads_variable(word));
+        if redefines(script) || reads_input || words().any(expands) {
             return false;
         }
         segments.iter().all(|segment| {

@@ -13,6 +13,7 @@ mod loose;
 mod nested;
 mod parts;
 mod programs;
+mod remote;
 pub mod strict;
 #[cfg(test)]
 mod tests;

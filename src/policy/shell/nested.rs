@@ -6,6 +6,7 @@ use super::Shell;
 use super::git;
 use super::hazards::{run_by_options, runs_elsewhere, unversioned, values_of};
 use super::loose::{Nested, Reader};
+use super::remote::remote_scripts;
 use super::text::{is_known, plain};
 
 /// What a command reads.
@@ -66,8 +67,7 @@ fn has_letter(arguments: &[String], letter: char) -> bool {
         if is_short && word.contains(letter) {
             return true;
         }
-        let takes_name = is_short && word.contains(['o', 'O']);
-        if takes_name || word == "--rcfile" || word == "--init-file" {
+        for _ in 0..values_behind(word) {
             // What it is called may be known only when it runs.
             if arguments.next().is_some_and(|name| !is_known(name)) {
                 return true;
@@ -75,6 +75,15 @@ fn has_letter(arguments: &[String], letter: char) -> bool {
         }
     }
     false
+}
+
+/// How many words behind an option of a shell's are its values: names of further options, one for each letter.
+fn values_behind(option: &str) -> usize {
+    match option {
+        "--rcfile" | "--init-file" => 1,
+        long if long.starts_with("--") => 0,
+        group => group.matches(['o', 'O']).count(),
+    }
 }
 
 /// Whether a shell is told to take `!` for what was run before, which may then be run in other words.
@@ -206,7 +215,12 @@ impl Reader {
             self.unknown();
         }
         let elsewhere = runs_elsewhere(name);
-        // There a word is mostly one of a command (`docker exec c sh -c x`), which is looked at as a whole, a
+        let texts = remote_scripts(name, arguments);
+        nested.extend(texts.iter().map(|text| Nested {
+            shell: Some(Shell::Posix),
+            ..script(text, false)
+        }));
+        // There another word is mostly one of a command (`docker exec c sh -c x`), which is looked at as a whole, a
         // template (`{{ .State }}`), or names files; and no script.
         let mut shell = None;
         for word in arguments {
@@ -384,7 +398,7 @@ fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
 
 /// The scripts a shell is given; whether it reads its input for one.
 fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> bool {
-    let mut takes_script = false;
+    let (mut takes_script, mut reads_first) = (false, false);
     let mut rest = arguments.iter().map(String::as_str);
     let mut first = None;
     while let Some(word) = rest.next() {
@@ -406,24 +420,25 @@ fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str,
             };
             break;
         }
-        let short = option && !word.starts_with("--");
-        takes_script |= short && word.contains('c');
-        if (short && word.contains(['o', 'O'])) || word == "--rcfile" || word == "--init-file" {
-            rest.next();
+        takes_script |= !word.starts_with("--") && word.contains('c');
+        for _ in 0..values_behind(word) {
+            let value = rest.next();
+            // What an interactive one reads before all else.
+            reads_first |= word.starts_with("--") && value.is_some_and(is_input);
         }
     }
     if !arguments.iter().all(|word| is_known(word)) {
         add(&UNKNOWN_WORDS.to_string(), false);
     }
     if !takes_script {
-        return first.is_none_or(is_input) || arguments.iter().any(|word| word == "-s");
+        return reads_first || first.is_none_or(is_input) || has_letter(arguments, 's');
     }
     if let Some(script) = first {
         add(script, certain);
     }
     // Should an option before it have a value that we do not know of.
     arguments.iter().for_each(|word| add(word, false));
-    false
+    reads_first
 }
 
 /// The file that a shell is to read by one of its built-ins.

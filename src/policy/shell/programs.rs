@@ -33,7 +33,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "msgexec", "msgfilter", "mpirun", "mpiexec", "srun", "salloc", "sbatch", "doppler", "aws-vault", "run-mailcap", "xdg-open", "xterm", "uxterm", "rxvt", "urxvt", "gnome-terminal", "konsole", "xfce4-terminal", "alacritty", "kitty", "foot",
     ]),
     (REMOTE, &[
-        "ssh", "autossh", "scp", "sftp", "rsh", "mosh", "rsync", "docker", "docker-compose", "podman", "podman-compose", "podman-remote", "buildah", "nerdctl", "crictl", "ctr", "kubectl", "oc", "k3s", "microk8s", "minikube", "lxc", "lxc-attach", "lxc-execute", "incus",
+        "ssh", "autossh", "slogin", "scp", "sftp", "rsh", "mosh", "rsync", "docker", "docker-compose", "podman", "podman-compose", "podman-remote", "buildah", "nerdctl", "crictl", "ctr", "kubectl", "oc", "k3s", "microk8s", "minikube", "lxc", "lxc-attach", "lxc-execute", "incus",
         "pct", "multipass", "adb", "ansible", "ansible-playbook", "salt", "salt-call", "salt-ssh", "guestfish", "virt-builder", "virt-customize", "pdsh", "pssh", "parallel-ssh", "clush", "dsh", "virsh", "vagrant", "fly", "flyctl", "heroku", "sshfs",
     ]),
     (BUILDER, &[

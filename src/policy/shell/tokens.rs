@@ -56,13 +56,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     }
     let apart: Vec<bool> = (0..tokens.len()).map(|at| script.is_apart(at)).collect();
     let tokens = with_subshells_apart(tokens, apart);
-    without_descriptor_names(tokens)
+    with_descriptors_numbered(tokens)
 }
 
-/// Takes out the names that redirects give descriptors (`rm x {name}>file`): the parser knows
-/// numbers there only, and takes them for words of the command. A subscript is arithmetic, and may run anything
+/// Puts a number in place of the names that redirects give descriptors (`rm x {name}>file`): the parser knows
+/// no others there, and takes them for words of the command. A subscript is arithmetic, and may run anything
 /// (`{name[$(rm x)]}>file`): of more than a number nothing is read.
-fn without_descriptor_names(tokens: Vec<Token>) -> Result<Vec<Token>, Unreadable> {
+fn with_descriptors_numbered(tokens: Vec<Token>) -> Result<Vec<Token>, Unreadable> {
     let names = |at: usize| match tokens.get(at..at + 2) {
         Some(
             [
@@ -86,10 +86,18 @@ fn without_descriptor_names(tokens: Vec<Token>) -> Result<Vec<Token>, Unreadable
     if names.contains(&Some(Subscript::Arithmetic)) {
         return Err(Unreadable::Ambiguous);
     }
-    let kept = tokens.into_iter().zip(names);
-    let kept = kept.filter(|(_, name)| name.is_none());
-    Ok(kept.map(|(token, _)| token).collect())
+    let numbered = tokens
+        .into_iter()
+        .zip(names)
+        .map(|(token, name)| match (name, token) {
+            (Some(_), Token::Word(_, at)) => Token::Word(FIRST_NAMED.to_owned(), at),
+            (_, token) => token,
+        });
+    Ok(numbered.collect())
 }
+
+/// The least descriptor that bash gives to one with a name.
+const FIRST_NAMED: &str = "10";
 
 /// What stands behind the name of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use brush_parser::ast;
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
-use super::loose::{Nested, Reader};
+use super::loose::{Nested, Reader, reads_variable};
 use super::nested::{Input, is_input, is_shell};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
 use super::{Shell, Unreadable};
@@ -24,6 +24,32 @@ const NOWHERE: [&str; 5] = [
 
 /// The longest value of a variable that is tried as a command, in bytes.
 const MAX_VALUE_BYTES: usize = 4096;
+
+/// A descriptor, and what can be read there.
+type Fed = (i32, Option<Input>);
+
+const STDIN: i32 = 0;
+const STDOUT: i32 = 1;
+
+/// What redirects give a command to read.
+#[derive(Default)]
+struct Given {
+    /// As its standard input; `None` where that is what it was.
+    input: Option<Input>,
+    /// Texts on other descriptors.
+    elsewhere: Vec<String>,
+}
+
+impl Given {
+    fn add(&mut self, (descriptor, found): Fed) {
+        match (descriptor, found) {
+            (_, None) => {}
+            (STDIN, Some(found)) => self.input = Some(found),
+            (_, Some(Input::Text(text))) => self.elsewhere.push(text),
+            (_, Some(Input::Unknown)) => {}
+        }
+    }
+}
 
 impl Reader {
     pub(super) fn program(&mut self, program: &ast::Program, certain: bool) -> Walk {
@@ -63,6 +89,7 @@ impl Reader {
                 self.redirects(redirects.as_ref(), certain)
             }
             ast::Command::Function(function) => {
+                self.has_functions = true;
                 let ast::FunctionBody(body, redirects) = &function.body;
                 self.compound(body, certain)?;
                 self.redirects(redirects.as_ref(), certain)
@@ -131,10 +158,10 @@ impl Reader {
 
     fn simple_command(&mut self, command: &ast::SimpleCommand, certain: bool) -> Walk {
         let mut words = Vec::new();
-        let mut input = None;
+        let mut given = Given::default();
         let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
         for item in prefix {
-            self.item(item, certain, &mut words, &mut input)?;
+            self.item(item, certain, &mut words, &mut given)?;
         }
         // Assignments before the name are no words of the command.
         words.clear();
@@ -143,17 +170,37 @@ impl Reader {
         }
         let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0);
         for item in suffix {
-            self.item(item, certain, &mut words, &mut input)?;
+            self.item(item, certain, &mut words, &mut given)?;
         }
-        if let Some(Input::Text(text)) = &input
-            && may_read(&words)
-        {
+        if self.has_functions || may_read(&words) {
             // Into a variable, which is expanded once more.
-            self.all(&hidden(text), certain)?;
+            self.given_to_variable(&given, certain)?;
+        }
+        for text in &given.elsewhere {
+            // `. /dev/fd/3`, or whatever is told to read it there.
+            self.nested(&Nested::new(plain(text), false), false)?;
         }
         // Only a word of unknown value may leave the next to be the command.
-        let nested = self.command(&words, certain, input.as_ref());
+        let nested = self.command(&words, certain, given.input.as_ref());
         self.all(&nested, certain)
+    }
+
+    /// Looks at what may be read into a variable for what an expansion of that runs.
+    fn given_to_variable(&mut self, given: &Given, certain: bool) -> Walk {
+        for text in &given.elsewhere {
+            self.all(&hidden(text), certain)?;
+        }
+        match &given.input {
+            Some(Input::Text(text)) => self.all(&hidden(text), certain),
+            Some(Input::Unknown) => Ok(()),
+            None => match std::mem::replace(&mut self.input_expanded, true) {
+                true => Ok(()),
+                false => {
+                    let own = self.input.as_deref().map(hidden).unwrap_or_default();
+                    self.all(&own, certain)
+                }
+            },
+        }
     }
 
     fn item(
@@ -161,14 +208,13 @@ impl Reader {
         item: &ast::CommandPrefixOrSuffixItem,
         certain: bool,
         words: &mut Vec<String>,
-        input: &mut Option<Input>,
+        given: &mut Given,
     ) -> Walk {
         use ast::CommandPrefixOrSuffixItem as I;
         match item {
             I::IoRedirect(redirect) => {
-                if let Some(found) = self.redirect(redirect, certain)? {
-                    *input = Some(found);
-                }
+                let found = self.redirect(redirect, certain)?;
+                given.add(found);
                 Ok(())
             }
             I::Word(word) => {
@@ -289,22 +335,21 @@ impl Reader {
     fn redirects(&mut self, redirects: Option<&ast::RedirectList>, certain: bool) -> Walk {
         let mut redirects = redirects.iter().flat_map(|redirects| &redirects.0);
         // Which command within reads it is not known, nor is what a shell there gets.
-        redirects.try_for_each(|redirect| match self.redirect(redirect, certain)? {
+        redirects.try_for_each(|redirect| {
             // Something in it may read it into a variable.
-            Some(Input::Text(text)) => self.all(&hidden(&text), certain),
-            Some(Input::Unknown) | None => Ok(()),
+            let (_, input) = self.redirect(redirect, certain)?;
+            match input {
+                Some(Input::Text(text)) => self.all(&hidden(&text), certain),
+                Some(Input::Unknown) | None => Ok(()),
+            }
         })
     }
 
-    /// Answers what the command's input is, if the redirect says.
-    fn redirect(
-        &mut self,
-        redirect: &ast::IoRedirect,
-        certain: bool,
-    ) -> Result<Option<Input>, Unreadable> {
+    /// Answers which descriptor it changes, and what can be read there if it says.
+    fn redirect(&mut self, redirect: &ast::IoRedirect, certain: bool) -> Result<Fed, Unreadable> {
         use ast::{IoFileRedirectKind as K, IoFileRedirectTarget as T, IoRedirect as R};
         match redirect {
-            R::File(_, kind, target) => {
+            R::File(descriptor, kind, target) => {
                 let writes = matches!(kind, K::Write | K::Append | K::ReadAndWrite | K::Clobber);
                 match target {
                     T::Filename(word) => {
@@ -317,30 +362,40 @@ impl Reader {
                     T::Duplicate(word) => {
                         let text = self.word(word, certain)?;
                         let number = text.trim_end_matches('-');
-                        let descriptor = number.bytes().all(|byte| byte.is_ascii_digit());
-                        if matches!(kind, K::DuplicateOutput) && !descriptor {
+                        let is_descriptor = number.bytes().all(|byte| byte.is_ascii_digit());
+                        if matches!(kind, K::DuplicateOutput) && !is_descriptor {
                             self.write(&text);
                         }
                     }
                     T::ProcessSubstitution(_, subshell) => self.list(&subshell.list, certain)?,
                 }
-                Ok((!writes).then_some(Input::Unknown))
+                let usual = match kind {
+                    K::Read | K::ReadAndWrite | K::DuplicateInput => STDIN,
+                    K::Write | K::Append | K::Clobber | K::DuplicateOutput => STDOUT,
+                };
+                Ok((descriptor.unwrap_or(usual), Some(Input::Unknown)))
             }
-            R::HereDocument(_, document) => {
+            R::HereDocument(descriptor, document) => {
                 let body = document_body(document)?;
-                if !document.requires_expansion {
-                    return Ok(Some(Input::Text(super::text::literal(&body))));
-                }
-                let flat = flatten_unquoted(&body)?;
-                self.all(&flat.nested, certain)?;
-                Ok(Some(Input::Text(flat.text)))
+                let text = match document.requires_expansion {
+                    false => super::text::literal(&body),
+                    true => {
+                        let flat = flatten_unquoted(&body)?;
+                        self.all(&flat.nested, certain)?;
+                        flat.text
+                    }
+                };
+                Ok((descriptor.unwrap_or(STDIN), Some(Input::Text(text))))
             }
-            R::HereString(_, word) => Ok(Some(Input::Text(self.word(word, certain)?))),
+            R::HereString(descriptor, word) => {
+                let text = self.word(word, certain)?;
+                Ok((descriptor.unwrap_or(STDIN), Some(Input::Text(text))))
+            }
             R::OutputAndError(word, _) => {
                 self.bash_only();
                 let path = self.word(word, certain)?;
                 self.write(&path);
-                Ok(None)
+                Ok((STDOUT, None))
             }
         }
     }
@@ -364,9 +419,9 @@ fn begins_with_option(command: &ast::Command) -> bool {
     name.is_some_and(|name| name.text.starts_with('-'))
 }
 
-/// Whether a command may read its input into a variable of a shell's.
+/// Whether a command may read its input into a variable of a shell's, or have later ones do so.
 fn may_read(words: &[String]) -> bool {
-    let reads = |word: &String| matches!(word.as_str(), "read" | "mapfile" | "readarray");
+    let reads = |word: &String| word == "exec" || reads_variable(word);
     words.iter().any(reads) || words.first().is_some_and(|name| is_shell(base_name(name)))
 }
 

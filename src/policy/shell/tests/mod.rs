@@ -2,6 +2,7 @@
 
 mod bounds;
 mod dialects;
+mod remote;
 mod wrappers;
 
 use std::time::Duration;

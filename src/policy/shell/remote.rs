@@ -1,0 +1,83 @@
+//! What programs hand to a shell elsewhere, and the programs here that they reach it by.
+
+use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
+use super::hazards::values_of;
+use super::inner::Options;
+
+/// Options of ssh that have values.
+const SSH_VALUED: &str = "BbcDEeFIiJLlmOoPpQRSWw";
+
+/// The same of autossh, which has one more.
+const AUTOSSH_VALUED: &str = "BbcDEeFIiJLlMmOoPpQRSWw";
+
+/// What ssh may be told to run here, in its own settings (ssh_config(5)), and there.
+const SETTINGS: [&str; 5] = [
+    "proxycommand",
+    "localcommand",
+    "knownhostscommand",
+    "remotecommand",
+    "xauthlocation",
+];
+
+/// What `name`, one of those, is told before the host and behind it.
+pub(super) struct Ssh<'w> {
+    pub before: Options<'w>,
+    /// None where there is no host.
+    pub behind: Option<Options<'w>>,
+}
+
+impl<'w> Ssh<'w> {
+    pub(super) fn read(name: &str, arguments: &'w [String]) -> Option<Self> {
+        let valued = match name {
+            "autossh" => AUTOSSH_VALUED,
+            "ssh" | "rsh" | "slogin" => SSH_VALUED,
+            _ => return None,
+        };
+        let before = Options::read(arguments, valued, &[]);
+        let behind = before.operands.split_first();
+        let behind = behind.map(|(_host, rest)| Options::read(rest, valued, &[]));
+        Some(Self { before, behind })
+    }
+}
+
+/// The texts that the program `name` hands to a shell, there or here, whatever they look like.
+pub(super) fn remote_scripts(name: &str, arguments: &[String]) -> Vec<String> {
+    let mut texts = Vec::new();
+    if let Some(ssh) = Ssh::read(name, arguments) {
+        // They are put together with blanks, and read by the shell of whom it is done as.
+        texts.extend(ssh.behind.map(|command| command.operands.join(" ")));
+        if arguments.iter().any(|word| word.contains(UNKNOWN_WORDS)) {
+            // Which word is the host is not known, either.
+            texts.extend(arguments.iter().skip(1).cloned());
+        }
+    }
+    let valued: &[(&str, &str)] = match name {
+        "adb" => {
+            let at = arguments.iter().position(|word| word == "shell");
+            texts.extend(at.map(|at| arguments[at + 1..].join(" ")));
+            &[]
+        }
+        "ansible" => &[("-a", "abcefiklmMoPtTu"), ("--args", "")],
+        "vagrant" => &[("-c", "c"), ("--command", "")],
+        "scp" => &[("-S", "cDFiJloPSX"), ("-D", "cDFiJloPSX")],
+        "sftp" => &[("-S", "BbcDFiJloPRSsX"), ("-D", "BbcDFiJloPRSsX")],
+        "rsync" => &[("-e", "BeMfT"), ("--rsh", "")],
+        "mosh" => &[("--ssh", ""), ("--client", "")],
+        _ => &[],
+    };
+    for (option, others) in valued {
+        texts.extend(values_of(option, others, arguments).map(str::to_owned));
+    }
+    texts.extend(arguments.iter().filter_map(|word| setting(word)));
+    texts
+}
+
+/// What a setting of ssh's in that word runs, if it is such: `ProxyCommand=x`, `-oproxycommand x`.
+fn setting(word: &str) -> Option<String> {
+    let lower = word.to_ascii_lowercase();
+    SETTINGS.iter().find_map(|name| {
+        let value = &word[lower.find(name)? + name.len()..];
+        let value = value.trim_start_matches(['=', ' ', '\t', INNER_BLANK]);
+        Some(value.to_owned())
+    })
+}
