@@ -273,7 +273,10 @@ fn may_match(tokens: &[Token], text: &str) -> bool {
     at[0] = true;
     spread(tokens, &mut at);
     let mut chars = text.chars().peekable();
+    // Whether there may be no word so far.
+    let mut begins = true;
     while let Some(c) = chars.next() {
+        begins &= c == UNKNOWN_WORDS || c == ' ';
         if c == UNKNOWN || c == UNKNOWN_WORDS {
             let first = at.iter().position(|&here| here).unwrap_or(at.len());
             at[first..].fill(true);
@@ -291,8 +294,8 @@ fn may_match(tokens: &[Token], text: &str) -> bool {
                 Token::Char(_) => {}
             }
         }
-        // Words that may be none take the blank before them along.
-        if c == ' ' && chars.peek() == Some(&UNKNOWN_WORDS) {
+        // Words that may be none take the blank before them along, or behind them where there is none before.
+        if c == ' ' && (begins || chars.peek() == Some(&UNKNOWN_WORDS)) {
             next.iter_mut().zip(&at).for_each(|(next, at)| *next |= at);
         }
         at = next;
@@ -409,6 +412,11 @@ mod tests {
             ("rm x", "rm x \u{3}", true),
             ("rm x", "rm x \u{2}", false),
             ("git push *", "git \u{3}", true),
+            ("rm x", "\u{3} rm x", true),
+            ("rm x", "\u{3} \u{3} rm x", true),
+            ("rm x", "\u{2} rm x", false),
+            ("rm x", "\u{3} ls rm x", false),
+            ("rm x", "ls \u{3} rm xy", false),
         ] {
             let pattern = glob(pattern, Kind::Command);
             assert_eq!(pattern.may_match(text), expected, "{pattern:?} {text:?}");

@@ -1,6 +1,7 @@
 //! Policies as a whole: text in, judgements out.
 
 mod bounds;
+mod hidden;
 mod refusals;
 mod remembered;
 mod risk;

@@ -103,9 +103,12 @@ impl Flat {
             }
             WordPiece::TildeExpansion(_) => self.text.push(UNKNOWN),
             WordPiece::ParameterExpansion(_) => {
-                self.text.push(if quoted { UNKNOWN } else { UNKNOWN_WORDS });
                 let raw = source.get(piece.start_index..piece.end_index);
-                self.expansion(raw.ok_or(Unreadable::Grammar)?)?;
+                let raw = raw.ok_or(Unreadable::Grammar)?;
+                let is_word = quoted && !may_be_words(raw);
+                self.text
+                    .push(if is_word { UNKNOWN } else { UNKNOWN_WORDS });
+                self.expansion(raw)?;
             }
             WordPiece::CommandSubstitution(script) => self.substitution(script.clone(), quoted),
             WordPiece::BackquotedCommandSubstitution(script) => {
@@ -177,6 +180,12 @@ impl Flat {
         self.nested.extend(hidden(&flat.text));
         Ok(())
     }
+}
+
+/// Whether what is expanded may be no words or many though it is quoted: `$@`, `${a[@]}`, `${!p@}`, or whatever
+/// `${!x}` names.
+fn may_be_words(raw: &str) -> bool {
+    raw.contains('@') || raw.contains("${!")
 }
 
 /// Whether so much is open at once that the parser, which tries each in several ways, would take long.
@@ -298,6 +307,11 @@ mod tests {
             ("ma\\\nrker", "marker"),
             ("$x", "\u{3}"),
             ("\"a$x\"", "a\u{2}"),
+            ("\"$@\"", "\u{3}"),
+            ("\"${a[@]}\"", "\u{3}"),
+            ("\"${!p@}\"", "\u{3}"),
+            ("\"${!x}\"", "\u{3}"),
+            ("\"$*\"", "\u{2}"),
             ("a*", "a\u{3}"),
             ("{a,b}", "\u{3}"),
             ("{}", "{}"),

@@ -7,7 +7,7 @@ use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
 use super::nested::{Input, is_shell, takes_scripts};
-use super::text::{hidden, is_known};
+use super::text::{hidden, is_known, plain};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
 struct Wrapper {
@@ -128,7 +128,8 @@ impl Reader {
             self.count_words(&name, words);
             elsewhere |= leads_elsewhere(&name, words);
             let inner = self.unwrap(&name, words);
-            if !inner.is_empty() || runs_its_arguments(&name) {
+            let may_run = self.may_run_words(words, &mut nested);
+            if !inner.is_empty() || may_run || runs_its_arguments(&name) {
                 wrapped.get_or_insert(start);
             }
             if name == "--" {
@@ -200,6 +201,27 @@ impl Reader {
             let command: Vec<String> = program.chain(arguments.iter().cloned()).collect();
             nested.extend(self.command(&command, certain, input));
         }
+    }
+
+    /// Whether the program may be a wrapper, or a shell, for nobody knows what it is: then its words may be scripts.
+    fn may_run_words(&mut self, words: &[String], nested: &mut Vec<Nested>) -> bool {
+        let Some((program, arguments)) = words.split_first().filter(|(name, _)| !is_known(name))
+        else {
+            return false;
+        };
+        if is_known(base_name(program)) {
+            return false;
+        }
+        for text in arguments.iter().map(|word| plain(word)) {
+            if is_known(&text) {
+                nested.push(Nested::new(text, false));
+            } else if text.contains([';', '|', '&', '\n', '(']) {
+                self.unknown();
+            } else {
+                self.add(text, false);
+            }
+        }
+        true
     }
 
     /// Where in `words` the commands are that the program `name` runs.
