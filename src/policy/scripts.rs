@@ -34,6 +34,7 @@ fn decides_what_runs(name: &str) -> bool {
         "BASH_ENV",
         "ENV",
         "PATH",
+        "POSIXLY_CORRECT",
         "PROMPT_COMMAND",
         "SHELLOPTS",
         "BASHOPTS",

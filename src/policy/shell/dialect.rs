@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::hazards::unversioned;
 use super::nested::is_shell;
+use super::text::is_known;
 
 /// Who reads a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,10 +12,41 @@ pub enum Shell {
     /// bash, under any of its names but `sh`.
     Bash,
     /// `sh`, or one that may be it: bash or dash, and who knows which. To the latter `[[` and `((` begin no tests, `&>`
-    /// ends a command, and `$'` begins no escapes.
+    /// ends a command, `$'` begins no escapes, and a quote in `"${…}"` is none.
     Posix,
     /// One with a grammar of its own, such as fish or zsh.
     Other,
+}
+
+/// Who may read something otherwise than bash does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Apart {
+    #[default]
+    Nobody,
+    /// Other shells of its kind, dash among them.
+    Others,
+    /// Those, and bash itself in POSIX mode.
+    Posix,
+}
+
+/// Whether a text names a variable that has bash be in POSIX mode, or may.
+pub(super) fn names_posix(text: &str) -> bool {
+    let names = ["POSIXLY_CORRECT", "SHELLOPTS"];
+    names.iter().any(|name| text.contains(name))
+}
+
+/// Whether a command may have a shell be in POSIX mode: by an option, or by its name.
+pub(super) fn asks_for_posix(name: &str, arguments: &[String]) -> bool {
+    let has_option = |is: &dyn Fn(&str) -> bool| {
+        let mut options = arguments.iter().take_while(|word| *word != "--");
+        options.any(|word| is(word))
+    };
+    match name {
+        "set" | "shopt" => has_option(&|word| word.contains("posix") || !is_known(word)),
+        "exec" => has_option(&|word| word.starts_with('-') && word.contains('a')),
+        "env" => has_option(&|word| word.starts_with("-a") || word.starts_with("--a")),
+        name => is_shell(name) && has_option(&|word| word.contains("posix")),
+    }
 }
 
 impl Shell {

@@ -5,6 +5,7 @@ use brush_parser::{ParserOptions, parse_tokens};
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
+use super::dialect::{Apart, names_posix};
 use super::hazards::looks;
 use super::text::hidden;
 use super::tokens::tokens;
@@ -42,6 +43,9 @@ pub(super) struct Reader {
     pub(super) elsewhere: bool,
     /// Who reads what is read now.
     pub(super) shell: Shell,
+    /// Whether bash may at some time be in POSIX mode, and whether there is something that it then has otherwise.
+    pub(super) may_be_posix: bool,
+    posix_matters: bool,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -106,6 +110,8 @@ impl Reader {
             has_functions: false,
             elsewhere: false,
             shell: setting.shell,
+            may_be_posix: false,
+            posix_matters: false,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -158,6 +164,9 @@ impl Reader {
 
     pub(super) fn read(mut self, script: &str) -> Result<Reading, Unreadable> {
         self.script(script, true)?;
+        if self.may_be_posix && self.posix_matters {
+            self.unknown();
+        }
         match self.is_full() {
             true => Err(Unreadable::TooMuch),
             false => Ok(self.reading),
@@ -177,6 +186,7 @@ impl Reader {
         if redefines(text) || self.shell == Shell::Other {
             self.unknown();
         }
+        self.may_be_posix |= names_posix(text);
         let tokens = tokens(text)?;
         let program = parse_tokens(&tokens, &options()).map_err(|_| Unreadable::Grammar)?;
         drop(tokens);
@@ -256,6 +266,14 @@ impl Reader {
         if self.shell != Shell::Bash {
             self.unknown();
         }
+    }
+
+    /// What of a word others may have otherwise.
+    pub(super) fn apart(&mut self, apart: Apart) {
+        if apart > Apart::Nobody {
+            self.bash_only();
+        }
+        self.posix_matters |= apart == Apart::Posix;
     }
 
     /// A command of which nothing is known.

@@ -4,6 +4,7 @@ use brush_parser::word::{self, WordPiece, WordPieceWithSource};
 
 use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::Unreadable;
+use super::dialect::Apart;
 use super::loose::{Nested, options};
 
 /// A word's text and the scripts in it.
@@ -11,8 +12,8 @@ use super::loose::{Nested, options};
 pub(super) struct Flat {
     pub text: String,
     pub nested: Vec<Nested>,
-    /// `$'…'`, which not every shell knows.
-    pub has_escapes: bool,
+    /// Who may have it otherwise.
+    pub apart: Apart,
     /// Braces or patterns in parentheses: it may become any words.
     vague: bool,
 }
@@ -62,6 +63,7 @@ pub(super) fn flatten_unquoted(source: &str) -> Result<Flat, Unreadable> {
     let mut flat = Flat::default();
     let pieces = word::parse_heredoc(source, &options()).map_err(|_| Unreadable::Grammar)?;
     flat.pieces(source, &pieces, true)?;
+    flat.quotes(source);
     Ok(flat)
 }
 
@@ -83,12 +85,13 @@ impl Flat {
         piece: &WordPieceWithSource,
         quoted: bool,
     ) -> Result<(), Unreadable> {
+        self.arithmetic(source, piece);
         match &piece.piece {
             WordPiece::Text(text) if quoted => self.push(text),
             WordPiece::Text(text) => self.unquoted(text),
             WordPiece::SingleQuotedText(text) => self.push(text),
             WordPiece::AnsiCQuotedText(text) => {
-                self.has_escapes = true;
+                self.apart = self.apart.max(Apart::Others);
                 match ansi_c(text) {
                     Some(text) => self.push(&text),
                     None => {
@@ -99,6 +102,7 @@ impl Flat {
             }
             WordPiece::DoubleQuotedSequence(pieces)
             | WordPiece::GettextDoubleQuotedSequence(pieces) => {
+                self.quotes(&source[piece.start_index..piece.end_index]);
                 self.pieces(source, pieces, true)?;
             }
             WordPiece::TildeExpansion(_) => self.text.push(UNKNOWN),
@@ -122,10 +126,47 @@ impl Flat {
             WordPiece::ArithmeticExpression(expression) => {
                 self.text.push(UNKNOWN);
                 let inner = flatten_unquoted(&expression.value)?;
+                self.apart = self.apart.max(inner.apart);
                 self.nested.extend(inner.nested);
             }
         }
         Ok(())
+    }
+
+    /// Looks for a quote in an expansion that is quoted as a whole: for POSIX it is a plain character.
+    fn quotes(&mut self, source: &str) {
+        if source.contains('\'')
+            && source
+                .match_indices("${")
+                .any(|(at, _)| has_quote(&source[at..]))
+        {
+            self.apart = Apart::Posix;
+        }
+    }
+
+    /// Looks for arithmetic that is none to others, or in which quotes mean something else, or nothing.
+    fn arithmetic(&mut self, source: &str, piece: &WordPieceWithSource) {
+        let rest = source.get(piece.start_index..).unwrap_or_default();
+        let is_apart = match &piece.piece {
+            WordPiece::SingleQuotedText(_)
+            | WordPiece::AnsiCQuotedText(_)
+            | WordPiece::EscapeSequence(_)
+            | WordPiece::BackquotedCommandSubstitution(_)
+            | WordPiece::TildeExpansion(_)
+            | WordPiece::ParameterExpansion(_)
+            | WordPiece::DoubleQuotedSequence(_)
+            | WordPiece::GettextDoubleQuotedSequence(_) => false,
+            WordPiece::ArithmeticExpression(expression) => {
+                rest.starts_with("$[") || expression.value.contains(['\'', '"'])
+            }
+            // What the parser does not take for arithmetic may be that.
+            WordPiece::Text(_) | WordPiece::CommandSubstitution(_) => {
+                rest.starts_with("$[") || rest.starts_with("$((")
+            }
+        };
+        if is_apart {
+            self.apart = self.apart.max(Apart::Others);
+        }
     }
 
     fn push(&mut self, text: &str) {
@@ -175,7 +216,7 @@ impl Flat {
             return Ok(());
         }
         let flat = flatten(inner).or_else(|_| flatten_unquoted(inner))?;
-        self.has_escapes |= flat.has_escapes;
+        self.apart = self.apart.max(flat.apart);
         self.nested.extend(flat.nested);
         self.nested.extend(hidden(&flat.text));
         Ok(())
@@ -186,6 +227,32 @@ impl Flat {
 /// `${!x}` names.
 fn may_be_words(raw: &str) -> bool {
     raw.contains('@') || raw.contains("${!")
+}
+
+/// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,
+/// in which it is one to everybody.
+fn has_quote(text: &str) -> bool {
+    let inner = text.trim_start_matches("${");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '@' || c == '*';
+    let behind = inner.trim_start_matches(is_name);
+    if behind.len() < inner.len() && behind.starts_with(['#', '%']) {
+        return false;
+    }
+    let mut depth = 0_usize;
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '{' => depth += 1,
+            '}' if depth == 1 => return false,
+            '}' => depth -= 1,
+            '\'' => return true,
+            // Where that ends, who knows.
+            '"' => return chars.as_str().contains('\''),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Whether so much is open at once that the parser, which tries each in several ways, would take long.

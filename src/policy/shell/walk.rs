@@ -6,6 +6,7 @@ use brush_parser::ast;
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
+use super::dialect::Apart;
 use super::loose::{Nested, Reader, reads_variable};
 use super::nested::{Input, is_input, is_shell};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
@@ -292,7 +293,10 @@ impl Reader {
     fn test_word(&mut self, word: &ast::Word, certain: bool) -> Walk {
         match flatten(&word.value) {
             Ok(flat) => self.text(flat, certain),
-            Err(_) if !word.value.contains("$(") && !word.value.contains('`') => Ok(()),
+            Err(_) if !word.value.contains("$(") && !word.value.contains('`') => {
+                self.apart(Apart::Posix);
+                Ok(())
+            }
             Err(unreadable) => Err(unreadable),
         }
     }
@@ -310,18 +314,14 @@ impl Reader {
 
     fn word(&mut self, word: &ast::Word, certain: bool) -> Result<String, Unreadable> {
         let flat = flatten(&word.value)?;
-        if flat.has_escapes {
-            self.bash_only();
-        }
+        self.apart(flat.apart);
         self.all(&flat.nested, certain)?;
         Ok(flat.text)
     }
 
     /// A word of which only what it runs is of interest.
     fn text(&mut self, flat: Flat, certain: bool) -> Walk {
-        if flat.has_escapes {
-            self.bash_only();
-        }
+        self.apart(flat.apart);
         self.all(&flat.nested, certain)?;
         self.all(&hidden(&flat.text), certain)
     }
@@ -381,6 +381,7 @@ impl Reader {
                     false => super::text::literal(&body),
                     true => {
                         let flat = flatten_unquoted(&body)?;
+                        self.apart(flat.apart);
                         self.all(&flat.nested, certain)?;
                         flat.text
                     }

@@ -3,6 +3,7 @@
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::{absolute, base_name};
 use super::Shell;
+use super::dialect::{asks_for_posix, names_posix};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login};
 use super::loose::{Nested, Reader};
@@ -106,6 +107,7 @@ impl Reader {
         input: Option<&Input>,
     ) -> Vec<Nested> {
         let mut nested: Vec<Nested> = words.iter().flat_map(|word| hidden(word)).collect();
+        self.may_be_posix |= words.iter().any(|word| names_posix(word));
         let joined = self.joined(words);
         // Where commands begin: certain, no, or perhaps, behind a wrapper.
         let mut starts: Vec<(usize, usize, bool)> = vec![(0, words.len(), certain)];
@@ -185,6 +187,7 @@ impl Reader {
         if is_link_of_the_kernels(&words[0], self.reading.moves) {
             self.unknown();
         }
+        self.may_be_posix |= asks_for_posix(name, &words[1..]);
         let before = nested.len();
         self.scripts(name, words, certain, input, nested);
         read_by(Shell::of_program(name), &mut nested[before..]);

@@ -16,7 +16,7 @@ fn is_unclear(script: &str, shell: &str) -> bool {
 }
 
 /// What dash, or bash in POSIX mode, runs otherwise than bash.
-const APART: [&str; 14] = [
+const APART: [&str; 28] = [
     "((marker))",
     "(( 1 || marker ))",
     "! ((marker))",
@@ -31,10 +31,24 @@ const APART: [&str; 14] = [
     r"echo $'a\'; marker #'",
     r"echo ${x:-$'a'}",
     "for x in $'a'; do :; done",
+    r#": "${x-'}"; marker x; : "'}""#,
+    r#": "${x:+'}"; marker x; : "'}""#,
+    r#"true || : "${x/'}"; marker x; : "'}""#,
+    r#"true || : "${x^'}"; marker x; : "'}""#,
+    r#"true || : "${x[']}"; marker x; : "']}""#,
+    r#"true || : "${!x'}"; marker x; : "'}""#,
+    "echo \"${x-it's}\"\nmarker x\necho \"it's}\"",
+    r#": "${x-${y-'}}"; marker x; : "'}}""#,
+    r#": ${x-"${y-'}"}; marker x; : "'}"}"#,
+    "true || : $(( '1)) ; marker x; : $((1' ))",
+    r#"true || : "$(( ' ))"; marker x; : "$((' ))""#,
+    "echo $[ ; marker x; : ]",
+    r#"echo "$[ ; marker x; : ]""#,
+    "echo $((marker x) )",
 ];
 
 /// What all of them run in the same way.
-const ALIKE: [&str; 10] = [
+const ALIKE: [&str; 16] = [
     "echo $((1 + 2)) $(date)",
     "[ a = b ] && echo c || echo d",
     "grep '^a$' f; grep \"a$\" '[[:space:]]'",
@@ -45,7 +59,56 @@ const ALIKE: [&str; 10] = [
     "set -o pipefail -e",
     "case a in b) echo c;; esac",
     "cat <<E\n((a)) [[ b ]] &> c\nE",
+    r#"echo "'${x}' it's ${y:-a} it's""#,
+    r#"echo "${x#'a'}" "${x%%'b'*}" ${x:-'a'}"#,
+    r#"echo "${x:-a\'b}" '${x-' "it's ${x} {'}""#,
+    "cat <<E\n'${x}' it's\nE",
+    "echo $((x + ${y:-1})) 'a$[b'",
+    r#"sed "s/'${x:-a}'/b/" f"#,
 ];
+
+/// What has bash itself read as POSIX says.
+const POSIX: [&str; 16] = [
+    "set -o posix",
+    "set -eo pos''ix",
+    "set $opts",
+    "shopt -so posix",
+    "POSIXLY_CORRECT=1",
+    "export POSIXLY_CORRECT",
+    "read POSIXLY''_CORRECT <<< 1",
+    ": ${POSIXLY_CORRECT=1}",
+    "env SHELLOPTS=posix bash x.sh",
+    "bash --posix x.sh",
+    "bash -o posix x.sh",
+    "exec -a sh bash x.sh",
+    "env --argv0=sh bash x.sh",
+    "trap 'set -o posix' USR1",
+    "f() { set -o posix; }",
+    "bash -c 'set -o posix'",
+];
+
+#[test]
+fn what_bash_reads_otherwise_in_posix_mode_is_unclear() {
+    let quoted = r#": "${x-'}"; marker x; : "'}""#;
+    for mode in POSIX {
+        assert!(
+            is_unclear(&format!("{mode}\n{quoted}"), "/bin/bash"),
+            "{mode}"
+        );
+    }
+    for taker in ["bash --posix -c", "bash -o posix -c", "bash -eo posix -c"] {
+        let script = format!("{taker} '{}'", quoted.replace('\'', r"'\''"));
+        assert!(is_unclear(&script, "/bin/bash"), "{taker}");
+    }
+    for script in [
+        "set -o posix; [[ a ]] && echo \"'${x}'\" ${y:-'a'}",
+        "set -euo pipefail; echo \"${x-it's} it's}\"",
+        "set -- \"$@\"; echo \"${x-'a'}\"",
+        "set -o posix; echo $'a' $(( \"$x\" + 1 )) \"${x%'a'}\"",
+    ] {
+        assert!(!is_unclear(script, "/bin/bash"), "{script}");
+    }
+}
 
 #[test]
 fn what_another_shell_may_run_otherwise_is_unclear() {
