@@ -251,6 +251,11 @@ impl Reader {
         for value in values {
             let text = self.word(value, certain)?;
             self.all(&hidden(&text), certain)?;
+            let name = assignment.name.to_string();
+            if name == "PS4" && flatten_unquoted(&plain(&text)).is_err() {
+                // Of a prompt, what stands before the error is run.
+                self.unknown();
+            }
             if is_known(&text) && text.contains('/') && is_input(&text) {
                 // BASH_ENV=/dev/stdin.
                 self.unknown();
@@ -261,7 +266,6 @@ impl Reader {
                 let command = plain(&text);
                 let command = command.trim_start_matches(['|', '-']).to_owned();
                 // The names of those that programs read are in capitals.
-                let name = assignment.name.to_string();
                 let is_own = name.contains(|c: char| c.is_ascii_lowercase());
                 let value = Nested {
                     shell: (!is_own).then_some(Shell::Posix),

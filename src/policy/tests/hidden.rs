@@ -45,3 +45,26 @@ fn words_that_may_be_none_hide_no_command() {
     ];
     assert_eq!(unlike("marker -rf /", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn escapes_and_broken_text_hide_no_command() {
+    let asked = [
+        r"x=$'a[\x{24}(marker x)]'; ((x))",
+        r"let $'a[\x24(marker x)]+\z'",
+        r"let $'a[\x24(marker x)]\0'",
+        r"let $'a[\x24(marker x)]+\xff'",
+        r"let $'a[\x24(marker x)]\c'",
+        r"PS4=$'\x{24}(marker x)'; set -x; :",
+        "PS4='$(marker x) `'; set -x; :",
+        "let 'a[$(marker x)] + `'",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        r"printf '%s' $'\xff\xfe\z' $'a\0b'",
+        "git commit -m 'it`s [ok] (x)'",
+        "echo 'use `x` and [`y`'",
+        "grep 'a`' f; sed 's/[`]//' f",
+        "msg='it`s'",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
