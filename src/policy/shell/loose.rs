@@ -8,7 +8,7 @@ use super::command::Joined;
 use super::dialect::{Apart, names_posix};
 use super::hazards::looks;
 use super::text::hidden;
-use super::tokens::tokens;
+use super::tokens::{joined, tokens};
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, strict};
 
@@ -76,7 +76,7 @@ impl Nested {
 }
 
 /// Whether there is something in it that gives other words another meaning, wherever it stands.
-fn redefines(text: &str) -> bool {
+pub(super) fn redefines(text: &str) -> bool {
     let names = [
         "BASH_ALIASES",
         "BASH_CMDS",
@@ -183,10 +183,12 @@ impl Reader {
         if self.bytes > MAX_TOTAL_BYTES {
             return Err(Unreadable::TooMuch);
         }
-        if redefines(text) || self.shell == Shell::Other {
+        // Lines that go on in the next may part a word; quotes that do are looked behind where words are.
+        let joined = joined(text);
+        if redefines(&joined) || self.shell == Shell::Other {
             self.unknown();
         }
-        self.may_be_posix |= names_posix(text);
+        self.may_be_posix |= names_posix(&joined);
         let tokens = tokens(text)?;
         let program = parse_tokens(&tokens, &options()).map_err(|_| Unreadable::Grammar)?;
         drop(tokens);

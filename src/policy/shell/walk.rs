@@ -7,7 +7,7 @@ use brush_parser::ast;
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
 use super::dialect::Apart;
-use super::loose::{Nested, Reader, reads_variable};
+use super::loose::{Nested, Reader, reads_variable, redefines};
 use super::nested::{Input, is_input, is_shell};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
 use super::{Shell, Unreadable};
@@ -252,6 +252,9 @@ impl Reader {
             let text = self.word(value, certain)?;
             self.all(&hidden(&text), certain)?;
             let name = assignment.name.to_string();
+            if redefines(&text) {
+                self.unknown();
+            }
             if name == "PS4" && flatten_unquoted(&plain(&text)).is_err() {
                 // Of a prompt, what stands before the error is run.
                 self.unknown();

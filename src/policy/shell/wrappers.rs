@@ -6,7 +6,7 @@ use super::Shell;
 use super::dialect::{asks_for_posix, names_posix};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login};
-use super::loose::{Nested, Reader};
+use super::loose::{Nested, Reader, redefines};
 use super::nested::{Input, is_shell, takes_scripts};
 use super::text::{hidden, is_known, plain};
 
@@ -108,6 +108,9 @@ impl Reader {
     ) -> Vec<Nested> {
         let mut nested: Vec<Nested> = words.iter().flat_map(|word| hidden(word)).collect();
         self.may_be_posix |= words.iter().any(|word| names_posix(word));
+        if words.iter().any(|word| redefines(word)) {
+            self.unknown();
+        }
         let joined = self.joined(words);
         // Where commands begin: certain, no, or perhaps, behind a wrapper.
         let mut starts: Vec<(usize, usize, bool)> = vec![(0, words.len(), certain)];

@@ -68,3 +68,27 @@ fn escapes_and_broken_text_hide_no_command() {
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn quotes_and_joined_lines_hide_no_name_that_changes_what_others_mean() {
+    let asked = [
+        "shopt -s expand_aliases\nprintf -v BASH_ALIA''SES[ls] 'marker x'\nls",
+        "shopt -s expand_aliases\nread BASH_ALIA\"\"SES[ls] <<< 'a x'\nls",
+        "printf -v 'BASH_CM''DS[foo]' /tmp/a; foo x",
+        "printf -v BASH_CM\\\nDS[foo] /tmp/a; foo x",
+        "printf -v \\BASH_CMDS\\[foo] /tmp/a; foo x",
+        "x=BASH_CM''DS; printf -v \"$x[foo]\" /tmp/a; foo x",
+        "V='!a x' git --config''-env=alias.x=V x",
+        "V='!a x' git --config\\\n-env=alias.x=V x",
+        "env GIT_CON''FIG_COUNT=1 git x",
+        "set -o hist''expand",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "git config --list",
+        "echo BASH",
+        "git --config-x",
+        "shopt -s extglob",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
