@@ -263,21 +263,45 @@ impl Reader {
                 // BASH_ENV=/dev/stdin.
                 self.unknown();
             }
-            // PAGER=rm, or X=rm; $X.
-            if is_known(&text) && !text.is_empty() && text.len() <= MAX_VALUE_BYTES {
-                // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well.
-                let command = plain(&text);
-                let command = command.trim_start_matches(['|', '-']).to_owned();
-                // The names of those that programs read are in capitals.
-                let is_own = name.contains(|c: char| c.is_ascii_lowercase());
-                let value = Nested {
-                    shell: (!is_own).then_some(Shell::Posix),
-                    ..Nested::new(command, false)
-                };
-                self.nested(&value, false)?;
-            }
+            self.value(&name, &text, certain)?;
         }
         Ok(())
+    }
+
+    /// The value of a variable as a command: PAGER=rm, or X=rm; $X.
+    fn value(&mut self, name: &str, text: &str, certain: bool) -> Walk {
+        // The names of those that programs read are in capitals. Others are known when they are expanded, or not.
+        let is_own = name.contains(|c: char| c.is_ascii_lowercase());
+        // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well.
+        let command = plain(text);
+        let command = command.trim_start_matches(['|', '-']);
+        if text.len() > MAX_VALUE_BYTES {
+            if !is_own {
+                self.unknown();
+            }
+        } else if !is_known(text) {
+            if !is_own {
+                self.unknown_value(command);
+            }
+        } else if !text.is_empty() {
+            let value = Nested {
+                shell: (!is_own).then_some(Shell::Posix),
+                ..Nested::new(command.to_owned(), false)
+            };
+            self.nested(&value, false)?;
+        }
+        Ok(())
+    }
+
+    /// The commands of a value with something in it that is not known. What the first word is has to be: most of them
+    /// are no commands.
+    fn unknown_value(&mut self, text: &str) {
+        for piece in text.split([';', '|', '&', '(', '`', '\n']) {
+            let words = piece.split_whitespace();
+            let words = words.skip_while(|word| !is_known(word));
+            let words: Vec<String> = words.map(str::to_owned).collect();
+            self.wrapped(&words);
+        }
     }
 
     fn test(&mut self, expression: &ast::ExtendedTestExpr, certain: bool) -> Walk {

@@ -230,6 +230,19 @@ impl Reader {
         true
     }
 
+    /// Adds what may be a command, and those that the wrappers in it run as far as they are known.
+    pub(super) fn wrapped(&mut self, mut words: &[String]) {
+        for _ in 0..MAX_WRAPPED {
+            let Some(program) = words.first().filter(|word| is_known(word)) else {
+                return;
+            };
+            self.add(words.join(" "), false);
+            let inner = self.unwrap(&base_name(program).to_owned(), words);
+            let inner = inner.first().and_then(|(from, to)| words.get(*from..*to));
+            words = inner.unwrap_or_default();
+        }
+    }
+
     /// Where in `words` the commands are that the program `name` runs.
     fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
         if name == "find" {

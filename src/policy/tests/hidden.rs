@@ -92,3 +92,33 @@ fn quotes_and_joined_lines_hide_no_name_that_changes_what_others_mean() {
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn values_of_which_not_all_is_known_hide_no_command() {
+    let long = format!(
+        "GIT_EXTERNAL_DIFF='marker x #{}' git diff --no-index a b",
+        "x".repeat(4200)
+    );
+    let asked = [
+        "GIT_SSH_COMMAND=\"marker $X\" git ls-remote ssh://h/x",
+        "GIT_SSH_COMMAND=\"cd /; marker $X\" git ls-remote ssh://h/x",
+        "GIT_SSH_COMMAND=\"timeout 5 /bin/marker $X\" git ls-remote ssh://h/x",
+        "export GIT_EXTERNAL_DIFF=\"marker $X\"; git diff --no-index a b",
+        "LESSOPEN=\"|marker $X %s\" less f",
+        "PAGER=\"$ENV marker x\" man ls",
+        &long,
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let long = format!("text='{}'; echo a", "x ".repeat(3000));
+    let harmless = [
+        "DIR=\"$(pwd)\"; ls",
+        "PATH=\"$HOME/bin:$PATH\" ls",
+        "URL=\"http://h/?a=$b&c=$d\"; curl -s -o /dev/null http://h",
+        "MSG=\"Deploy $V; see (x) $Y\"; echo a",
+        "CFLAGS=\"-O2 $CFLAGS\" ls",
+        "OPTS=\"$OPTS -x marker\"; ls",
+        "GIT_SSH_COMMAND=\"ssh -i $KEY\" git push",
+        &long,
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
