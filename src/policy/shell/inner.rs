@@ -71,7 +71,7 @@ pub(super) struct Options<'w> {
 }
 
 impl<'w> Options<'w> {
-    /// Reads `arguments`, where the options `valued` (letters, or long) have values.
+    /// Reads `arguments`, where the options `valued` (letters, or long, which may be abbreviated) have values.
     pub(super) fn read(arguments: &'w [String], valued: &str, valued_long: &[&str]) -> Self {
         let (mut letters, mut longs) = (String::new(), Vec::new());
         let mut rest = arguments;
@@ -83,7 +83,8 @@ impl<'w> Options<'w> {
                     break;
                 }
                 longs.push(long);
-                takes_next = valued_long.contains(&long);
+                let mut names = valued_long.iter().map(|one| one.trim_start_matches('-'));
+                takes_next = names.any(|one| one.starts_with(long));
             } else if let Some(group) = word.strip_prefix('-').filter(|group| !group.is_empty()) {
                 let end = group.find(|letter| valued.contains(letter));
                 letters.push_str(&group[..end.unwrap_or(group.len())]);
@@ -105,13 +106,27 @@ impl<'w> Options<'w> {
     }
 }
 
+/// Long options that have a value in the next word, of programs that start a shell.
+#[rustfmt::skip]
+const VALUED: &[&str] = &[
+    "bind", "chdir", "description", "directory", "group", "groups", "image", "machine", "namespace", "nice", "profile", "property", "setenv", "slice", "unit", "user", "userspec",
+];
+
+/// The same of unshare.
+#[rustfmt::skip]
+const VALUED_OF_UNSHARE: &[&str] = &[
+    "boottime", "load-interp", "map-group", "map-groups", "map-user", "map-users", "monotonic", "owner", "propagation", "root", "setgid", "setgroups", "setuid", "target", "wd", "wdns",
+];
+
 /// Whether the command starts a shell that reads its input for a script, without naming one.
 fn starts_shell(name: &str, arguments: &[String]) -> bool {
     let gives_script = |word: &String| {
         let short = word.starts_with('-') && !word.starts_with("--") && word.contains('c');
         short || word.starts_with("--c") || word.starts_with("--session-c")
     };
-    let operands = |valued: &str| Options::read(arguments, valued, &[]).operands.len();
+    let operands = |valued: &str| Options::read(arguments, valued, VALUED).operands.len();
+    // A dash alone asks for a login.
+    let is_word = |word: &&String| *word != "-";
     match name {
         "aa-exec" | "linux32" | "linux64" | "pkexec" | "run0" => operands("dginpu") == 0,
         "capsh" => arguments.iter().any(|word| word == "--") && !arguments.iter().any(gives_script),
@@ -125,8 +140,12 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
             .any(|word| gives_script(word) || word == "--"),
         "setarch" => {
             let is_machine = |word: &String| word.contains(|c: char| c.is_ascii_digit());
-            let options = Options::read(arguments, "", &[]);
-            options.operands.len() < 2 && options.operands.iter().all(is_machine)
+            let rest = Options::read(arguments, "", &[]).operands;
+            // There may be more options behind the machine.
+            let machine = rest.first().is_some_and(is_machine);
+            Options::read(&rest[usize::from(machine)..], "", &[])
+                .operands
+                .is_empty()
         }
         "systemd-nspawn" => operands("DEiMpuS") == 0,
         "sudo" | "sudo-rs" => {
@@ -143,9 +162,18 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
                 "command-timeout",
                 "other-user",
             ];
-            let options = Options::read(arguments, "CDghpRrTtUu", &long);
-            options.has(&['s', 'i'], &["shell", "login"])
-                && options.operands.iter().all(|word| word.contains('='))
+            let mut is_shell = false;
+            let mut rest = arguments;
+            loop {
+                let options = Options::read(rest, "CDghpRrTtUu", &long);
+                is_shell |= options.has(&['s', 'i'], &["shell", "login"]);
+                match options.operands.split_first() {
+                    // Behind variables there may be more options.
+                    Some((word, after)) if word.contains('=') => rest = after,
+                    Some(_) => return false,
+                    None => return is_shell,
+                }
+            }
         }
         "doas" => {
             let options = Options::read(arguments, "Cu", &[]);
@@ -153,14 +181,27 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
         }
         "su" => !arguments.iter().any(gives_script),
         "runuser" => {
-            let options = Options::read(arguments, "ugGw", &["user", "group", "supp-group"]);
-            options.operands.len() < 2 && !arguments.iter().any(gives_script)
+            let long = [
+                "group",
+                "shell",
+                "supp-group",
+                "user",
+                "whitelist-environment",
+            ];
+            let options = Options::read(arguments, "ugGsw", &long);
+            options.operands.iter().filter(is_word).count() < 2
+                && !arguments.iter().any(gives_script)
         }
         "arch-chroot" | "chroot" => operands("u") == 1,
         "newgrp" => true,
-        "sg" | "unshare" | "nsenter" => {
-            let options = Options::read(arguments, "tSG", &["target", "setuid", "setgid"]);
-            options.operands.len() < 1 + usize::from(name == "sg")
+        "sg" => arguments.iter().filter(is_word).count() < 2,
+        "unshare" | "nsenter" => {
+            let (valued, long) = match name {
+                // Of these, some have one only in the same word.
+                "nsenter" => ("GStW", &["setgid", "setuid", "target", "wdns"][..]),
+                _ => ("GlRSw", VALUED_OF_UNSHARE),
+            };
+            Options::read(arguments, valued, long).operands.is_empty()
         }
         _ => false,
     }

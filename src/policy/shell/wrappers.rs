@@ -237,7 +237,7 @@ impl Reader {
                 return;
             };
             self.add(words.join(" "), false);
-            let inner = self.unwrap(&base_name(program).to_owned(), words);
+            let inner = self.unwrap(base_name(program), words);
             let inner = inner.first().and_then(|(from, to)| words.get(*from..*to));
             words = inner.unwrap_or_default();
         }

@@ -122,3 +122,46 @@ fn values_of_which_not_all_is_known_hide_no_command() {
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn a_shell_that_reads_its_input_is_told_behind_all_its_options() {
+    let starts = [
+        "sudo VAR=1 -s",
+        "sudo VAR=1 -i",
+        "sudo -p x=y A=b -nu root B=c -s",
+        "runuser - root",
+        "runuser -s /bin/sh root",
+        "runuser -l root",
+        "chroot --userspec root:root /",
+        "chroot --user root:root /",
+        "chroot --groups 0 /",
+        "unshare -R /",
+        "unshare --root /",
+        "unshare -w /tmp",
+        "unshare --wd /tmp",
+        "unshare --propagation private -m",
+        "unshare --map-root-user --user",
+        "nsenter --target 1 -m",
+        "setarch x86_64 -R",
+        "setarch -R x86_64 -3",
+        "sg - root",
+        "pkexec --user root",
+    ]
+    .map(|starts| format!("{starts} <<< '/bin/marker x'"));
+    let starts: Vec<&str> = starts.iter().map(String::as_str).collect();
+    assert_eq!(unlike("marker *", &starts, Verdict::Deny), NONE);
+    let others = [
+        "sudo VAR=1 cat",
+        "sudo A=b -u root cat",
+        "chroot --userspec root:root / cat",
+        "unshare -R / cat",
+        "unshare --wd /tmp -m cat",
+        "setarch x86_64 -R cat",
+        "runuser -u root -- cat -n",
+    ]
+    .map(|starts| format!("{starts} <<< '/bin/marker x'"));
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    assert_eq!(unlike("marker *", &others, Verdict::Allow), NONE);
+    let contained = "docker run -i --name x --env A=b image <<< 'marker x'";
+    assert_eq!(unlike("marker *", &[contained], Verdict::Ask), NONE);
+}
