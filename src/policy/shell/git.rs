@@ -1,6 +1,6 @@
 //! git: which of its commands and options run other programs, and the scripts in its words.
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::hazards::{gives, values_of};
 
 /// Before git's subcommand, each of these decides which programs git runs, or where it finds
@@ -45,6 +45,7 @@ const PLAIN_X: &[&str] = &["cherry-pick", "clean", "ls-files"];
 const VALUED: &[(&[&str], &str)] = &[
     (&["am"], "Cp"),
     (&["cherry-pick", "revert"], "mX"),
+    (&["clone"], "bcjou"),
     (&["commit"], "cCFmtu"),
     (&["commit-tree"], "Fmp"),
     (&["diff", "log", "show"], "GLlnSU"),
@@ -112,6 +113,9 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     for (at, word) in arguments.iter().enumerate() {
         let rest = &arguments[at + 1..];
         let next = || rest.first().map(String::as_str).unwrap_or_default();
+        if let Some((_, remote)) = word.split_once("ext::") {
+            scripts.push(run_for_remote(remote));
+        }
         match word.as_str() {
             // Each would be all of the rest.
             "foreach" | "remote-ext" if scripts.len() >= MAX_SCRIPTS => {
@@ -141,9 +145,12 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             word if word.starts_with('-') => {
                 scripts.extend(word.strip_prefix("-c").and_then(value_of));
                 scripts.extend(pager(word));
-                if word == "-u" && has("clone") {
-                    scripts.push(next().to_owned());
-                }
+                let is_given = has("clone") && gives(word, "-u", valued("clone"));
+                let attached = word.split_once('u').filter(|_| is_given);
+                scripts.extend(attached.map(|(_, attached)| match attached {
+                    "" => next().to_owned(),
+                    attached => attached.to_owned(),
+                }));
                 // In a group as well: `rebase -ix`.
                 let found = word
                     .split_once('x')
@@ -153,13 +160,27 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
                     attached => attached.to_owned(),
                 }));
             }
-            word if word.starts_with("ext::") => scripts.push(word[5..].to_owned()),
             word if configures => scripts.push(word.trim_start_matches('!').to_owned()),
             _ => {}
         }
     }
     scripts.retain(|script| !script.is_empty());
     scripts
+}
+
+/// What the remote helper `ext::` runs: words between blanks, in which a percent sign takes the meaning of a blank.
+fn run_for_remote(remote: &str) -> String {
+    let mut script = String::from("'");
+    let mut chars = remote.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '%' => script.extend(chars.next()),
+            ' ' | INNER_BLANK => script.push_str("' '"),
+            '\'' => script.push_str("'\\''"),
+            c => script.push(c),
+        }
+    }
+    script + "'"
 }
 
 /// The program that grep shows what it finds with, in a group of options.

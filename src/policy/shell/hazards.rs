@@ -329,9 +329,11 @@ fn special(program: &str, arguments: &[String]) -> Option<&'static str> {
         "sed" | "gsed" => Some("can run programs and write files from its script"),
         // Old style, without a dash: tar xIf PROGRAM ARCHIVE.
         "tar" => {
-            let first = arguments.first()?;
-            let group = !first.starts_with('-') && first.contains(['I', 'F']);
-            group.then_some("runs a program its options name")
+            let first = arguments.first().filter(|first| !first.starts_with('-'))?;
+            let runs = first.contains(['I', 'F']);
+            let writes = first.contains('g');
+            runs.then_some("runs a program its options name")
+                .or_else(|| writes.then_some("writes the file its options name"))
         }
         "ip" if arguments.windows(2).any(is_ip_exec) => Some(WRAPPER),
         "bridge" | "dcb" | "devlink" | "ip" | "rdma" | "tc" => {

@@ -1,8 +1,10 @@
 //! Programs whose options say what else they run, and those that start a shell of their own.
 
+use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::hazards::{is_ip_exec, is_short, runs_elsewhere};
 use super::loose::{Nested, Reader};
 use super::nested::Input;
+use super::programs::OPTIONS_IN;
 use super::remote::Ssh;
 use super::strict;
 use super::text::{is_known, plain};
@@ -299,6 +301,14 @@ pub(super) fn is_login(arguments: &[String]) -> bool {
     })
 }
 
+/// The command that a variable with options for a program makes of that.
+pub(super) fn with_options(name: &str, value: &str) -> Option<Nested> {
+    let (_, program) = OPTIONS_IN.iter().find(|(variable, _)| *variable == name)?;
+    // Whatever is unknown is a word to it.
+    let value = plain(value).replace([UNKNOWN, UNKNOWN_WORDS], "x");
+    Some(Nested::new(format!("{program} {value}"), false))
+}
+
 /// Whether what the command reads may run elsewhere or later: a known text is looked at.
 fn may_run_input(name: &str) -> bool {
     let names = [
@@ -423,6 +433,11 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
         // Behind the toolchain.
         "rustup" => after("run", None).map(|at| at + 1),
         "pidstat" => after("-e", None),
+        // A name with a directory in it is a script of that directory.
+        "invoke-rc.d" | "rc-service" | "service" => words[1..]
+            .iter()
+            .position(|word| word.contains('/'))
+            .map(|at| at + 1),
         "rxvt" | "urxvt" | "uxterm" | "xterm" => after("-e", None),
         "uv" | "poetry" | "pdm" | "hatch" | "pipx" | "pipenv" | "rye" => after("run", None),
         "conda" | "mamba" | "micromamba" => {

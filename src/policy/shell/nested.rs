@@ -158,23 +158,24 @@ impl Reader {
 
     /// Variables that are set for make, and text that it is to read: both may run scripts, and the shell runs all others.
     fn scripts_of_make(&mut self, arguments: &[String], nested: &mut Vec<Nested>) {
-        let mut add = |text: &str| nested.push(script(text, false));
         for (name, value) in arguments.iter().filter_map(|word| word.split_once('=')) {
-            let name = name.trim_matches(BLANKS);
-            if name
-                .trim_end_matches([':', '+', '?'])
-                .trim_end_matches(BLANKS)
-                == "SHELL"
-            {
+            let assigned = name.trim_matches(BLANKS);
+            let name = assigned.trim_end_matches([':', '+', '?']);
+            let name = name.trim_end_matches(BLANKS);
+            if name == "SHELL" {
                 let shell = value.trim_start_matches(BLANKS);
                 self.add(format!("{shell} {UNKNOWN_WORDS}"), false);
             }
+            if name == ".SHELLFLAGS" {
+                nested.push(script(&format!("sh {value}"), false));
+            }
             let text = as_script(value);
             let is_plain = is_known(value) && !value.contains('$');
-            if is_plain || name.ends_with('!') || text != *value {
-                add(&text);
+            if is_plain || assigned.ends_with('!') || text != *value {
+                nested.push(script(&text, false));
             }
         }
+        let mut add = |text: &str| nested.push(script(text, false));
         for option in ["--eval", "-E"] {
             let texts = values_of(option, "CfIjloW", arguments);
             texts.for_each(|text| add(&as_script(text)));
@@ -291,8 +292,19 @@ fn as_script(text: &str) -> String {
 /// What the values of options run.
 fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
     let mut add = |text: &str| nested.push(script(text, false));
+    if name == "zip" {
+        // The program stands in the same word.
+        let groups = arguments.iter().filter(|word| word.starts_with('-'));
+        let values = groups.filter_map(|group| group.split_once("TT"));
+        values.for_each(|(_, program)| add(program));
+    }
     for text in run_by_options(name, arguments) {
-        add(text);
+        match name {
+            // To a program, where the name of a file does not say so.
+            "strace" if !text.starts_with(['|', '!']) => continue,
+            "strace" => add(&text[1..]),
+            _ => add(text),
+        }
         if name == "fzf" {
             commands_of_fzf(text, &mut add);
         } else if text.contains(',') {

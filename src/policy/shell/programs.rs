@@ -15,7 +15,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "busybox", "toybox", "pwsh", "xonsh", "nu", "elvish", "murex",
         "python", "pypy", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "texlua", "luatex", "lualatex", "tclsh", "wish", "expect", "guile",
         "racket", "sbcl", "clisp", "emacs", "emacsclient", "ghci", "runghc", "julia", "octave", "Rscript", "R", "java", "jshell", "jdb", "jrunscript", "groovy", "scala", "kotlin", "swift", "gdb", "gdbtui", "lldb",
-        "awk", "gawk", "mawk", "nawk", "original-awk", "bpftrace", "m4", "dc", "psql", "mysql", "mysqlsh", "mariadb", "sqlite3", "osascript", "ts-node", "tsx", "elixir", "erl", "dotnet", "gp", "gnuplot", "gs", "exiftool",
+        "pydoc", "awk", "gawk", "mawk", "nawk", "original-awk", "bpftrace", "m4", "dc", "psql", "mysql", "mysqlsh", "mariadb", "sqlite3", "osascript", "ts-node", "tsx", "elixir", "erl", "dotnet", "gp", "gnuplot", "gs", "exiftool",
     ]),
     (WRAPPER, &[
         "env", "sudo", "sudo-rs", "sudoedit", "doas", "su", "runuser", "sg", "newgrp", "pkexec", "run0", "setpriv", "capsh", "xargs", "parallel", "sem", "timeout", "nice", "ionice", "nohup", "setsid",
@@ -189,6 +189,12 @@ const TEX: &[&str] = &[
 pub(super) const OPTIONS: &[Options] = &[
     options(&["tar"],    &["-I", "-F", "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"], "", RUNS),
     options(&["tar"],    &["--index-file", "--volno-file"], "", WRITES),
+    options(&["tar"],    &["-g", "--listed-incremental"], "bCfHKLNTVX", WRITES),
+    options(&["strace"], &["-o", "--output"], "abeEIOpPsSuUX", RUNS),
+    options(&["perf"],   &["--pre", "--post"], "", RUNS),
+    options(&["dbus-run-session"], &["--dbus-daemon"], "", RUNS),
+    options(&["pip"],    &["--editor", "--python"], "", RUNS),
+    options(&["savelog"], &["-x"], "cgmru", RUNS),
     options(&["dpkg"],   &["--pre-invoke", "--post-invoke", "--status-logger"], "", RUNS),
     options(&["apt", "apt-get", "aptitude"], &["-o", "--option"], "", RUNS),
     options(&["bsdtar"], &["--use-compress-program"], "", RUNS),
@@ -216,6 +222,7 @@ pub(super) const OPTIONS: &[Options] = &[
     options(&["split"],  &["--filter"], "", RUNS),
     options(&["install", "ginstall"], &["--strip-program"], "", RUNS),
     options(&["zip"],    &["-T", "-TT", "--unzip-command"], "", RUNS),
+    options(&["zip"],    &["-lf", "--logfile-path"], "", WRITES),
     options(&["sdiff", "diff3"], &["--diff-program"], "", RUNS),
     options(&["sdiff"],  &["-o", "--output"], "IwWo", WRITES),
     options(&["iconv"],  &["-o", "--output"], "ft", WRITES),
@@ -235,10 +242,11 @@ pub(super) const OPTIONS: &[Options] = &[
     options(&["hostname"], &["-F", "--file", "-b", "--boot"], "F", "sets the system's name"),
     options(&["wget"],   &["--use-askpass", "-e", "--execute"], WGET, RUNS),
     options(&["wget"],   &["--config"], WGET, SETTINGS),
-    options(&["wget"],   &["-a", "-O", "-o", "-P", "--append-output", "--directory-prefix", "--hsts-file", "--output-document", "--output-file", "--rejected-log", "--save-cookies", "--warc-file"], WGET, WRITES),
+    options(&["gpg", "gpg2", "gpgsm", "gpgv"], &["-o", "--output"], "NorRu", WRITES),
+    options(&["wget"],   &["-a", "-b", "-O", "--background", "-o", "-P", "--append-output", "--directory-prefix", "--hsts-file", "--output-document", "--output-file", "--rejected-log", "--save-cookies", "--warc-file"], WGET, WRITES),
     options(&["curl"],   &["-K", "--config"], CURL, "takes options from a file"),
     options(&["curl"],   &["--engine"], CURL, LOADS),
-    options(&["curl"],   &["-c", "-D", "-O", "-o", "--alt-svc", "--cookie-jar", "--create-dirs", "--dump-header", "--etag-save", "--hsts", "--libcurl", "--output", "--output-dir", "--remote-name", "--remote-name-all", "--stderr", "--trace", "--trace-ascii"], CURL, WRITES),
+    options(&["curl"],   &["-c", "-D", "-O", "-o", "-T", "--alt-svc", "--cookie-jar", "--create-dirs", "--dump-header", "--etag-save", "--hsts", "--libcurl", "--output", "--output-dir", "--remote-name", "--remote-name-all", "--stderr", "--trace", "--trace-ascii", "--upload-file"], CURL, WRITES),
     options(&["jobs"],   &["-x"], "", RUNS),
     options(&["test", "["], &["-v"], "", SUBSCRIPT),
     options(&["journalctl"], &["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--relinquish-var", "--smart-relinquish-var"], "", "removes or moves logs"),
@@ -293,6 +301,17 @@ pub(super) const ARGUMENTS: &[(&str, &[&str], usize, &str)] = &[
     ("openssl",     &["engine"], 0, "loads code its arguments name"),
     ("helm",        &["plugin", "plugins"], 0, WRAPPER),
     ("hg",          &["bisect", "extdiff", "serve"], 2, WRAPPER),
+];
+
+/// Variables with options for a program, and that.
+pub(super) const OPTIONS_IN: &[(&str, &str)] = &[
+    ("ACK_OPTIONS", "ack"),
+    ("FZF_DEFAULT_OPTS", "fzf"),
+    ("GNUMAKEFLAGS", "make"),
+    ("MAKEFLAGS", "make"),
+    ("MANOPT", "man"),
+    ("TAR_OPTIONS", "tar"),
+    ("ZIPOPT", "zip"),
 ];
 
 /// Files that programs of the list obey where they are called, without being told: programs, files.

@@ -7,6 +7,7 @@ use brush_parser::ast;
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
 use super::dialect::Apart;
+use super::inner::with_options;
 use super::loose::{Nested, Reader, reads_variable, redefines};
 use super::nested::{Input, is_input, is_shell};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
@@ -272,9 +273,16 @@ impl Reader {
     fn value(&mut self, name: &str, text: &str, certain: bool) -> Walk {
         // The names of those that programs read are in capitals. Others are known when they are expanded, or not.
         let is_own = name.contains(|c: char| c.is_ascii_lowercase());
-        // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well.
+        // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well. Elsewhere that begins an option.
+        let signs: &[char] = match name {
+            "LESSOPEN" => &['|', '-'],
+            _ => &['|'],
+        };
         let command = plain(text);
-        let command = command.trim_start_matches(['|', '-']);
+        let command = command.trim_start_matches(signs);
+        if let Some(options) = with_options(name, text) {
+            self.nested(&options, certain)?;
+        }
         if text.len() > MAX_VALUE_BYTES {
             if !is_own {
                 self.unknown();

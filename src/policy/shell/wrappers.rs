@@ -5,7 +5,7 @@ use super::super::paths::{absolute, base_name};
 use super::Shell;
 use super::dialect::{asks_for_posix, names_posix};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
-use super::inner::{by_subcommand, is_login};
+use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
 use super::nested::{Input, is_shell, takes_scripts};
 use super::text::{hidden, is_known, plain};
@@ -107,6 +107,8 @@ impl Reader {
         input: Option<&Input>,
     ) -> Vec<Nested> {
         let mut nested: Vec<Nested> = words.iter().flat_map(|word| hidden(word)).collect();
+        let set = words.iter().filter_map(|word| word.split_once('='));
+        nested.extend(set.filter_map(|(name, value)| with_options(name, value)));
         self.may_be_posix |= words.iter().any(|word| names_posix(word));
         if words.iter().any(|word| redefines(word)) {
             self.unknown();

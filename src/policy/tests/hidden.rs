@@ -165,3 +165,52 @@ fn a_shell_that_reads_its_input_is_told_behind_all_its_options() {
     let contained = "docker run -i --name x --env A=b image <<< 'marker x'";
     assert_eq!(unlike("marker *", &[contained], Verdict::Ask), NONE);
 }
+
+#[test]
+fn options_and_variables_that_run_a_program_are_looked_at() {
+    let asked = [
+        "strace -o '|marker x' true",
+        "strace -o'|marker x' true",
+        "strace -fo '!marker x' true",
+        "strace --output='|marker x' true",
+        "perf stat --pre 'marker x' true",
+        "perf stat --post='marker x' true",
+        "dbus-run-session --dbus-daemon=marker -- true",
+        "zip -T -TTmarker z.zip f",
+        "zip -qT '-TTmarker x' z.zip f",
+        "git clone -umarker /tmp/x y",
+        "git clone -qumarker /tmp/x y",
+        "git -c protocol.ext.allow=always clone 'ext::sh -c marker% x' y",
+        "git -c protocol.ext.allow=always -c remote.o.url='ext::marker x' ls-remote o",
+        "git config remote.o.url 'ext::marker x'",
+        "pip --python /path/marker list",
+        "pip3 config edit --editor marker",
+        "make '.SHELLFLAGS=-c marker;' --eval='x:;@y z;'",
+        "make '.SHELLFLAGS := -ec marker;'",
+        "service ../../path/marker x",
+        "TAR_OPTIONS='-I marker' tar cf a b",
+        "env TAR_OPTIONS='-I marker' tar cf a b",
+        "export TAR_OPTIONS=\"-I marker $X\"; tar cf a b",
+        "ZIPOPT='-TT marker -T' zip z.zip f",
+        "MAKEFLAGS='--eval=$(shell marker)' make",
+        "savelog -t -x marker f",
+    ];
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:marker *)\"]");
+    let allowed = asked
+        .iter()
+        .filter(|script| bash(&policy, script) == Verdict::Allow);
+    assert_eq!(allowed.collect::<Vec<_>>(), [] as [&&str; 0]);
+    let harmless = [
+        "strace -o marker true",
+        "strace -f -o /tmp/x.log ls",
+        "perf stat ls",
+        "zip -r z.zip marker",
+        "git clone -b marker /tmp/x y",
+        "pip install -r marker",
+        "make .SHELLFLAGS=-ec x",
+        "service marker restart",
+        "export MAKEFLAGS=\"-j$(nproc)\"; make",
+        "TAR_OPTIONS='--exclude=marker' tar cf a b",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}

@@ -350,3 +350,37 @@ fn the_ordinary_is_not() {
         assert_eq!(of(command), None, "{command}");
     }
 }
+
+#[test]
+fn what_less_usual_options_run_or_write_is_on_the_list() {
+    for command in [
+        "pydoc x",
+        "pydoc3.11 x",
+        "savelog -t -x y f",
+        "curl -T f file:///x",
+        "curl -sTf file:///x",
+        "curl --upload-file=f file:///x",
+        "gpg -o x -d y",
+        "gpg --output=x y",
+        "tar -g x -cf y z",
+        "tar cgf x y z",
+        "tar --listed-incremental=x -cf y",
+        "wget -b u",
+        "wget -qb u",
+        "zip -lf x y z",
+        "zip --logfile-path=x y z",
+        "git clone -ux y z",
+        "git clone -qux y z",
+    ] {
+        assert!(matches!(of(command), Some(Hazard::Runs(_))), "{command}");
+    }
+    for command in [
+        "tar -tvf x.tgz",
+        "tar tf x.tgz",
+        "gpg -d x",
+        "curl -s u",
+        "wget -q u",
+    ] {
+        assert_eq!(of(command), None, "{command}");
+    }
+}
