@@ -149,6 +149,8 @@ impl Reader {
                     self.unknown();
                 }
             }
+            // It says so, and ends.
+            _ if is_shell(name) && matches!(arguments, [word, ..] if word == "--version") => {}
             _ if is_shell(name) => self.scripts_of_shell(arguments, certain, input, nested),
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
             "bmake" | "gmake" | "make" => self.scripts_of_make(arguments, nested),
@@ -290,7 +292,7 @@ fn as_script(text: &str) -> String {
 }
 
 /// What the values of options run.
-fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
+pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
     let mut add = |text: &str| nested.push(script(text, false));
     if name == "zip" {
         // The program stands in the same word.

@@ -1,13 +1,14 @@
 //! Programs that run the program their arguments name, and what they run.
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Shell;
 use super::dialect::{asks_for_posix, names_posix};
-use super::hazards::{runs_its_arguments, unversioned, values_of};
+use super::git;
+use super::hazards::{is_short, runs_elsewhere, runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
-use super::nested::{Input, is_shell, takes_scripts};
+use super::nested::{Input, is_shell, scripts_of_options, takes_scripts};
 use super::text::{hidden, is_known, plain};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
@@ -64,7 +65,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["envdir", "setlock"], &[], 1, false),
     wrapper(&["torify", "torsocks"], &["-a", "--address", "-P", "--port", "-p", "--pass", "-u", "--user"], 0, false),
     wrapper(&["xargs"], &["-I", "-n", "--max-args", "-P", "--max-procs", "-L", "--max-lines", "-s", "--max-chars", "-a", "--arg-file", "-d", "--delimiter", "-E"], 0, false),
-    wrapper(&["parallel", "sem", "watch", "entr", "strace", "ltrace", "perf", "valgrind", "valgrind.bin", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
+    wrapper(&["parallel", "sem", "watch", "entr", "strace", "ltrace", "valgrind", "valgrind.bin", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
     wrapper(&["coproc"], &[], 0, false),
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
@@ -284,14 +285,15 @@ impl Reader {
         }
         let at = at + wrapper.own;
         if name == "xargs" {
-            self.with_input(words, words.get(at..).unwrap_or_default());
+            let (options, command) = words.split_at(at.min(words.len()));
+            self.with_input(&options[1..], command);
         }
         vec![(at, words.len())]
     }
 
-    /// Whether find puts what it has found where a program is named, or a script.
+    /// Whether find, or xargs, puts what it has found where a program is named, or a script.
     fn runs_what_is_found(&mut self, mut command: &[String]) -> bool {
-        const FOUND: &str = "{}";
+        let is_found = |word: &String| word == FOUND;
         for _ in 0..MAX_WRAPPED {
             let Some((program, arguments)) = command.split_first() else {
                 return false;
@@ -305,36 +307,122 @@ impl Reader {
                 return false;
             }
             if is_shell(name) || takes_scripts(name) {
-                let is_part = |word: &String| word.contains(FOUND) && word != FOUND;
+                let is_part = |word: &String| word.contains(FOUND) && !is_found(word);
                 let first = arguments.iter().find(|word| !word.starts_with('-'));
-                return arguments.iter().any(is_part) || first.is_some_and(|word| word == FOUND);
+                if arguments.iter().any(is_part) || first.is_some_and(is_found) {
+                    return true;
+                }
+            }
+            if is_shell(name) {
+                return false;
+            }
+            if has_found_script(name, arguments) {
+                return true;
             }
             let inner = self.unwrap(name, command);
             let inner = inner.first().and_then(|(from, to)| command.get(*from..*to));
+            if inner.is_none() && may_run(name) && !runs_elsewhere(name) {
+                // Where it has its command is not known.
+                return arguments.iter().any(is_found);
+            }
             command = inner.unwrap_or_default();
         }
         true
     }
 
     /// What `xargs` makes of its command: more words come from its input, or stand in for one.
-    fn with_input(&mut self, words: &[String], command: &[String]) {
-        let replaces = |word: &String| {
-            ["-I", "-i", "--replace"]
-                .iter()
-                .any(|option| word.starts_with(option))
-        };
+    fn with_input(&mut self, options: &[String], command: &[String]) {
         let name = command.first().map_or("", |word| base_name(word));
-        let runs = is_shell(name)
-            || takes_scripts(name)
-            || matches!(name, "" | "eval" | "find" | "xargs")
-            || wrapper_of(name).is_some();
-        if runs || words.iter().any(replaces) {
+        let mut longer = command.to_vec();
+        longer.push(UNKNOWN_WORDS.to_string());
+        let runs = matches!(name, "" | "eval" | "find" | "xargs")
+            || is_shell(name)
+            || may_run(name)
+            || wrapper_of(name).is_some()
+            || has_unknown_script(name, &longer[1..]);
+        if runs {
             self.unknown();
         }
-        let mut command = command.to_vec();
-        command.push(UNKNOWN_WORDS.to_string());
-        self.add(command.join(" "), true);
+        self.add(longer.join(" "), true);
+        for placeholder in placeholders(options) {
+            let found: Vec<String> = command
+                .iter()
+                .map(|word| word.replace(placeholder, FOUND))
+                .collect();
+            let is_clear = !placeholder.is_empty() && is_known(placeholder);
+            if !is_clear || self.runs_what_is_found(&found) {
+                self.unknown();
+            }
+            let found = found.join(" ").replace(FOUND, &UNKNOWN.to_string());
+            self.add(found, true);
+        }
     }
+}
+
+/// What stands for what find has found.
+const FOUND: &str = "{}";
+
+/// Whether a program runs what its words name, as commands or as scripts.
+fn may_run(name: &str) -> bool {
+    takes_scripts(name) || runs_its_arguments(name)
+}
+
+/// Whether what find has found is a script of the program's: behind an option for one (`flock x -c {}`), or in one
+/// that names a program.
+fn has_found_script(name: &str, arguments: &[String]) -> bool {
+    let gives_script = |word: &String| match word.strip_prefix("--") {
+        Some(long) => long.starts_with('c'),
+        None => word.starts_with('-') && word.contains('c'),
+    };
+    let takes = takes_scripts(name) && !runs_elsewhere(name) || name == "git";
+    let mut pairs = arguments.windows(2);
+    takes && pairs.any(|pair| gives_script(&pair[0]) && pair[1].contains(FOUND))
+        || scripts_of_words(name, arguments)
+            .iter()
+            .any(|text| text.contains(FOUND))
+}
+
+/// Whether what comes from the input of xargs may be a script of the program's.
+fn has_unknown_script(name: &str, arguments: &[String]) -> bool {
+    let scripts = scripts_of_words(name, arguments);
+    scripts.iter().any(|text| !is_known(text))
+}
+
+/// What the options of a program, or its words where it is git, have it run.
+fn scripts_of_words(name: &str, arguments: &[String]) -> Vec<String> {
+    if name == "git" {
+        return git::scripts(arguments);
+    }
+    let mut nested = Vec::new();
+    scripts_of_options(name, arguments, &mut nested);
+    nested.into_iter().map(|one| one.text).collect()
+}
+
+/// The texts for which xargs puts what it reads, as its options say.
+fn placeholders(options: &[String]) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, word) in options.iter().enumerate() {
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, value) = long.split_once('=').unwrap_or((long, FOUND));
+            if is_short(name, "replace", 1) {
+                found.push(value);
+            }
+            continue;
+        }
+        let group = word.strip_prefix('-').unwrap_or_default();
+        // Letters with a value, in the next word as well or not.
+        let Some(end) = group.find(|c| "EILPadnseil".contains(c)) else {
+            continue;
+        };
+        let (letter, attached) = group[end..].split_at(1);
+        match (letter, attached) {
+            ("I", "") => found.extend(options.get(at + 1).map(String::as_str)),
+            ("i", "") => found.push(FOUND),
+            ("I" | "i", attached) => found.push(attached),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Says of scripts who reads them, where that is not known better.

@@ -214,3 +214,52 @@ fn options_and_variables_that_run_a_program_are_looked_at() {
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn what_is_found_is_asked_about_where_it_is_run() {
+    let asked = [
+        "find bin -name 'mark*' -exec env A=1 {} \\;",
+        "find bin -name 'mark*' -exec sudo -n {} \\;",
+        "find bin -exec flock l {} \\;",
+        "find bin -exec flock l -c {} \\;",
+        "find bin -exec tmux new -d {} \\;",
+        "find bin -exec npm exec -c {} \\;",
+        "find bin -exec perf stat {} \\;",
+        "find bin -exec ssh-agent {} \\;",
+        "find bin -exec split --filter={} f \\;",
+        "find bin -exec tar -I {} -cf /dev/null . \\;",
+        "find bin -exec git difftool -x {} \\;",
+        "find bin -exec env A=1 nice {} \\;",
+        "ls bin/marker | xargs ssh-agent",
+        "ls bin/marker | xargs tar -cf /dev/null . -I",
+        "xargs -I{} {} x",
+        "xargs -0I% %",
+        "xargs -i nice {}",
+        "xargs --repl=% env % x",
+        "xargs -I{} sh -c 'ls {}'",
+        "xargs -I{} split --filter={} f",
+        "xargs -I\"$X\" ls a",
+        "xargs -I{} git -c {} log",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "find bin -exec env A=1 ls {} \\;",
+        "find bin -exec sudo rm {} +",
+        "find bin -exec timeout 5 ls {} +",
+        "find bin -exec git add {} \\;",
+        "find bin -exec tar -rf x.tar {} +",
+        "find bin -exec chmod 644 {} +",
+        "xargs -0 sed -i s/a/b/",
+        "xargs grep -i x",
+        "xargs -I{} cp {} /tmp",
+        "xargs -n1 -I % mv % %.bak",
+        "xargs -i touch {}",
+        "xargs rm",
+        "xargs git add",
+        "bash --version",
+        "sh --version | head -1",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+    let denied = ["xargs -I{} marker {}", "xargs -I{} marker {} x <<< a"];
+    assert_eq!(unlike("marker *", &denied, Verdict::Deny), NONE);
+}
