@@ -277,10 +277,13 @@ fn enters(name: &str, arguments: &[String]) -> bool {
             has(&["attach"]) || takes_input && (runs_own || starts)
         }
         name => ENTER.iter().any(|(programs, words, own)| {
+            if !programs.contains(&name) {
+                return false;
+            }
             let at = arguments
                 .iter()
                 .position(|word| words.contains(&word.as_str()));
-            let Some(at) = at.filter(|_| programs.contains(&name)) else {
+            let Some(at) = at else {
                 return false;
             };
             let rest = &arguments[at + 1..];

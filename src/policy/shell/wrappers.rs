@@ -1,5 +1,7 @@
 //! Programs that run the program their arguments name, and what they run.
 
+use std::borrow::Cow;
+
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Shell;
@@ -70,6 +72,49 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
 
+/// Wrappers of which all options are known: those without a value. What stands behind the command is its own.
+const EXACT: &[(&[&str], &[&str])] = &[
+    (&["env"], &["-i", "-v"]),
+    (&["sudo"], &["-E", "-H", "-S", "-b", "-k", "-n"]),
+    (&["timeout"], &["--foreground", "--preserve-status", "-v"]),
+    (&["time"], &["-p", "-v"]),
+    (&["setsid"], &["-w", "--wait"]),
+    (&["ionice", "nice", "nohup", "stdbuf"], &[]),
+];
+
+/// Whether it is known where the only command in these words begins, whatever is unknown in them.
+fn is_exact(name: &str, words: &[String], inner: &[Wrapped]) -> bool {
+    let (Some(wrapper), [(begin, _)]) = (wrapper_of(name), inner) else {
+        return false;
+    };
+    let Some((_, flags)) = EXACT.iter().find(|(names, _)| names.contains(&name)) else {
+        return false;
+    };
+    let mut own = words[..(*begin).min(words.len())].windows(2);
+    own.all(|pair| {
+        let (before, word) = (pair[0].as_str(), pair[1].as_str());
+        if !is_known(word) {
+            let name = word.split_once('=').map_or(word, |(name, _)| name);
+            let is_value = wrapper.values.contains(&before) || is_known(name);
+            return is_value && !word.contains(UNKNOWN_WORDS);
+        }
+        // `-oL`, but no group of letters that have no value.
+        let has_value = wrapper.values.iter().any(|value| word.starts_with(value));
+        let is_option = word.starts_with('-') && word != "--";
+        !is_option || flags.contains(&word) || has_value
+    })
+}
+
+/// Those before `begin`, and what is known of the others.
+fn without_unknown(words: &[String], begin: usize) -> Cow<'_, [String]> {
+    if words.iter().all(|word| is_known(word)) {
+        return Cow::Borrowed(words);
+    }
+    let kept = words.iter().enumerate();
+    let kept = kept.filter(|(at, word)| *at < begin || is_known(word));
+    kept.map(|(_, word)| word.clone()).collect()
+}
+
 /// Wrappers that run what they run where they are.
 const STAY: &[&str] = &["at", "batch", "sg", "newgrp", "script", "pee", "mispipe"];
 
@@ -119,6 +164,7 @@ impl Reader {
         let mut starts: Vec<(usize, usize, bool)> = vec![(0, words.len(), certain)];
         let mut done = vec![false; words.len()];
         let mut wrapped = None;
+        let mut is_exact_so_far = true;
         let mut elsewhere = false;
         while let Some((start, end, certain)) = starts.pop() {
             if self.is_full() {
@@ -136,8 +182,16 @@ impl Reader {
             self.count_words(&name, words);
             elsewhere |= leads_elsewhere(&name, words);
             let inner = self.unwrap(&name, words);
-            let may_run = self.may_run_words(words, &mut nested);
-            if !inner.is_empty() || may_run || runs_its_arguments(&name) {
+            let mut own = Cow::Borrowed(words);
+            if is_exact(&name, words, &inner) {
+                // What is unknown behind it is not its own.
+                own = without_unknown(words, inner[0].0);
+            } else if name != "find" && (!inner.is_empty() || is_shell(&name) || may_run(&name)) {
+                is_exact_so_far = false;
+            }
+            let may_be_any = self.may_run_words(words, &mut nested);
+            is_exact_so_far &= !may_be_any;
+            if !inner.is_empty() || may_be_any || runs_its_arguments(&name) {
                 wrapped.get_or_insert(start);
             }
             if name == "--" {
@@ -149,7 +203,7 @@ impl Reader {
                     .into_iter()
                     .map(|(from, to)| (start + from, start + to, certain)),
             );
-            self.named(&name, words, certain, input, &mut nested);
+            self.named(&name, &own, certain, input, &mut nested);
         }
         // A wrapper's options may be more than we know.
         if let Some(first) = wrapped {
@@ -161,7 +215,13 @@ impl Reader {
                 if self.is_full() {
                     return nested;
                 }
-                if !done[start] && !words[start].starts_with('-') {
+                // One that is behind words that are known is neither an option of a wrapper's nor what such an option
+                // has run.
+                let is_operand = is_exact_so_far
+                    && is_known(&words[start - 1])
+                    && !is_known(&words[start])
+                    && !words[start].contains(UNKNOWN_WORDS);
+                if !done[start] && !is_operand && !words[start].starts_with('-') {
                     let words = &words[start..end];
                     self.add_words(&joined, (start, end), false);
                     let name = base_name(&words[0]).to_owned();
@@ -221,7 +281,11 @@ impl Reader {
         if is_known(base_name(program)) {
             return false;
         }
-        for text in arguments.iter().map(|word| plain(word)) {
+        let before = nested.len();
+        // One that is a word only is looked at as that.
+        let is_more =
+            |text: &String| text.contains([' ', '\t', '\n', ';', '|', '&', '(', '<', '`']);
+        for text in arguments.iter().map(|word| plain(word)).filter(is_more) {
             if is_known(&text) {
                 nested.push(Nested::new(text, false));
             } else if text.contains([';', '|', '&', '\n', '(']) {
@@ -230,6 +294,7 @@ impl Reader {
                 self.add(text, false);
             }
         }
+        self.count(&nested[before..]);
         true
     }
 
@@ -240,7 +305,7 @@ impl Reader {
                 return;
             };
             self.add(words.join(" "), false);
-            let inner = self.unwrap(base_name(program), words);
+            let inner = wrapped_by(base_name(program), words);
             let inner = inner.first().and_then(|(from, to)| words.get(*from..*to));
             words = inner.unwrap_or_default();
         }
@@ -248,86 +313,22 @@ impl Reader {
 
     /// Where in `words` the commands are that the program `name` runs.
     fn unwrap(&mut self, name: &str, words: &[String]) -> Vec<Wrapped> {
+        let found = wrapped_by(name, words);
         if name == "find" {
-            let found = found_by(words);
             let is_much = found.len() > MAX_WRAPPED;
             let looked_at = found.iter().take(MAX_WRAPPED);
             let mut commands = looked_at.map(|(from, to)| &words[*from..*to]);
-            if is_much || commands.any(|words| self.runs_what_is_found(words)) {
+            if is_much || commands.any(runs_what_is_found) {
                 self.unknown();
             }
-            return found;
-        }
-        let Some(wrapper) = wrapper_of(name) else {
-            return by_subcommand(name, words);
-        };
-        if name == "command"
-            && words
-                .get(1)
-                .is_some_and(|word| word == "-v" || word == "-V")
-        {
-            return Vec::new();
-        }
-        self.reading.moves |= wrapper.moves;
-        let mut at = 1;
-        while let Some(word) = words.get(at) {
-            let assigns = matches!(name, "env" | "sudo" | "doas") && word.contains('=');
-            if word == "--" {
-                at += 1;
-                break;
-            } else if wrapper.values.contains(&word.as_str()) {
-                at += 2;
-            } else if (word.starts_with('-') && word.len() > 1) || assigns {
-                at += 1;
-            } else {
-                break;
+        } else if let Some(wrapper) = wrapper_of(name) {
+            self.reading.moves |= wrapper.moves && !found.is_empty();
+            for (at, _) in found.iter().filter(|_| name == "xargs") {
+                let (options, command) = words.split_at((*at).min(words.len()));
+                self.with_input(&options[1..], command);
             }
         }
-        let at = at + wrapper.own;
-        if name == "xargs" {
-            let (options, command) = words.split_at(at.min(words.len()));
-            self.with_input(&options[1..], command);
-        }
-        vec![(at, words.len())]
-    }
-
-    /// Whether find, or xargs, puts what it has found where a program is named, or a script.
-    fn runs_what_is_found(&mut self, mut command: &[String]) -> bool {
-        let is_found = |word: &String| word == FOUND;
-        for _ in 0..MAX_WRAPPED {
-            let Some((program, arguments)) = command.split_first() else {
-                return false;
-            };
-            let name = base_name(program);
-            if program.contains(FOUND) {
-                return true;
-            }
-            if name == "find" {
-                // It is looked at by itself.
-                return false;
-            }
-            if is_shell(name) || takes_scripts(name) {
-                let is_part = |word: &String| word.contains(FOUND) && !is_found(word);
-                let first = arguments.iter().find(|word| !word.starts_with('-'));
-                if arguments.iter().any(is_part) || first.is_some_and(is_found) {
-                    return true;
-                }
-            }
-            if is_shell(name) {
-                return false;
-            }
-            if has_found_script(name, arguments) {
-                return true;
-            }
-            let inner = self.unwrap(name, command);
-            let inner = inner.first().and_then(|(from, to)| command.get(*from..*to));
-            if inner.is_none() && may_run(name) && !runs_elsewhere(name) {
-                // Where it has its command is not known.
-                return arguments.iter().any(is_found);
-            }
-            command = inner.unwrap_or_default();
-        }
-        true
+        found
     }
 
     /// What `xargs` makes of its command: more words come from its input, or stand in for one.
@@ -350,7 +351,7 @@ impl Reader {
                 .map(|word| word.replace(placeholder, FOUND))
                 .collect();
             let is_clear = !placeholder.is_empty() && is_known(placeholder);
-            if !is_clear || self.runs_what_is_found(&found) {
+            if !is_clear || runs_what_is_found(&found) {
                 self.unknown();
             }
             let found = found.join(" ").replace(FOUND, &UNKNOWN.to_string());
@@ -359,8 +360,79 @@ impl Reader {
     }
 }
 
+/// Where in `words` the commands are that the program `name` runs.
+fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
+    if name == "find" {
+        return found_by(words);
+    }
+    let Some(wrapper) = wrapper_of(name) else {
+        return by_subcommand(name, words);
+    };
+    if name == "command"
+        && words
+            .get(1)
+            .is_some_and(|word| word == "-v" || word == "-V")
+    {
+        return Vec::new();
+    }
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        let assigns = matches!(name, "env" | "sudo" | "doas") && word.contains('=');
+        if word == "--" {
+            at += 1;
+            break;
+        } else if wrapper.values.contains(&word.as_str()) {
+            at += 2;
+        } else if (word.starts_with('-') && word.len() > 1) || assigns {
+            at += 1;
+        } else {
+            break;
+        }
+    }
+    vec![(at + wrapper.own, words.len())]
+}
+
 /// What stands for what find has found.
 const FOUND: &str = "{}";
+
+/// Whether find, or xargs, puts what it has found where a program is named, or a script.
+fn runs_what_is_found(mut command: &[String]) -> bool {
+    let is_found = |word: &String| word == FOUND;
+    for _ in 0..MAX_WRAPPED {
+        let Some((program, arguments)) = command.split_first() else {
+            return false;
+        };
+        let name = base_name(program);
+        if program.contains(FOUND) {
+            return true;
+        }
+        if name == "find" {
+            // It is looked at by itself.
+            return false;
+        }
+        if is_shell(name) || takes_scripts(name) {
+            let is_part = |word: &String| word.contains(FOUND) && !is_found(word);
+            let first = arguments.iter().find(|word| !word.starts_with('-'));
+            if arguments.iter().any(is_part) || first.is_some_and(is_found) {
+                return true;
+            }
+        }
+        if is_shell(name) {
+            return false;
+        }
+        if has_found_script(name, arguments) {
+            return true;
+        }
+        let inner = wrapped_by(name, command);
+        let inner = inner.first().and_then(|(from, to)| command.get(*from..*to));
+        if inner.is_none() && may_run(name) && !runs_elsewhere(name) {
+            // Where it has its command is not known.
+            return arguments.iter().any(is_found);
+        }
+        command = inner.unwrap_or_default();
+    }
+    true
+}
 
 /// Whether a program runs what its words name, as commands or as scripts.
 fn may_run(name: &str) -> bool {

@@ -105,6 +105,7 @@ fn values_of_which_not_all_is_known_hide_no_command() {
         "GIT_SSH_COMMAND=\"timeout 5 /bin/marker $X\" git ls-remote ssh://h/x",
         "export GIT_EXTERNAL_DIFF=\"marker $X\"; git diff --no-index a b",
         "LESSOPEN=\"|marker $X %s\" less f",
+        "LESSOPEN=\"-marker $X %s\" less f",
         "PAGER=\"$ENV marker x\" man ls",
         &long,
     ];
@@ -201,7 +202,7 @@ fn options_and_variables_that_run_a_program_are_looked_at() {
         .filter(|script| bash(&policy, script) == Verdict::Allow);
     assert_eq!(allowed.collect::<Vec<_>>(), [] as [&&str; 0]);
     let harmless = [
-        "strace -o marker true",
+        "strace -o /tmp/marker.log true",
         "strace -f -o /tmp/x.log ls",
         "perf stat ls",
         "zip -r z.zip marker",
@@ -209,7 +210,7 @@ fn options_and_variables_that_run_a_program_are_looked_at() {
         "pip install -r marker",
         "make .SHELLFLAGS=-ec x",
         "service marker restart",
-        "export MAKEFLAGS=\"-j$(nproc)\"; make",
+        "MAKEFLAGS=\"-j$(nproc)\" make",
         "TAR_OPTIONS='--exclude=marker' tar cf a b",
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
@@ -262,4 +263,69 @@ fn what_is_found_is_asked_about_where_it_is_run() {
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
     let denied = ["xargs -I{} marker {}", "xargs -I{} marker {} x <<< a"];
     assert_eq!(unlike("marker *", &denied, Verdict::Deny), NONE);
+}
+
+#[test]
+fn what_is_no_command_behind_a_wrapper_is_let_alone() {
+    let harmless = [
+        "sudo ls \"$DIR\"",
+        "sudo -n -u root ls -l \"$DIR\"",
+        "timeout 5 ls \"$DIR\"",
+        "nice -n 5 ls \"$DIR/x\"",
+        "env -i ls \"$DIR\"",
+        "sudo timeout 5 ls \"$DIR\"",
+        "find \"$DIR\" -type f",
+        "find \"$DIR\" -name \"*.$EXT\" -type f",
+        "find \"$DIR\" -exec rm {} +",
+        "sudo find \"$DIR\" -type f",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+    let asked = [
+        "sudo \"$CMD\" x",
+        "sudo $OPTS ls \"$DIR\"",
+        "sudo -u $USER ls \"$DIR\"",
+        "sudo --odd 5 \"$CMD\"",
+        "sudo -s \"$CMD\"",
+        "sudo -ns \"$CMD\"",
+        "sudo sh \"$FILE\"",
+        "sudo su \"$USER\"",
+        "timeout 5 \"$CMD\"",
+        "timeout $T ls \"$DIR\"",
+        "timeout \"$T\" 5 \"$CMD\"",
+        "env \"$A=x\" ls \"$DIR\"",
+        "find . -exec env \"$A=x\" ls \"$DIR\" \\;",
+        "timeout 5 nice --odd 5 \"$CMD\"",
+        "env \"$A\" \"$CMD\"",
+        "env -S \"$CMD\"",
+        "find $DIR -type f",
+        "find \"$A\" \"$B\" x \\;",
+        "find . -exec \"$CMD\" {} \\;",
+        "find . -exec env \"$CMD\" {} \\;",
+        "find . -exec sudo --odd 5 \"$CMD\" {} \\;",
+        "find . -exec sh -c \"$CMD\" \\;",
+        "docker exec web \"$CMD\"",
+        "sudo docker exec web \"$CMD\"",
+        "xargs sudo \"$CMD\"",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let denied = ["sudo -u \"$X\" marker \"$DIR\"", "timeout 5 marker \"$A\""];
+    assert_eq!(unlike("marker *", &denied, Verdict::Deny), NONE);
+}
+
+#[test]
+fn a_call_that_has_bash_read_as_posix_says_is_asked_about() {
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:marker *)\"]");
+    let env = BTreeMap::from([("POSIXLY_CORRECT".to_owned(), "1".to_owned())]);
+    let judged = policy.judge(&Question {
+        tool: "bash",
+        input: &json!({ "command": ": \"${x-'}\"; marker x; : \"'}\"" }),
+        paths: &[],
+        caller: &Caller::this_process(),
+        chain: &[],
+        working_dir: Some(Path::new("/srv")),
+        env: &env,
+        stdin: None,
+        shell: Path::new("/bin/bash"),
+    });
+    assert_eq!(judged.verdict, Verdict::Ask);
 }
