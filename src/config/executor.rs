@@ -42,6 +42,8 @@ pub struct ExecutorConfig {
     /// Whether this process becomes a subreaper (`PR_SET_CHILD_SUBREAPER`), to which processes
     /// that left their tree return. It must then have no children of its own making. Default no.
     pub subreaper: bool,
+    /// The directory of what this instance keeps for itself, which no file tool touches. Default none.
+    pub state_dir: Option<PathBuf>,
     /// Where full outputs go; `None` keeps only what goes into the answer. Default none.
     pub spool: Option<SpoolConfig>,
     /// Marks what this instance runs, in the variable `SHELLY_INSTANCE_ID`, so that the next
@@ -243,6 +245,7 @@ impl Default for ExecutorConfig {
             limits: Limits::default(),
             cgroup: CgroupChoice::Group,
             subreaper: false,
+            state_dir: None,
             spool: None,
             instance: None,
             tools_file: None,
@@ -284,6 +287,19 @@ pub struct LedgerConfig {
     pub file: PathBuf,
     /// What a commit survives.
     pub durability: Durability,
+}
+
+impl LedgerConfig {
+    /// The files on which SQLite holds locks for this process: `close` of any other descriptor of one lets go of them
+    /// (fcntl(2)), and the next program that reads the ledger then removes what is not in its file yet.
+    pub(crate) fn locked(&self) -> [PathBuf; 2] {
+        // SQLite names them after where a link leads.
+        let file = self.file.canonicalize();
+        let file = file.unwrap_or_else(|_| self.file.clone());
+        let mut shared = file.clone().into_os_string();
+        shared.push("-shm");
+        [file, shared.into()]
+    }
 }
 
 /// What a commit survives.

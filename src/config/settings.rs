@@ -169,6 +169,7 @@ impl File {
             },
             cgroup: cgroup_choice(self.cgroup)?,
             subreaper: true,
+            state_dir: None,
             spool: None,
             instance: None,
             tools_file: None,

@@ -119,6 +119,7 @@ impl Configuration {
     /// The executor's part of `settings`, with what only the daemon knows.
     pub(super) fn executor_config(&self, settings: &Settings, instance: &str) -> ExecutorConfig {
         ExecutorConfig {
+            state_dir: Some(self.surroundings.places.dir.clone()),
             spool: spool_config(settings, self.surroundings.places.spool.clone()),
             ledger: Some(LedgerConfig {
                 file: self.surroundings.places.ledger.clone(),

@@ -24,6 +24,8 @@ const HANDOVER: Duration = Duration::from_millis(500);
 /// What is where in the state directory.
 #[derive(Clone, Debug)]
 pub(super) struct StatePlaces {
+    /// All of it.
+    pub(super) dir: PathBuf,
     /// The directory of full outputs.
     pub(super) spool: PathBuf,
     /// The file of all that lasts.
@@ -106,6 +108,7 @@ impl State {
     /// What is where in it.
     pub(super) fn places(&self) -> StatePlaces {
         StatePlaces {
+            dir: self.dir.clone(),
             spool: self.dir.join("spool"),
             ledger: self.dir.join("ledger.db"),
             // Another program is told of it, which is elsewhere.

@@ -1,6 +1,7 @@
 //! The file as such: its lock, its version, whether it is sound.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,24 +52,28 @@ impl Lock {
                 .create(dir)
                 .map_err(fail)?;
         }
-        // The ledger holds what commands printed: nobody else's to read, whatever the umask.
-        for path in [file.to_owned(), beside(file, "-lock")] {
-            OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(0o600)
-                .open(path)
-                .map_err(fail)?;
+        let lock = private(&beside(file, "-lock")).map_err(fail)?;
+        let lock = match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Self(lock),
+            Err((_, Errno::EWOULDBLOCK)) => {
+                return Err(LedgerError::InUse {
+                    file: file.to_owned(),
+                });
+            }
+            Err((_, errno)) => return Err(fail(errno.into())),
+        };
+        // Only one that is not there: another ledger of this process may have had the file before, and still read it.
+        if !file.exists() {
+            private(file).map_err(fail)?;
         }
-        let lock = File::open(beside(file, "-lock")).map_err(fail)?;
-        match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Self(lock)),
-            Err((_, Errno::EWOULDBLOCK)) => Err(LedgerError::InUse {
-                file: file.to_owned(),
-            }),
-            Err((_, errno)) => Err(fail(errno.into())),
-        }
+        Ok(lock)
     }
+}
+
+/// Opens a file, or makes it. It holds what commands printed: nobody else's to read, whatever the umask.
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).open(path)
 }
 
 /// The file of that name with a suffix.

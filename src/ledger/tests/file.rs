@@ -4,6 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::mpsc;
 
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use rusqlite::Connection;
 
 use super::*;
@@ -21,6 +23,37 @@ fn nobody_else_may_read_it_and_no_second_daemon_may_have_it() {
     assert!(matches!(second.err(), Some(LedgerError::InUse { .. })));
     drop(ledger);
     drop(open(&scratch.file()));
+}
+
+/// Whether this process holds a lock on the file, as others see it. To ask lets go of it.
+fn is_locked(file: &std::path::Path) -> bool {
+    let file = fs::File::open(file).expect("there");
+    let mut found = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // To a lock of the open file those of its own process are another's.
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).expect("asked");
+    i32::from(found.l_type) != libc::F_UNLCK
+}
+
+#[test]
+fn who_opens_the_file_leaves_the_locks_of_who_has_it() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let second = Ledger::open(&scratch.file(), Durability::Process);
+    assert!(matches!(second.err(), Some(LedgerError::InUse { .. })));
+    assert!(is_locked(&scratch.file()));
+    drop(ledger);
+    // Nor those of who still reads it.
+    let first = scratch.open();
+    block_on(first.get(ExecutionId::new())).expect("read");
+    first.close_file();
+    let _second = scratch.open();
+    assert!(is_locked(&scratch.file()));
 }
 
 #[test]

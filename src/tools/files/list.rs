@@ -163,7 +163,7 @@ impl Listing<'_> {
     }
 
     fn enter(&mut self, dir: &Found, path: &Path, levels: u32) -> Result<(), FileError> {
-        self.work.access.hold(&dir.real)?;
+        self.work.access.hold_found(dir)?;
         self.work.check_permitted(&dir.real)?;
         self.add(dir, path, levels)
     }

@@ -185,7 +185,7 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
             let live = Arc::clone(&context.live);
             let done = context.work(call, move |stop| {
                 let place = Place::of(&asked, &caller, &config);
-                let access = Access::new(&config.files, &place);
+                let access = Access::new(&config, &place);
                 let work = Work {
                     access: &access,
                     should_stop: &|| stop.check().is_err(),

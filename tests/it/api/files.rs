@@ -556,3 +556,34 @@ fn what_was_told_to_be_done_is_in_the_file_however_many_write() {
         "nothing else is there"
     );
 }
+
+/// What SQLite has locked is let go of when any other descriptor of it is closed, and then the next who reads the
+/// ledger takes what is not in its file yet.
+#[test]
+fn the_daemon_s_own_state_is_refused_and_stays_locked() {
+    let dir = crate::support::scratch();
+    let toml = format!("[cgroup]\nmode = \"group\"\n[files]\nbase_dirs = [{dir:?}]\n");
+    fs::write(dir.join("executor.toml"), toml).expect("written");
+    let daemon = Daemon::launch(dir, None, |_| {});
+    let state = daemon.dir().join("state");
+    let ledger = state.join("ledger.db");
+    fs::hard_link(&ledger, daemon.dir().join("linked")).expect("linked");
+    for path in [&ledger, &daemon.dir().join("linked"), &state.join("lock")] {
+        let reply = call(&daemon, "read_file", json!({"file_path": path}));
+        assert_eq!(
+            (reply.status, &reply.json()["code"]),
+            (403, &json!("permission_denied"))
+        );
+    }
+    let everything = json!({"pattern": "x", "dir_path": daemon.dir(), "show_hidden": true});
+    let searched = done(&daemon, "search_files", everything);
+    assert_eq!(searched["skipped"]["denied"], 2, "{searched}");
+
+    let somebody = rusqlite::Connection::open(&ledger).expect("a file");
+    let count = "SELECT count(*) FROM executions";
+    let count: Result<u64, _> = somebody.query_row(count, [], |row| row.get(0));
+    count.expect("counted");
+    drop(somebody);
+    assert!(state.join("ledger.db-wal").exists());
+    assert_eq!(daemon.get("/health").json()["problems"], json!([]));
+}

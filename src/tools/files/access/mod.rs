@@ -8,6 +8,7 @@ mod replace;
 mod target;
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -20,13 +21,16 @@ pub(super) use replace::replace_by_name;
 pub(crate) use target::{Existing, Target};
 
 use super::FileError;
-use crate::config::{BaseDir, FilesConfig};
+use crate::config::{BaseDir, ExecutorConfig, LedgerConfig};
 use crate::tools::Place;
+
+const NOT_THE_LEDGER: &str = "it is the daemon's ledger, which no file tool touches whatever [files] names: ask for executions (GET /executions) instead";
 
 /// What one call may reach, with its base directories held open.
 pub(crate) struct Access {
     bases: Vec<Base>,
     forbidden: Vec<Forbidden>,
+    own: Own,
     place: Place,
     /// The largest file that is read whole or written, in bytes.
     pub(crate) max_file_size: u64,
@@ -49,7 +53,32 @@ struct Forbidden {
     real: PathBuf,
 }
 
+/// What the daemon keeps for itself.
+struct Own {
+    dir: Option<Forbidden>,
+    /// What must not even be opened, by device and inode: a path does not tell of hard links.
+    files: Vec<(u64, u64)>,
+}
+
+impl Own {
+    fn new(config: &ExecutorConfig) -> Self {
+        let locked = config.ledger.iter().flat_map(LedgerConfig::locked);
+        let files = locked.filter_map(|file| file.metadata().ok());
+        Self {
+            dir: config.state_dir.as_deref().map(Forbidden::new),
+            files: files.map(|file| (file.dev(), file.ino())).collect(),
+        }
+    }
+}
+
 impl Forbidden {
+    fn new(path: &Path) -> Self {
+        Self {
+            given: path.components().collect(),
+            real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        }
+    }
+
     fn covers(&self, path: &Path) -> bool {
         path.starts_with(&self.given) || path.starts_with(&self.real)
     }
@@ -57,19 +86,18 @@ impl Forbidden {
 
 impl Access {
     /// What a call at `place` may reach.
-    pub(crate) fn new(config: &FilesConfig, place: &Place) -> Self {
+    pub(crate) fn new(config: &ExecutorConfig, place: &Place) -> Self {
         let home = place.home.as_deref();
-        let bases = config.base_dirs.iter();
-        let forbidden = config.forbidden.iter().map(|path| Forbidden {
-            given: path.components().collect(),
-            real: path.canonicalize().unwrap_or_else(|_| path.clone()),
-        });
+        let files = &config.files;
+        let bases = files.base_dirs.iter();
+        let forbidden = files.forbidden.iter();
         Self {
             bases: bases.filter_map(|base| open_base(base, home)).collect(),
-            forbidden: forbidden.collect(),
+            forbidden: forbidden.map(|path| Forbidden::new(path)).collect(),
+            own: Own::new(config),
             place: place.clone(),
-            max_file_size: config.max_file_size,
-            extensions: config.allowed_extensions.clone(),
+            max_file_size: files.max_file_size,
+            extensions: files.allowed_extensions.clone(),
         }
     }
 
@@ -126,9 +154,29 @@ impl Access {
         }
     }
 
+    /// Refuses what was found, before it is opened, as its path would be, and the ledger under whatever name.
+    pub(super) fn hold_found(&self, found: &Found) -> Result<(), FileError> {
+        self.hold(&found.real)?;
+        match self
+            .own
+            .files
+            .contains(&(found.stat.st_dev, found.stat.st_ino))
+        {
+            true => Err(FileError::denied(&found.real, NOT_THE_LEDGER)),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses what is at or below a forbidden path, unless somebody has named a base directory
-    /// there by its path.
+    /// there by its path, and what the daemon keeps for itself, whatever is named.
     pub(super) fn hold(&self, path: &Path) -> Result<(), FileError> {
+        if let Some(own) = self.own.dir.as_ref().filter(|own| own.covers(path)) {
+            let given = own.given.display();
+            let why = format!(
+                "it is at or below `{given}`, the daemon's state directory, which no file tool touches whatever [files] names: ask for executions and their outputs (GET /executions) instead"
+            );
+            return Err(FileError::denied(path, why));
+        }
         let is_exempt = |forbidden: &Forbidden| {
             let mut named = self.bases.iter().filter(|base| base.is_named);
             named.any(|base| {

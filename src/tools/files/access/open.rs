@@ -104,15 +104,16 @@ impl Access {
             match beneath(dir, &rest, flags) {
                 Ok(fd) => {
                     let real = real_path(&fd).map_err(FileError::io("find", asked))?;
-                    self.hold(&real)?;
                     let stat = fstat(&fd).map_err(FileError::io("look at", asked))?;
                     let asked = asked.to_owned();
-                    return Ok(Found {
+                    let found = Found {
                         fd,
                         asked,
                         real,
                         stat,
-                    });
+                    };
+                    self.hold_found(&found)?;
+                    return Ok(found);
                 }
                 Err(Errno::XDEV) => match next_hop(base, dir, &rest) {
                     Some(next) => path = next,

@@ -89,7 +89,7 @@ impl<'a> Ignored<'a> {
     fn read_one(&self, dir: &Found, name: &str) -> Option<Gitignore> {
         let file = dir.child(Path::new(name)).ok()?;
         let file = file.regular_of_any_name().ok()?;
-        self.work.access.hold(&file.real).ok()?;
+        self.work.access.hold_found(&file).ok()?;
         if file.size() > LARGEST || !(self.work.permits)(&file.real) {
             return None;
         }

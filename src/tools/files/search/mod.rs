@@ -279,7 +279,7 @@ impl Search<'_> {
             return Ok(());
         }
         let skipped = &mut self.collected.output.skipped;
-        if access.hold(&child.real).is_err() || !(self.work.permits)(&child.real) {
+        if access.hold_found(child).is_err() || !(self.work.permits)(&child.real) {
             skipped.denied += 1;
         } else if !is_dir {
             self.file(child, path)?;

@@ -252,7 +252,7 @@ fn what_would_change_nothing_is_said_and_not_written() {
 #[test]
 fn a_file_does_not_outgrow_the_limit_nor_the_memory() {
     let mut room = Room::new();
-    room.config.max_file_size = 1000;
+    room.config.files.max_file_size = 1000;
     room.put("f", "a".repeat(900));
     let all = with(
         edit("a", &"b".repeat(100_000)),

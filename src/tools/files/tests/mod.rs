@@ -19,14 +19,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Access, FileError, Work};
-use crate::config::{BaseDir, FilesConfig};
+use crate::config::{BaseDir, ExecutorConfig, FilesConfig};
 use crate::domain::ExecutionId;
 use crate::tools::{Answer, Place};
 
 /// A directory with a base directory in it, and what is outside of that.
 struct Room {
     root: PathBuf,
-    config: FilesConfig,
+    config: ExecutorConfig,
 }
 
 type Tool<I> = fn(&Work<'_>, &I) -> Result<Answer, FileError>;
@@ -38,9 +38,13 @@ impl Room {
         fs::create_dir_all(root.join("base")).expect("created");
         fs::create_dir_all(root.join("outside")).expect("created");
         fs::write(root.join("outside/secret"), "secret\n").expect("written");
-        let config = FilesConfig {
+        let files = FilesConfig {
             base_dirs: vec![BaseDir::Named(root.join("base"))],
             ..FilesConfig::default()
+        };
+        let config = ExecutorConfig {
+            files,
+            ..ExecutorConfig::default()
         };
         Self { root, config }
     }

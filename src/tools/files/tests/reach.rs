@@ -10,11 +10,12 @@ use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use serde_json::json;
 
 use super::{Ends, Room, skip};
-use crate::config::BaseDir;
+use crate::config::{BaseDir, Durability, LedgerConfig};
 use crate::tools::Place;
 use crate::tools::files::edit::edit_file;
 use crate::tools::files::list::list_dir;
 use crate::tools::files::read::read_file;
+use crate::tools::files::search::search_files;
 use crate::tools::files::write::write_file;
 use crate::tools::files::{Access, FileError};
 
@@ -125,7 +126,7 @@ fn a_base_directory_beats_what_is_forbidden_only_when_it_is_named() {
     room.put("etc/other", "x");
     room.put("free", "x");
     symlink("etc/other", room.at("link")).expect("linked");
-    room.config.forbidden = vec![room.at("etc"), room.at("etc/app/keys")];
+    room.config.files.forbidden = vec![room.at("etc"), room.at("etc/app/keys")];
     for (path, denied) in [
         ("free", false),
         ("etc/other", true),
@@ -143,6 +144,7 @@ fn a_base_directory_beats_what_is_forbidden_only_when_it_is_named() {
     assert_eq!(listed["unlisted"][0]["path"], "etc", "{listed}");
 
     room.config
+        .files
         .base_dirs
         .push(BaseDir::Named(room.at("etc/app")));
     for (path, denied) in [
@@ -158,10 +160,10 @@ fn a_base_directory_beats_what_is_forbidden_only_when_it_is_named() {
 fn a_home_is_no_directory_that_somebody_named() {
     let mut room = Room::new();
     room.put("file", "x");
-    room.config.base_dirs = vec![BaseDir::Home(PathBuf::new())];
+    room.config.files.base_dirs = vec![BaseDir::Home(PathBuf::new())];
     assert!(!is_denied(&room, "~/file"));
     let home = room.root.join("base");
-    room.config.forbidden = vec![home.clone()];
+    room.config.files.forbidden = vec![home.clone()];
     let refusal = room.refusal(
         read_file,
         json!({"file_path": "~/file"}),
@@ -171,7 +173,7 @@ fn a_home_is_no_directory_that_somebody_named() {
         refusal.contains(&format!("name \"{}\"", home.display())),
         "{refusal}"
     );
-    room.config.base_dirs.push(BaseDir::Named(home));
+    room.config.files.base_dirs.push(BaseDir::Named(home));
     assert!(!is_denied(&room, "~/file"));
 }
 
@@ -179,7 +181,7 @@ fn a_home_is_no_directory_that_somebody_named() {
 fn what_is_below_a_home_is_its_owners_to_link_and_still_held_to_it() {
     let mut room = Room::new();
     symlink(room.root.join("outside"), room.at("work")).expect("linked");
-    room.config.base_dirs = vec![BaseDir::Home("work".into())];
+    room.config.files.base_dirs = vec![BaseDir::Home("work".into())];
     room.refusal(
         read_file,
         json!({"file_path": "~/work/secret"}),
@@ -192,7 +194,7 @@ fn forbidden_paths_are_known_by_their_other_names() {
     let mut room = Room::new();
     room.put("run/pid", "x");
     symlink("run", room.at("var")).expect("linked");
-    room.config.forbidden = vec![room.at("var")];
+    room.config.files.forbidden = vec![room.at("var")];
     assert!(is_denied(&room, "run/pid"));
     assert!(is_denied(&room, "var/pid"));
 }
@@ -216,7 +218,10 @@ fn only_regular_files_are_opened_and_nothing_hangs() {
     mkfifoat(CWD, room.at("fifo"), Mode::from_raw_mode(0o600)).expect("made");
     let _socket = UnixListener::bind(room.at("socket")).expect("bound");
     fs::create_dir(room.at("dir")).expect("made");
-    room.config.base_dirs.push(BaseDir::Named("/dev".into()));
+    room.config
+        .files
+        .base_dirs
+        .push(BaseDir::Named("/dev".into()));
     let begun = Instant::now();
     for (path, what) in [
         ("fifo", "a FIFO"),
@@ -247,7 +252,7 @@ fn only_regular_files_are_opened_and_nothing_hangs() {
 #[test]
 fn extensions_are_held_to_where_they_are_configured() {
     let mut room = Room::new();
-    room.config.allowed_extensions = vec![".md".to_owned(), String::new()];
+    room.config.files.allowed_extensions = vec![".md".to_owned(), String::new()];
     room.put("bin.md", b"\x7fELF\0\0");
     for (path, denied) in [
         ("a.md", false),
@@ -350,4 +355,45 @@ fn a_directory_that_turns_into_a_link_leads_nowhere_else() {
             "{link}: {read} and {denied}: was there a race?"
         );
     }
+}
+
+#[test]
+fn what_the_daemon_keeps_for_itself_is_refused_whatever_is_named() {
+    let mut room = Room::new();
+    for file in ["ledger.db", "ledger.db-shm", "spool/one"] {
+        room.put(&format!("state/{file}"), "kept\n");
+    }
+    room.config.state_dir = Some(room.at("state"));
+    room.config.ledger = Some(LedgerConfig {
+        file: room.at("state/ledger.db"),
+        durability: Durability::Process,
+    });
+    let base_dirs = &mut room.config.files.base_dirs;
+    base_dirs.push(BaseDir::Named(room.root.join("base/state/spool")));
+    symlink("state/spool", room.at("spool")).expect("linked");
+    for (file, link) in [("ledger.db", "one"), ("ledger.db-shm", "two")] {
+        let file = room.at("state").join(file);
+        fs::hard_link(file, room.at(link)).expect("linked");
+    }
+    for path in [
+        "state/ledger.db",
+        "state/new",
+        "state/spool/one",
+        "spool/one",
+        "one",
+        "two",
+    ] {
+        assert!(is_denied(&room, path), "{path}");
+    }
+    let state = room.at("state").display().to_string();
+    let parts = ["at or below", &state, "GET /executions"];
+    room.refusal(list_dir, json!({"dir_path": "state"}), &parts);
+    room.refusal(read_file, json!({"file_path": "one"}), &["ledger"]);
+    let searched = room.output(search_files, json!({"pattern": "kept"}));
+    assert_eq!(
+        (&searched["lines"], &searched["skipped"]["denied"]),
+        (&json!([]), &json!(3))
+    );
+    let listed = room.output(list_dir, json!({"dir_path": ".", "depth": 3}));
+    assert_eq!(listed["unlisted"][0]["path"], "state");
 }

@@ -128,7 +128,7 @@ fn encodings_are_detected_or_named_and_what_does_not_fit_is_told() {
 #[test]
 fn of_a_file_that_is_too_large_parts_are_read() {
     let mut room = Room::new();
-    room.config.max_file_size = 1 << 20;
+    room.config.files.max_file_size = 1 << 20;
     let lines: String = (1..=1_000_000)
         .map(|number| format!("line {number}\n"))
         .collect();
@@ -172,7 +172,7 @@ fn of_a_file_that_is_too_large_parts_are_read() {
     assert_eq!(output["truncated"], true);
     assert!(rest.content.ends_with("offset]"), "the model is told, too");
 
-    room.config.max_file_size = 16 << 20;
+    room.config.files.max_file_size = 16 << 20;
     let all = room.output(read_file, json!({"file_path": "f"}));
     assert_eq!(
         (&all["total_lines"], all["content"] == lines),
@@ -191,7 +191,7 @@ fn reading_stops_when_told_to() {
 #[test]
 fn a_file_that_grows_while_it_is_read_is_still_held_to_the_limit() {
     let mut room = Room::new();
-    room.config.max_file_size = 1000;
+    room.config.files.max_file_size = 1000;
     let path = room.put("f", "x");
     let grow = || {
         std::fs::write(&path, "x".repeat(2000)).expect("written");

@@ -152,7 +152,7 @@ fn what_git_ignores_is_left_out() {
 #[test]
 fn binary_large_and_special_files_are_passed_over_and_told() {
     let mut room = Room::new();
-    room.config.max_file_size = 1000;
+    room.config.files.max_file_size = 1000;
     room.put("text", "needle\n");
     room.put("binary", b"needle\n\0");
     room.put("large", "needle\n".repeat(1000));
@@ -188,7 +188,7 @@ fn what_is_forbidden_or_not_permitted_is_passed_over_and_told() {
     room.put("a", "x\n");
     room.put("private/b", "x\n");
     room.put("forbidden/c", "x\n");
-    room.config.forbidden = vec![room.at("forbidden")];
+    room.config.files.forbidden = vec![room.at("forbidden")];
     let access = room.access();
     let private = room.at("private/b");
     let work = Work {

@@ -134,7 +134,7 @@ fn text_is_written_in_the_encoding_that_is_named_or_there() {
 #[test]
 fn what_is_too_large_is_refused_before_anything_is_written() {
     let mut room = Room::new();
-    room.config.max_file_size = 10;
+    room.config.files.max_file_size = 10;
     room.put("f", "12345678");
     for (content, mode) in [("12345678901", "w"), ("123", "a")] {
         let input = json!({"file_path": "f", "content": content, "mode": mode});
