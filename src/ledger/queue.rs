@@ -58,7 +58,7 @@ pub(super) struct Shared {
     told: broadcast::Sender<Arc<NumberedEvents>>,
     pub file: PathBuf,
     /// All that it is made of, and which files those are.
-    files: Vec<(PathBuf, Option<(u64, u64)>)>,
+    files: Vec<(PathBuf, (u64, u64))>,
     /// Where it is measured how long the writer takes, if anywhere.
     pub metrics: OnceLock<Arc<Metrics>>,
 }
@@ -122,6 +122,16 @@ fn identity(file: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
+/// What a ledger is made of while it is open: SQLite keeps its own log and its index from the first statement to the
+/// last, beside what a link leads to.
+fn parts(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let real = file.canonicalize();
+    let real = real.unwrap_or_else(|_| file.to_owned());
+    let logs = LOGS.map(|suffix| beside(file, suffix));
+    let of_sqlite = ["-wal", "-shm"].map(|suffix| beside(&real, suffix));
+    logs.into_iter().chain([file.to_owned()]).chain(of_sqlite)
+}
+
 impl Shared {
     pub(super) fn new(file: PathBuf, head: Head, next_event: u64) -> Self {
         Self {
@@ -141,11 +151,8 @@ impl Shared {
                 problem: None,
                 gone: None,
             }),
-            files: LOGS
-                .map(|suffix| beside(&file, suffix))
-                .into_iter()
-                .chain([file.clone()])
-                .map(|path| (path.clone(), identity(&path)))
+            files: parts(&file)
+                .filter_map(|path| identity(&path).map(|known| (path, known)))
                 .collect(),
             told: broadcast::Sender::new(TOLD),
             file,
@@ -336,8 +343,12 @@ impl Shared {
 
     /// Looks whether the files that are open are still those of their names. SQLite does not.
     pub(super) fn look(&self) {
+        // Some go when it is closed.
+        if self.queue.lock().is_closing {
+            return;
+        }
         let mut files = self.files.iter();
-        let gone = files.find(|(path, known)| identity(path) != *known);
+        let gone = files.find(|(path, known)| identity(path) != Some(*known));
         self.state.lock().gone = gone.map(|(path, _)| path.clone());
     }
 

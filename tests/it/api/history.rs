@@ -2,6 +2,7 @@
 //! cleared away, proved.
 
 use std::fs;
+use std::path::Path;
 
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
@@ -320,23 +321,33 @@ fn a_ledger_that_is_taken_away_is_missed() {
         let toml = format!("[ledger]\naudit = \"{audit}\"\n");
         let daemon = Daemon::start_with(Mode::Group, &toml);
         let away = daemon.dir().join("away");
-        for file in ["ledger.db", "ledger.db-log-1", "ledger.db-log-2"] {
-            let file = daemon.dir().join("state").join(file);
-            fs::rename(&file, &away).expect("ours");
-            let problems = || daemon.get("/health").json()["problems"].clone();
+        let problems = || daemon.get("/health").json()["problems"].clone();
+        let is_missed = |file: &Path| {
             wait_to_equal("its code", json!("ledger_failed"), || {
                 problems()[0]["code"].clone()
             });
+            let detail = problems()[0]["detail"].to_string();
+            let name = file.display().to_string();
             assert!(
-                problems()[0]["detail"]
-                    .to_string()
-                    .contains("removed or replaced")
+                detail.contains(&name) && detail.contains("removed or replaced"),
+                "{detail}"
             );
+        };
+        let state = daemon.dir().join("state");
+        for file in ["", "-log-1", "-log-2", "-wal", "-shm"] {
+            let file = state.join(format!("ledger.db{file}"));
+            fs::rename(&file, &away).expect("ours");
+            is_missed(&file);
             assert_eq!(daemon.bash("true").status, status);
             fs::rename(&away, &file).expect("ours");
             wait_to_equal("what is wrong", json!([]), problems);
             assert_eq!(daemon.bash("true").status, 200);
         }
+        // As SQLite does for who takes himself for the last to read it.
+        let wal = state.join("ledger.db-wal");
+        fs::remove_file(&wal).expect("ours");
+        is_missed(&wal);
+        assert_eq!(daemon.bash("true").status, status);
     }
 }
 
