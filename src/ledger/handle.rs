@@ -422,14 +422,20 @@ impl Ledger {
         self.inner.shared.queue(failing, events, |_| write)
     }
 
-    async fn ask<T: Send + 'static>(
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LedgerError> {
         self.inner.settle().await;
         let inner = Arc::clone(&self.inner);
-        let answer = tokio::task::spawn_blocking(move || inner.readers.ask(question)).await;
-        answer.unwrap_or(Err(LedgerError::Closed))
+        // Before there is a thread: file tools and long bodies have the same ones, and questions may be many and slow.
+        let turn = Arc::clone(&inner.readers.turns).acquire_owned().await;
+        let answer = tokio::task::spawn_blocking(move || {
+            // Its own until it has read, though nobody may wait for that any more.
+            let _turn = turn;
+            inner.readers.ask(question)
+        });
+        answer.await.unwrap_or(Err(LedgerError::Closed))
     }
 }
 

@@ -2,20 +2,24 @@
 //! questions wait.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
+use tokio::sync::Semaphore;
 
 use super::store::Fault;
 use super::{LedgerError, file};
 
 /// How many may read at once.
-const READERS: usize = 2;
+pub(super) const READERS: usize = 2;
 
 pub(super) struct Readers {
     file: PathBuf,
     idle: Mutex<Idle>,
     returned: Condvar,
+    /// As many as may read at once, for who would wait without a thread.
+    pub(super) turns: Arc<Semaphore>,
 }
 
 struct Idle {
@@ -33,6 +37,7 @@ impl Readers {
                 spare: READERS,
             }),
             returned: Condvar::new(),
+            turns: Arc::new(Semaphore::new(READERS)),
         }
     }
 

@@ -1,3 +1,10 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use rusqlite::Connection;
+
+use super::super::readers::READERS;
 use super::*;
 
 fn list(ledger: &Ledger, filter: Filter) -> Page {
@@ -488,4 +495,41 @@ fn export_within(ledger: &Ledger, others: usize, then: &dyn Fn()) {
         false
     };
     ledger.export_audit(0, each).expect("read");
+}
+
+#[test]
+fn who_waits_for_a_turn_to_read_takes_no_thread_from_others() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().max_blocking_threads(READERS + 1);
+    let runtime = runtime.build().expect("a runtime");
+    let (gate, reading) = (Arc::new(RwLock::new(())), Arc::new(AtomicUsize::new(0)));
+    let shut = gate.write();
+    let answers = runtime.block_on(async {
+        let ask = || {
+            let (ledger, gate, reading) = (ledger.clone(), gate.clone(), reading.clone());
+            tokio::spawn(async move {
+                let question = move |_: &Connection| {
+                    reading.fetch_add(1, Ordering::Relaxed);
+                    drop(gate.read());
+                    Ok(())
+                };
+                ledger.ask(question).await
+            })
+        };
+        let answers: Vec<_> = (0..4 * READERS).map(|_| ask()).collect();
+        while reading.load(Ordering::Relaxed) < READERS {
+            tokio::task::yield_now().await;
+        }
+        let other = tokio::task::spawn_blocking(|| ());
+        let other = tokio::time::timeout(Duration::from_secs(20), other).await;
+        drop(shut);
+        other.expect("there is a thread").expect("no panic");
+        answers
+    });
+    for answer in answers {
+        let answer = runtime.block_on(answer).expect("no panic");
+        answer.expect("answered");
+    }
 }
