@@ -24,7 +24,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, NoQuery, bad_query};
 use crate::domain::{Digest, ExecutionId, Status, TraceId, parse_timestamp, timestamp};
-use crate::pipeline::{CannotReplay, Filter, LedgerError, Record, Terms};
+use crate::pipeline::{Brief, CannotReplay, Filter, LedgerError, Terms};
 
 /// How many executions a page has where nobody says.
 const PAGE: usize = 50;
@@ -127,24 +127,24 @@ pub(super) struct ClearedBody {
     deleted: usize,
 }
 
-impl From<&Record> for EntryBody {
-    fn from(record: &Record) -> Self {
-        let finished = record.finished.as_deref();
-        let display = finished
-            .and_then(|finished| finished.ran.as_ref())
-            .map(|ran| &ran.display);
+impl From<Brief> for EntryBody {
+    fn from(brief: Brief) -> Self {
+        let (duration_ms, exit) = match brief.ending {
+            Some(ending) => (Some(ending.duration_ms), Some(ending.exit)),
+            None => (None, None),
+        };
         Self {
-            execution_id: record.id.to_string(),
-            status: record.status,
-            tool: record.tool.clone(),
-            summary: record.call.summary.clone(),
-            caller_uid: record.caller_uid,
-            created_at: timestamp(record.created_at),
-            started_at: record.started_at.map(timestamp),
-            ended_at: finished.map(|finished| timestamp(finished.ended_at)),
-            duration_ms: display.map(|display| display.duration_ms),
-            exit: display.map(|display| display.exit.clone()),
-            replay_of: record.replay_of.map(|id| id.to_string()),
+            execution_id: brief.id.to_string(),
+            status: brief.status,
+            tool: brief.tool,
+            summary: brief.summary,
+            caller_uid: brief.caller_uid,
+            created_at: timestamp(brief.created_at),
+            started_at: brief.started_at.map(timestamp),
+            ended_at: brief.ended_at.map(timestamp),
+            duration_ms,
+            exit,
+            replay_of: brief.replay_of.map(|id| id.to_string()),
         }
     }
 }
@@ -179,7 +179,7 @@ pub(super) async fn list(
         }
     })?;
     let body = HistoryBody {
-        executions: page.records.iter().map(EntryBody::from).collect(),
+        executions: page.executions.into_iter().map(EntryBody::from).collect(),
         next: page.next.map(|cursor| cursor.to_string()),
     };
     Ok(json_response(StatusCode::OK, to_json(&body)))

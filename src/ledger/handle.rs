@@ -15,8 +15,8 @@ use super::queue::Shared;
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
-    Approval, AuditEntry, CloseRecord, Decision, ExecutionRecord, Filter, Head, Limits, Page,
-    Verdicted,
+    Approval, AuditEntry, CloseRecord, Decision, ExecutionRecord, Filter, Head, Limits, Listed,
+    Page, Verdicted,
 };
 use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
@@ -201,12 +201,16 @@ impl Ledger {
             .await
     }
 
-    /// A page of history. With a text, the ended ones that are not in the text index yet are put
-    /// there first.
+    /// A page of history, each execution as what `of` makes of it where it is read. With a text, the ended ones that
+    /// are not in the text index yet are put there first.
     ///
     /// # Errors
     /// When the file cannot be read, and for a text without a word.
-    pub async fn list(&self, filter: Filter) -> Result<Page, LedgerError> {
+    pub async fn list<T: Send + 'static>(
+        &self,
+        filter: Filter,
+        of: impl Fn(Listed<'_>) -> T + Send + 'static,
+    ) -> Result<Page<T>, LedgerError> {
         // What has just begun is history, too.
         self.inner.open_all();
         if filter.text.is_some() {
@@ -214,7 +218,7 @@ impl Ledger {
             let index = || self.write(Failing::Dropped, None, |store| store.index(INDEX_BATCH));
             while index().await.is_ok_and(|left| left > 0) {}
         }
-        self.ask(move |connection| read::list(connection, &filter))
+        self.ask(move |connection| read::list(connection, &filter, of))
             .await
     }
 

@@ -43,8 +43,8 @@ pub use json::Json;
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
-    ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, LateDigests, Limits, OpenRecord,
-    Output, Page, Place, Verdicted,
+    ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, LateDigests, Limits, Listed,
+    OpenRecord, Output, Page, Place, Verdicted,
 };
 pub use recover::{Recovered, Waiting};
 pub use work::Receipt;

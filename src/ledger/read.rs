@@ -8,8 +8,8 @@ use super::convert::{
 };
 use super::event::{EventFilter, EventPage, Events, Happened, NumberedEvents};
 use super::record::{
-    Approval, CloseRecord, Cursor, ExecutionRecord, Filter, Idempotency, OpenRecord, Output, Page,
-    Place,
+    Approval, CloseRecord, Cursor, ExecutionRecord, Filter, Idempotency, Listed, OpenRecord,
+    Output, Page, Place,
 };
 use super::store::Fault;
 use super::time::{from_micros, micros};
@@ -21,6 +21,10 @@ const COLUMNS: &str = "number, id, tool, status, caller_uid, caller_gid, asynchr
     trace_id, replay_of, idempotency_key, body_digest, verdict, rule, rule_source, approval_id, approver_uid, ending,
     problem, usage, stages, content_sha256, stdout_bytes, stdout_sha256, stderr_bytes, stderr_sha256, kept, content,
     stdout, stderr, created_at, started_at, ended_at, parent_id, depth";
+
+/// The columns that [`listed`] reads, in its order.
+const LISTED: &str =
+    "id, tool, status, caller_uid, replay_of, created_at, started_at, ended_at, call, ending";
 
 /// How many facets a query is asked for one by one; there are no more unless callers make up names.
 const LIMIT: usize = 1000;
@@ -76,8 +80,12 @@ pub(super) fn open_ones(connection: &Connection) -> rusqlite::Result<Vec<Executi
     rows.collect()
 }
 
-/// One page of history.
-pub(super) fn list(connection: &Connection, filter: &Filter) -> Result<Page, Fault> {
+/// One page of history, each execution as what `of` makes of it.
+pub(super) fn list<T>(
+    connection: &Connection,
+    filter: &Filter,
+    of: impl Fn(Listed<'_>) -> T,
+) -> Result<Page<T>, Fault> {
     let limit = filter.limit.clamp(1, LIMIT);
     let from = filter.since.map_or(i64::MIN, micros);
     let mut before = filter.until.map_or(i64::MAX, micros);
@@ -90,12 +98,13 @@ pub(super) fn list(connection: &Connection, filter: &Filter) -> Result<Page, Fau
         limit: limit + 1,
     };
     let numbers = matching(connection, filter, range)?;
-    let sql = format!("SELECT {COLUMNS} FROM executions WHERE number = ?");
+    let sql = format!("SELECT {LISTED} FROM executions WHERE number = ?");
     let mut get = connection.prepare_cached(&sql)?;
     let mut records = Vec::new();
     for number in numbers.iter().take(limit) {
+        let record = get.query_row([number], |row| listed(row).map(&of));
         // A text index that is damaged may know of what is not there.
-        records.extend(get.query_row([number], execution).optional()?);
+        records.extend(record.optional()?);
     }
     let last = numbers.get(limit - 1).filter(|_| numbers.len() > limit);
     Ok(Page {
@@ -258,6 +267,27 @@ fn with_text(
     ];
     let rows = find.query_map(bound, |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// An execution out of [`LISTED`].
+fn listed<'r>(row: &'r Row<'_>) -> rusqlite::Result<Listed<'r>> {
+    let time =
+        |column| -> rusqlite::Result<_> { Ok(row.get::<_, Option<i64>>(column)?.map(from_micros)) };
+    let json = |column| -> rusqlite::Result<_> {
+        Ok(row.get_ref(column)?.as_bytes_or_null()?.unwrap_or_default())
+    };
+    Ok(Listed {
+        id: ExecutionId::from_bytes(row.get(0)?),
+        tool: row.get_ref(1)?.as_str()?,
+        status: word(row, 2, Status::from_word)?.unwrap_or(Status::Lost),
+        caller_uid: row.get(3)?,
+        replay_of: id_bytes(row, 4)?.map(ExecutionId::from_bytes),
+        created_at: time(5)?.unwrap_or(std::time::UNIX_EPOCH),
+        started_at: time(6)?,
+        ended_at: time(7)?,
+        call: json(8)?,
+        ending: json(9)?,
+    })
 }
 
 /// An execution out of [`COLUMNS`].

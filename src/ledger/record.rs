@@ -432,11 +432,36 @@ impl FromStr for Cursor {
     }
 }
 
+/// An execution as a list tells of it, while it is read: what may be long is copied by nobody who does not want it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// Its id.
+    pub id: ExecutionId,
+    /// The tool that was called.
+    pub tool: &'a str,
+    /// Where it stands.
+    pub status: Status,
+    /// The user who called.
+    pub caller_uid: u32,
+    /// The execution that this one repeats.
+    pub replay_of: Option<ExecutionId>,
+    /// When the call came in.
+    pub created_at: SystemTime,
+    /// When its process was started, if one was.
+    pub started_at: Option<SystemTime>,
+    /// When it ended, when it has.
+    pub ended_at: Option<SystemTime>,
+    /// The call, as JSON.
+    pub call: &'a [u8],
+    /// The facts of its ending, as JSON; nothing until then.
+    pub ending: &'a [u8],
+}
+
 /// One page of history.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct Page<T> {
     /// Newest first.
-    pub records: Vec<ExecutionRecord>,
+    pub records: Vec<T>,
     /// Where the next page begins, if there is one.
     pub next: Option<Cursor>,
 }

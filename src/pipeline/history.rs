@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use super::execution::{Execution, Terms};
 use super::executor::{Executor, Inner};
 use super::record::kept;
-use super::{Begun, Event, Record, remembered};
+use super::{Begun, Brief, Event, Record, beside, remembered};
 use crate::domain::{Caller, ExecutionId, StreamName};
 use crate::ledger::{
     Chain, Cursor, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head, LedgerError,
@@ -30,7 +30,7 @@ pub enum Found {
 #[derive(Debug)]
 pub struct HistoryPage {
     /// Newest first.
-    pub records: Vec<Record>,
+    pub executions: Vec<Brief>,
     /// Where the next page begins, if there is one.
     pub next: Option<Cursor>,
 }
@@ -57,8 +57,12 @@ impl Inner {
         let Some(ledger) = &self.ledger else {
             return Ok(None);
         };
-        let found = ledger.get(id).await?;
-        Ok(found.map(|record| Record::from_ledger(record, self.spool.as_ref(), &self.config())))
+        let Some(record) = ledger.get(id).await? else {
+            return Ok(None);
+        };
+        let (spool, config) = (self.spool.clone(), self.config());
+        let read = move || Record::from_ledger(record, spool.as_ref(), &config);
+        Ok(Some(beside(read).await))
     }
 }
 
@@ -83,8 +87,17 @@ impl Executor {
         let Some(ledger) = &self.inner.ledger else {
             return Ok(descendants(id, self.inner.records.all()));
         };
-        let records = ledger.descendants(id).await?.into_iter();
-        Ok(records.map(|record| self.newest(record)).collect())
+        let records = ledger.descendants(id).await?;
+        // As most have none.
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let executor = self.clone();
+        let newest = move || {
+            let newest = records.into_iter().map(|record| executor.newest(record));
+            newest.collect()
+        };
+        Ok(beside(newest).await)
     }
 
     /// What the ledger has of an execution, unless more is known here, as of one under way.
@@ -119,20 +132,23 @@ impl Executor {
             let fitting = move || remembered::fitting(remembered, &filter);
             // Texts may be on disk.
             let records = tokio::task::spawn_blocking(fitting).await;
+            let records = records.unwrap_or(Err(LedgerError::Closed))?;
             return Ok(HistoryPage {
-                records: records.unwrap_or(Err(LedgerError::Closed))?,
+                executions: records.iter().map(Brief::from).collect(),
                 next: None,
             });
         };
         let status = filter.status;
-        let page = ledger.list(filter).await?;
-        let records = page.records.into_iter();
+        let page = ledger.list(filter, Brief::of).await?;
+        let listed = page.records.into_iter();
+        let newest = listed.map(|listed| match self.inner.records.find(listed.id) {
+            Some(live) => Brief::from(&live.record()),
+            None => listed,
+        });
         // What the file has been asked for may be another's by now.
-        let records = records
-            .map(|record| self.newest(record))
-            .filter(|record| status.is_none_or(|status| record.status == status));
+        let fitting = newest.filter(|brief| status.is_none_or(|status| brief.status == status));
         Ok(HistoryPage {
-            records: records.collect(),
+            executions: fitting.collect(),
             next: page.next,
         })
     }

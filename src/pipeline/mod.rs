@@ -3,6 +3,7 @@
 
 mod approvals;
 mod beside;
+mod brief;
 mod call_record;
 mod calls;
 mod counting;
@@ -43,6 +44,7 @@ mod tests;
 
 pub use approvals::{Amendment, Answer, CannotDecide};
 pub use beside::beside;
+pub use brief::{Brief, BriefEnding};
 pub use call_record::CallRecord;
 pub use counting::NoMetrics;
 pub use event::Event;

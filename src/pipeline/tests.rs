@@ -77,8 +77,8 @@ async fn what_is_remembered_without_a_ledger_is_filtered_like_history() {
     }
     let found = async |filter: Filter| {
         let page = executor.history(filter).await.expect("words");
-        let commands = page.records.into_iter();
-        let commands = commands.map(|record| record.call.summary.clone());
+        let commands = page.executions.into_iter();
+        let commands = commands.map(|brief| brief.summary);
         commands.collect::<Vec<_>>()
     };
     let text = |text: &str| Filter {

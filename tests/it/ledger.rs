@@ -90,7 +90,7 @@ async fn what_has_ended_is_told_at_once_and_not_listed_as_running() {
             ..Filter::default()
         };
         let page = executor.history(filter).await.expect("read");
-        let ids = page.records.iter().map(|record| record.id);
+        let ids = page.executions.iter().map(|brief| brief.id);
         ids.collect::<Vec<_>>()
     };
     // Nobody waits for its beginning to be entered.
@@ -224,12 +224,9 @@ fn sound(file: &Path, head: Head, acknowledged: &HashMap<ExecutionId, String>) -
             limit: 1000,
             ..Filter::default()
         };
-        let page = runtime.block_on(ledger.list(filter)).expect("listed");
-        all.extend(
-            page.records
-                .into_iter()
-                .map(|record| (record.open.id, record.status())),
-        );
+        let page = ledger.list(filter, |listed| (listed.id, listed.status));
+        let page = runtime.block_on(page).expect("listed");
+        all.extend(page.records);
         cursor = page.next;
         if cursor.is_none() {
             break;

@@ -93,11 +93,14 @@ fn a_file_that_was_written_long_ago_still_opens() {
     let opened = open(&scratch.file());
     assert_eq!(opened.recovered.lost.len(), 1);
     let ledger = opened.ledger;
-    let page = block_on(ledger.list(Filter {
-        text: Some("hello".to_owned()),
-        limit: 10,
-        ..Filter::default()
-    }));
+    let page = block_on(ledger.list(
+        Filter {
+            text: Some("hello".to_owned()),
+            limit: 10,
+            ..Filter::default()
+        },
+        |listed| listed.id,
+    ));
     assert_eq!(page.expect("listed").records.len(), 1);
     assert_eq!(
         block_on(ledger.verify_audit(Vec::new())).expect("read"),

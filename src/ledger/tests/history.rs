@@ -7,11 +7,14 @@ use rusqlite::Connection;
 use super::super::readers::READERS;
 use super::*;
 
-fn list(ledger: &Ledger, filter: Filter) -> Page {
-    block_on(ledger.list(Filter {
-        limit: 100,
-        ..filter
-    }))
+fn list(ledger: &Ledger, filter: Filter) -> Page<ExecutionId> {
+    block_on(ledger.list(
+        Filter {
+            limit: 100,
+            ..filter
+        },
+        |listed| listed.id,
+    ))
     .expect("listed")
 }
 
@@ -131,11 +134,14 @@ fn filters_find_what_fits_and_nothing_else() {
         // And in pages of seven.
         let (mut paged, mut cursor) = (Vec::new(), None);
         loop {
-            let page = block_on(ledger.list(Filter {
-                cursor,
-                limit: 7,
-                ..filter.clone()
-            }))
+            let page = block_on(ledger.list(
+                Filter {
+                    cursor,
+                    limit: 7,
+                    ..filter.clone()
+                },
+                |listed| listed.id,
+            ))
             .expect("listed");
             paged.extend(ids(&page));
             cursor = page.next;
@@ -154,10 +160,13 @@ fn a_cursor_survives_being_written_down() {
     for n in 0..3 {
         enter(&ledger, opening("bash", 0, at(n)), Status::Success);
     }
-    let page = block_on(ledger.list(Filter {
-        limit: 2,
-        ..Filter::default()
-    }))
+    let page = block_on(ledger.list(
+        Filter {
+            limit: 2,
+            ..Filter::default()
+        },
+        |listed| listed.id,
+    ))
     .expect("listed");
     let cursor = page.next.expect("there is more");
     assert_eq!(cursor.to_string().parse(), Ok(cursor));
@@ -213,7 +222,7 @@ fn history_is_searched_by_words_of_call_and_answer() {
         ..Filter::default()
     };
     assert!(matches!(
-        block_on(ledger.list(nothing)),
+        block_on(ledger.list(nothing, |listed| listed.id)),
         Err(LedgerError::NoWords { .. })
     ));
     // What is forgotten is not found, what is left still is.

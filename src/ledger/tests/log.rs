@@ -98,13 +98,14 @@ fn an_end_that_was_told_survives_in_the_log_alone() {
         let page = block_on(ledger.events(0, EventFilter::default(), 10)).expect("read");
         let kinds: Vec<_> = page.events.iter().map(|event| &*event.kind).collect();
         assert_eq!(kinds, ["executionStarted", "executionFailed"]);
-        let all = block_on(ledger.list(Filter {
-            limit: 10,
-            ..Filter::default()
-        }));
-        let all = all.expect("listed").records;
-        let ids: Vec<_> = all.iter().map(|record| record.open.id).collect();
-        assert_eq!(ids, [id, early]);
+        let all = block_on(ledger.list(
+            Filter {
+                limit: 10,
+                ..Filter::default()
+            },
+            |listed| listed.id,
+        ));
+        assert_eq!(ids(&all.expect("listed")), [id, early]);
         // One ending of the early one; a decision and an ending of the other.
         let chain = block_on(ledger.verify_audit(Vec::new())).expect("read");
         assert!(
@@ -563,10 +564,13 @@ fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
     drop(opened);
     assert!(open(&crashed.file()).recovered.lost.is_empty());
     // Whoever lists sees it without waiting for company.
-    let page = block_on(ledger.list(Filter {
-        limit: 10,
-        ..Filter::default()
-    }));
+    let page = block_on(ledger.list(
+        Filter {
+            limit: 10,
+            ..Filter::default()
+        },
+        |listed| listed.id,
+    ));
     assert_eq!(ids(&page.expect("listed")), [begun.id, ended.id]);
 }
 

@@ -136,6 +136,6 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn ids(page: &Page) -> Vec<ExecutionId> {
-    page.records.iter().map(|record| record.open.id).collect()
+fn ids(page: &Page<ExecutionId>) -> Vec<ExecutionId> {
+    page.records.clone()
 }

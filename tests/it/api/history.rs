@@ -633,3 +633,32 @@ fn nothing_on_disk_has_a_secret_that_was_recognised() {
     }
     assert!(!daemon.log().contains(token) && !daemon.log().contains("hunter2hunter2"));
 }
+
+/// Of a long call a list has a line.
+#[test]
+fn what_is_long_in_a_call_is_not_held_for_a_list() {
+    const LONG: usize = 12 << 20;
+    const CALLS: usize = 5;
+    let daemon = Daemon::start();
+    let stdin = "x".repeat(LONG);
+    for n in 0..CALLS {
+        let reply = daemon.bash_with(&format!("true {n}"), &json!({"stdin": stdin}));
+        assert_eq!(reply.status, 200, "{}", reply.content());
+    }
+    // None is remembered any more.
+    let mut daemon = daemon;
+    let daemon = killed(&mut daemon);
+    let before = daemon.reset_peak();
+    let page = list(&daemon, "");
+    let grown = daemon.memory("VmHWM").saturating_sub(before);
+    assert_eq!(
+        summaries(&page),
+        ["true 4", "true 3", "true 2", "true 1", "true 0"]
+    );
+    assert_eq!(
+        (&page["executions"][0]["exit"], &page["next"]),
+        (&json!("0"), &Value::Null)
+    );
+    // One at a time, and all of them at no time.
+    assert!(grown < 2 * LONG as u64, "grew by {grown} bytes");
+}
