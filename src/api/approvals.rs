@@ -13,6 +13,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::brief::Cutter;
 use super::execute::undivided;
 use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
@@ -23,7 +24,7 @@ use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use crate::config::Access;
 use crate::domain::{ApprovalId, Remember, timestamp, with_meant};
-use crate::pipeline::{Answer, Approval, Approvals, CannotDecide};
+use crate::pipeline::{Answer, Approval, Approvals, CannotDecide, beside};
 
 /// The longest decision, in bytes: a reason of some length.
 const MAX_BYTES: usize = 64 * 1024;
@@ -105,6 +106,8 @@ pub(crate) struct ApprovalBody {
     /// How long it is remembered: `once`, `session` or `always`.
     #[schema(required)]
     remember: Option<String>,
+    /// Whether something of it is too long for a list and cut: `GET /approvals/{id}` has all of it, to decide by.
+    truncated: bool,
 }
 
 /// An answer.
@@ -156,13 +159,33 @@ impl ApprovalBody {
             decided_at: decided.map(|decided| timestamp(decided.at)),
             reason: decided.and_then(|decided| decided.reason.clone()),
             remember: approval.remember.clone(),
+            truncated: false,
         }
+    }
+
+    /// The same, with as much of what is long as a list shows.
+    fn in_brief(mut self) -> Self {
+        let mut cutter = Cutter::default();
+        cutter.value(&mut self.input);
+        for text in [&mut self.stdin, &mut self.working_dir, &mut self.reason] {
+            text.iter_mut().for_each(|text| cutter.text(text));
+        }
+        for texts in [
+            &mut self.remember_rules,
+            &mut self.chain,
+            &mut self.env_names,
+        ] {
+            cutter.texts(texts);
+        }
+        self.truncated = cutter.has_cut;
+        self
     }
 }
 
 /// What waits for an approver, oldest first.
 ///
-/// Approvers and admins see all of it, others what they have asked for themselves.
+/// Approvers and admins see all of it, others what they have asked for themselves. What is long is cut (`truncated`):
+/// `GET /approvals/{id}` has the whole of one.
 #[utoipa::path(
     get, path = "/approvals", tag = "approvals", operation_id = "listApprovals",
     params(ApprovalsQuery),
@@ -178,9 +201,14 @@ pub(super) async fn list(
         Some(true) => Approvals::All,
         Some(false) | None => Approvals::Pending,
     };
-    let found = api.executor.approvals(which).await.map_err(unreadable)?;
-    let theirs = found.iter().filter(|approval| sees(&api, &peer, approval));
-    let approvals = theirs.map(|approval| body(&api, approval)).collect();
+    let executor = api.executor.clone();
+    // One by one, where they are read: what they ask about may be long.
+    let entry = move |approval: Approval| {
+        let entry = || body(&api, &approval).in_brief();
+        sees(&api, &peer, &approval).then(entry)
+    };
+    let found = executor.approvals(which, entry).await;
+    let approvals = found.map_err(unreadable)?.into_iter().flatten().collect();
     Ok(json_response(
         StatusCode::OK,
         to_json(&ApprovalsBody { approvals }),
@@ -199,14 +227,14 @@ pub(super) async fn show(
     Name(id): Name,
 ) -> Result<Response, Refusal> {
     let id = parse(&id)?;
-    let found = api.executor.approvals(Approvals::One(id)).await;
-    let found = found.map_err(unreadable)?.into_iter();
-    let mut theirs = found.filter(|approval| sees(&api, &peer, approval));
-    let approval = theirs.next().ok_or_else(|| unknown(&id.to_string()))?;
-    Ok(json_response(
-        StatusCode::OK,
-        to_json(&body(&api, &approval)),
-    ))
+    let executor = api.executor.clone();
+    let whole = move |approval: Approval| {
+        sees(&api, &peer, &approval).then(|| to_json(&body(&api, &approval)))
+    };
+    let found = executor.approvals(Approvals::One(id), whole).await;
+    let theirs = found.map_err(unreadable)?.into_iter().flatten().next();
+    let approval = theirs.ok_or_else(|| unknown(&id.to_string()))?;
+    Ok(json_response(StatusCode::OK, approval))
 }
 
 /// Approve or deny.
@@ -261,10 +289,9 @@ pub(super) async fn decide(
         decided.map_err(refusal)
     };
     let approval = undivided(deciding).await?;
-    Ok(json_response(
-        StatusCode::OK,
-        to_json(&body(&api, &approval)),
-    ))
+    // What it is about may be long.
+    let approval = beside(move || to_json(&body(&api, &approval))).await;
+    Ok(json_response(StatusCode::OK, approval))
 }
 
 /// Reads all of the body.

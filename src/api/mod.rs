@@ -5,6 +5,7 @@ mod accept;
 mod approvals;
 mod audit;
 mod body;
+mod brief;
 mod busy;
 mod capability;
 mod connection;

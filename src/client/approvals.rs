@@ -63,6 +63,9 @@ pub struct Approval {
     pub reason: Option<String>,
     /// How long the decision is remembered: `once`, `session` or `always`.
     pub remember: Option<String>,
+    /// Whether something of it was too long for the list that it is from: [`Client::approval`] has all of it.
+    #[serde(default)]
+    pub truncated: bool,
 }
 
 impl Approval {

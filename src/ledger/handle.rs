@@ -347,7 +347,19 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be read.
     pub async fn approvals(&self, which: Approvals) -> Result<Vec<Approval>, LedgerError> {
-        self.ask(move |connection| read::approvals(connection, which))
+        self.approvals_as(which, |approval| approval).await
+    }
+
+    /// The same, each as what `of` makes of it where it is read: no two are held whole at once.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn approvals_as<T: Send + 'static>(
+        &self,
+        which: Approvals,
+        of: impl Fn(Approval) -> T + Send + 'static,
+    ) -> Result<Vec<T>, LedgerError> {
+        self.ask(move |connection| read::approvals(connection, which, of))
             .await
     }
 

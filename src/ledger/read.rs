@@ -510,8 +510,12 @@ pub enum Approvals {
     One(ApprovalId),
 }
 
-/// Approvals, oldest first.
-pub(super) fn approvals(connection: &Connection, which: Approvals) -> Result<Vec<Approval>, Fault> {
+/// Approvals, oldest first, each as what `of` makes of it.
+pub(super) fn approvals<T>(
+    connection: &Connection,
+    which: Approvals,
+    of: impl Fn(Approval) -> T,
+) -> Result<Vec<T>, Fault> {
     let (condition, values) = match which {
         Approvals::Pending => ("status = 'pending'", None),
         Approvals::All => ("true", None),
@@ -522,6 +526,7 @@ pub(super) fn approvals(connection: &Connection, which: Approvals) -> Result<Vec
         approvals::COLUMNS
     );
     let mut find = connection.prepare_cached(&sql)?;
-    let rows = find.query_map(params_from_iter(values), approvals::read)?;
+    let read = |row: &Row<'_>| approvals::read(row).map(&of);
+    let rows = find.query_map(params_from_iter(values), read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -120,13 +120,17 @@ impl Inner {
 }
 
 impl Executor {
-    /// Approvals, oldest first.
+    /// Approvals, oldest first, each as what `of` makes of it beside the event loop: what they ask about may be long.
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn approvals(&self, which: Approvals) -> Result<Vec<Approval>, LedgerError> {
+    pub async fn approvals<T: Send + 'static>(
+        &self,
+        which: Approvals,
+        of: impl Fn(Approval) -> T + Send + 'static,
+    ) -> Result<Vec<T>, LedgerError> {
         match &self.inner.ledger {
-            Some(ledger) => ledger.approvals(which).await,
+            Some(ledger) => ledger.approvals_as(which, of).await,
             None => Ok(Vec::new()),
         }
     }

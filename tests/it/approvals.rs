@@ -170,7 +170,11 @@ impl World {
         let Some(request) = self.requests.get(at) else {
             return;
         };
-        let all = self.executor.approvals(Approvals::All).await.expect("read");
+        let all = self
+            .executor
+            .approvals(Approvals::All, |approval| approval)
+            .await
+            .expect("read");
         let asked = all.iter().find(|asked| asked.execution_id == request.id);
         let asked = asked.expect("it was asked about");
         let answer = Answer {

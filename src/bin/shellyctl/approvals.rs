@@ -55,8 +55,24 @@ async fn resolve(
     resolution: &Resolution,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let id = pending(client, given).await?;
-    let approval = client.resolve(&id, resolution).await;
+    let approval = match ids::is_whole(given) {
+        true => client.resolve(given, resolution).await,
+        false => {
+            client
+                .resolve(&pending(client, given).await?, resolution)
+                .await
+        }
+    };
+    let approval = match approval {
+        // It may be the execution's.
+        Err(error) if ids::is_whole(given) && is_unknown(&error) => {
+            match pending(client, given).await? {
+                id if id == given => Err(error),
+                id => client.resolve(&id, resolution).await,
+            }
+        }
+        decided => decided,
+    };
     let approval = approval.map_err(|error| match is_unknown(&error) {
         true => Failure::NoApproval(error),
         false => Failure::Client(error),
@@ -98,6 +114,17 @@ fn meant(given: &str, pending: &[Received<Approval>]) -> Result<String, Failure>
     match found.as_slice() {
         [one] => Ok(one.id.clone()),
         others => ids::pick_of(given, others.iter().map(|approval| approval.id.as_str())),
+    }
+}
+
+/// An approval out of a list with all that is too long for one, as far as it can still be had: people decide by it.
+pub async fn whole(client: &Client, listed: Approval) -> Approval {
+    if !listed.truncated {
+        return listed;
+    }
+    match client.approval(&listed.id).await {
+        Ok(whole) => whole.value,
+        Err(_) => listed,
     }
 }
 

@@ -9,7 +9,7 @@ use shelly_executor::client::{
 
 use crate::failure::Failure;
 use crate::print::{self, Fields, Look, Page};
-use crate::{clock, ending, ids};
+use crate::{approvals, clock, ending, ids};
 
 /// Prints the record.
 pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Failure> {
@@ -40,7 +40,8 @@ async fn asked(client: &Client, execution_id: &str) -> Option<Approval> {
     let list = client.approvals().await.ok()?;
     let approvals = list.value.approvals.into_iter();
     let mut approvals = approvals.map(|approval| approval.value);
-    approvals.find(|approval| approval.execution_id == execution_id)
+    let asked = approvals.find(|approval| approval.execution_id == execution_id)?;
+    Some(approvals::whole(client, asked).await)
 }
 
 /// An execution as it is shown.

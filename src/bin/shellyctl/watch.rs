@@ -116,7 +116,10 @@ impl<'a> Desk<'a> {
             self.look_at(&id).await?;
         }
         for approval in list {
-            self.take(approval)?;
+            match approval.truncated && !self.pending.contains(&approval.id) {
+                true => self.look_at(&approval.id).await?,
+                false => self.take(approval)?,
+            }
         }
         Ok(())
     }

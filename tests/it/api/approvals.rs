@@ -529,3 +529,42 @@ while True:
         break
     sys.stdout.write(got.decode())
 "#;
+
+/// Who decides sees the whole of one, and of all as much as can be read.
+#[test]
+fn of_what_is_long_a_list_has_the_beginning() {
+    const LONG: usize = 12 << 20;
+    const CALLS: usize = 4;
+    let daemon = start();
+    let stdin = "y".repeat(LONG);
+    for n in 0..CALLS {
+        daemon.begin(&format!("true {n}"), &json!({"stdin": stdin}));
+    }
+    wait_for("all wait", || {
+        (approvals(&daemon, "").len() == CALLS).then_some(())
+    });
+    let before = daemon.reset_peak();
+    let listed = daemon.get("/approvals");
+    let grown = daemon.memory("VmHWM").saturating_sub(before);
+    assert!(listed.body.len() < CALLS * 20_000, "{}", listed.body.len());
+    // One at a time.
+    assert!(grown < 4 * LONG as u64, "grew by {grown} bytes");
+    let first = &listed.json()["approvals"][0];
+    let cut = first["stdin"].as_str().expect("text");
+    assert!(cut.starts_with("yyy") && cut.ends_with("y\n...(truncated)"));
+    assert_eq!(
+        (&first["truncated"], &first["input"]["command"]),
+        (&json!(true), &json!("true 0"))
+    );
+    let path = format!("/approvals/{}", first["id"].as_str().expect("an id"));
+    let whole = daemon.get(&path).json();
+    assert_eq!(
+        (&whole["truncated"], &whole["stdin"]),
+        (&json!(false), &json!(stdin))
+    );
+    let denied = answer(&daemon, first, &json!({"decision": "deny"})).json();
+    assert_eq!(
+        (&denied["status"], &denied["stdin"]),
+        (&json!("denied"), &json!(stdin))
+    );
+}

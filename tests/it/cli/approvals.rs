@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, ChildStderr, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -283,4 +284,24 @@ fn top_decides_too() {
     assert_eq!(second.end().0, Some(125));
     top.press("q");
     assert_eq!(top.end().0, Some(0));
+}
+
+/// Whatever the list is like: the operator has the id from elsewhere.
+#[test]
+fn a_whole_id_is_decided_without_the_list() {
+    const ID: &str = "01a21f9b-986d-70b2-b12a-367b974d3352";
+    let dir = scratch();
+    let socket = dir.join("executor.sock");
+    let listener = UnixListener::bind(&socket).expect("bound");
+    let asked = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("a line");
+        line
+    });
+    let denied = shellyctl(&socket, &["deny", ID]).output();
+    assert_ne!(code(&denied.expect("shellyctl starts")), 0);
+    let asked = asked.join().expect("asked");
+    assert_eq!(asked, format!("POST /approvals/{ID} HTTP/1.1\r\n"));
+    fs::remove_dir_all(dir).expect("ours");
 }

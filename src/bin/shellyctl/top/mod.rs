@@ -110,8 +110,11 @@ impl Top {
             Err(ClientError::Refused { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let pending = pending.into_iter().map(|item| item.value).collect();
-        self.model.reset(executions, pending);
+        let mut asked = Vec::new();
+        for item in pending {
+            asked.push(approvals::whole(&self.client, item.value).await);
+        }
+        self.model.reset(executions, asked);
         Ok(())
     }
 
