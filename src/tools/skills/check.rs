@@ -15,7 +15,7 @@ pub struct SkillCheck {
     pub name: Option<String>,
     /// See `name`.
     pub version: Option<String>,
-    /// Everything that is wrong with it, in the order of its lines.
+    /// What is wrong with it, in the order of its lines: all of it, or the first things and how many there are besides.
     pub problems: Vec<SkillProblem>,
 }
 
@@ -74,7 +74,7 @@ fn judge(read: Read, others: &[PathBuf], name: &OsStr, known: &dyn Known) -> Ski
     ];
     let found = found.concat().into_iter();
     problems.extend(found.filter(|(at, _)| *at == 0).map(|(_, problem)| problem));
-    problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    load::sort(&mut problems);
     check.problems = problems;
     check
 }

@@ -1,6 +1,6 @@
 //! A JSON text of which every value's line can be found again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Deserialize;
@@ -28,12 +28,13 @@ pub(super) fn parse(text: &str) -> Result<Value, (usize, String)> {
     })?;
     match repeated("", text) {
         Some(pointer) => Err((
-            line_of(text, &pointer),
+            lines_of(text, &[&pointer])[0],
             format!("`{pointer}` is there twice"),
         )),
         None => Ok(value),
     }
 }
+
 /// The first member that is there twice.
 fn repeated(pointer: &str, here: &str) -> Option<String> {
     match here.trim_start().as_bytes().first() {
@@ -56,31 +57,53 @@ fn repeated(pointer: &str, here: &str) -> Option<String> {
     }
 }
 
-/// The line of what `pointer` points to, counted from 1; what is not there is where the
-/// nearest thing around it begins.
-pub(super) fn line_of(text: &str, pointer: &str) -> usize {
-    let mut here = text;
-    for step in pointer.split('/').skip(1) {
-        let step = step.replace("~1", "/").replace("~0", "~");
-        let next = match here.trim_start().as_bytes().first() {
-            // The last one: of two, the second is the surprise.
-            Some(b'{') => members(here)
-                .into_iter()
-                .rfind(|(name, _)| *name == step)
-                .map(|(_, raw)| raw),
-            Some(b'[') => step
-                .parse::<usize>()
-                .ok()
-                .and_then(|at| items(here).get(at).copied()),
-            _ => None,
-        };
-        let Some(next) = next else { break };
-        here = next;
+/// The line of what each of `pointers` points to, counted from 1; what is not there is where the nearest thing
+/// around it begins. All are looked for together: each level of the text is read once, however many there are.
+pub(super) fn lines_of(text: &str, pointers: &[&str]) -> Vec<usize> {
+    let mut found = vec![text; pointers.len()];
+    let wanted = pointers.iter().enumerate();
+    let wanted = wanted.map(|(at, pointer)| (at, pointer.split('/').skip(1)));
+    seek(text, wanted.collect(), &mut found);
+    let newlines: Vec<usize> = memchr::memchr_iter(b'\n', text.as_bytes()).collect();
+    let line = |found: &str| {
+        let start = found.trim_start().as_ptr() as usize;
+        let offset = start.saturating_sub(text.as_ptr() as usize);
+        newlines.partition_point(|newline| *newline < offset) + 1
+    };
+    found.into_iter().map(line).collect()
+}
+
+/// Puts into `found` the deepest thing in `here` that the rest of each pointer leads to.
+fn seek<'t, 'p>(
+    here: &'t str,
+    wanted: Vec<(usize, impl Iterator<Item = &'p str>)>,
+    found: &mut [&'t str],
+) {
+    let mut steps: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for (at, mut rest) in wanted {
+        found[at] = here;
+        if let Some(step) = rest.next() {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            steps.entry(step).or_default().push((at, rest));
+        }
     }
-    let start = here.trim_start();
-    let offset = (start.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-    let before = text.as_bytes().get(..offset).unwrap_or_default();
-    before.iter().filter(|&&byte| byte == b'\n').count() + 1
+    if steps.is_empty() {
+        return;
+    }
+    let next: Vec<(String, &str)> = match here.trim_start().as_bytes().first() {
+        Some(b'{') => members(here),
+        Some(b'[') => (0..)
+            .map(|at: usize| at.to_string())
+            .zip(items(here))
+            .collect(),
+        _ => Vec::new(),
+    };
+    // The last one first: of two members of a name, the second is the surprise.
+    for (name, raw) in next.into_iter().rev() {
+        if let Some(wanted) = steps.remove(&name) {
+            seek(raw, wanted, found);
+        }
+    }
 }
 
 /// A pointer to a member of what `at` points to.

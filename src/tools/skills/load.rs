@@ -10,16 +10,22 @@ use nix::errno::Errno;
 use semver::Version;
 
 use super::FILE;
-use super::document::{self, Fault, line_of};
+use super::document::{self, Fault, lines_of};
 use super::files::{Dir, told};
 use super::manifest::{self, Place};
 use super::set::{self, Found, Known};
 use super::skill::Skill;
+use crate::domain::brief;
 
 /// The largest of them, in bytes: it is a page or two.
 const FILE_LIMIT: u64 = 1 << 20;
 /// How many skills are loaded, so that what is no directory of skills does not fill the memory.
 const SKILL_LIMIT: usize = 1_000;
+/// How many things wrong with one skill are told: somebody is to mend them, and a file that is no manifest at all
+/// may have a hundred thousand.
+const TOLD_OF_ONE: usize = 20;
+/// How many are told of all skills. Every answer about the daemon's health repeats them.
+const TOLD_OF_ALL: usize = 100;
 
 /// What a directory of skills comes to.
 #[derive(Debug, Default)]
@@ -65,17 +71,39 @@ pub(super) struct Read {
 }
 
 impl Draft {
-    fn problem(&self, fault: Fault) -> SkillProblem {
-        problem(&self.path, &self.text, fault)
+    fn problems(&self, faults: Vec<Fault>) -> Vec<SkillProblem> {
+        let mut problems = problems(&self.path, &self.text, faults);
+        tell(TOLD_OF_ONE, &self.path, &mut problems);
+        problems
     }
 }
 
-fn problem(path: &Path, text: &str, fault: Fault) -> SkillProblem {
-    SkillProblem {
+fn problems(path: &Path, text: &str, faults: Vec<Fault>) -> Vec<SkillProblem> {
+    let pointers: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+    let lines = lines_of(text, &pointers);
+    let faults = faults.into_iter().zip(lines);
+    let problems = faults.map(|(fault, line)| SkillProblem {
         path: path.to_owned(),
-        line: Some(line_of(text, &fault.pointer)),
-        detail: fault.detail,
+        line: Some(line),
+        detail: brief(fault.detail),
+    });
+    problems.collect()
+}
+
+/// Puts them in the order of their lines and keeps the first, saying of `path` how many there are besides.
+fn tell(most: usize, path: &Path, problems: &mut Vec<SkillProblem>) {
+    sort(problems);
+    if let Some(more @ 1..) = problems.len().checked_sub(most) {
+        problems.truncate(most);
+        let detail = format!("and {more} things more are wrong: mend those that are told first");
+        problems.push(whole(path, detail));
     }
+}
+
+/// In the order of their lines, and last what is said of a file as a whole.
+pub(super) fn sort(problems: &mut [SkillProblem]) {
+    let place = |problem: &SkillProblem| (problem.line.is_none(), problem.line);
+    problems.sort_by(|a, b| (&a.path, place(a)).cmp(&(&b.path, place(b))));
 }
 
 pub(super) fn whole(path: &Path, detail: impl Into<String>) -> SkillProblem {
@@ -125,7 +153,7 @@ pub(crate) fn load(dir: &Path, known: &dyn Known) -> Loaded {
             wrong_calls(drafts, known)
         }) {}
     }
-    problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    tell(TOLD_OF_ALL, dir, &mut problems);
     let skills = drafts.into_iter().map(|draft| draft.skill).collect();
     Loaded { skills, problems }
 }
@@ -178,7 +206,7 @@ pub(super) fn read(root: &Dir, parent: &Path, name: &OsStr) -> Result<Option<Rea
     let value = document::parse(&text).map_err(|(line, detail)| SkillProblem {
         path: file.clone(),
         line: Some(line),
-        detail,
+        detail: brief(detail),
     })?;
     let mut place = Place {
         path: &path,
@@ -186,10 +214,7 @@ pub(super) fn read(root: &Dir, parent: &Path, name: &OsStr) -> Result<Option<Rea
         elsewhere: Vec::new(),
     };
     let (skill, faults) = manifest::read(&value, &mut place);
-    let mut problems: Vec<SkillProblem> = faults
-        .into_iter()
-        .map(|fault| problem(&file, &text, fault))
-        .collect();
+    let mut problems = problems(&file, &text, faults);
     problems.extend(
         place
             .elsewhere
@@ -200,7 +225,7 @@ pub(super) fn read(root: &Dir, parent: &Path, name: &OsStr) -> Result<Option<Rea
                 detail,
             }),
     );
-    problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    tell(TOLD_OF_ONE, &file, &mut problems);
     let draft = skill.map(|skill| Draft {
         skill,
         path: file,
@@ -234,31 +259,27 @@ pub(super) fn clashes(drafts: &[Draft], known: &dyn Known) -> Vec<(usize, SkillP
     let mut found = Vec::new();
     for ((name, version), all) in same {
         for &at in &all {
+            let mut faults = Vec::new();
             if !matches!(known.find(name), Found::Nothing) {
                 let detail = format!(
                     "`name` is {name:?}, which is a tool that is built in: expected another"
                 );
-                found.push((
-                    at,
-                    drafts[at].problem(Fault {
-                        pointer: "/name".to_owned(),
-                        detail,
-                    }),
-                ));
+                faults.push(Fault {
+                    pointer: "/name".to_owned(),
+                    detail,
+                });
             }
             if let Some(other) = all.iter().find(|other| **other != at) {
                 let other = drafts[*other].path.display();
                 let detail = format!(
                     "`version` {version} of {name:?} is in `{other}` as well: expected it once"
                 );
-                found.push((
-                    at,
-                    drafts[at].problem(Fault {
-                        pointer: "/version".to_owned(),
-                        detail,
-                    }),
-                ));
+                faults.push(Fault {
+                    pointer: "/version".to_owned(),
+                    detail,
+                });
             }
+            found.extend(of_draft(drafts, at, faults));
         }
     }
     found
@@ -266,19 +287,26 @@ pub(super) fn clashes(drafts: &[Draft], known: &dyn Known) -> Vec<(usize, SkillP
 
 pub(super) fn wrong_calls(drafts: &[Draft], known: &dyn Known) -> Vec<(usize, SkillProblem)> {
     let names = set::by_name(drafts.iter().map(|draft| &draft.skill));
-    let each = drafts.iter().enumerate().flat_map(|(at, draft)| {
-        let faults = set::calls(&draft.skill, &names, known);
-        faults
-            .into_iter()
-            .map(move |fault| (at, draft.problem(fault)))
-    });
+    let each = drafts
+        .iter()
+        .enumerate()
+        .flat_map(|(at, draft)| of_draft(drafts, at, set::calls(&draft.skill, &names, known)));
     each.collect()
 }
 
 pub(super) fn cycles(drafts: &[Draft]) -> Vec<(usize, SkillProblem)> {
     let names = set::by_name(drafts.iter().map(|draft| &draft.skill));
-    let each = drafts.iter().enumerate().filter_map(|(at, draft)| {
-        set::cycle(&draft.skill, &names).map(|fault| (at, draft.problem(fault)))
+    let each = drafts.iter().enumerate().flat_map(|(at, draft)| {
+        let fault = set::cycle(&draft.skill, &names);
+        of_draft(drafts, at, fault.into_iter().collect())
     });
     each.collect()
+}
+
+fn of_draft(drafts: &[Draft], at: usize, faults: Vec<Fault>) -> Vec<(usize, SkillProblem)> {
+    if faults.is_empty() {
+        return Vec::new();
+    }
+    let problems = drafts[at].problems(faults).into_iter();
+    problems.map(|problem| (at, problem)).collect()
 }

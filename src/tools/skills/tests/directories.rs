@@ -167,6 +167,32 @@ fn no_more_than_a_thousand_are_read() {
 }
 
 #[test]
+fn of_many_skills_that_are_wrong_the_first_are_told() {
+    let skills = Skills::new();
+    for number in 100..210 {
+        skills.write(&format!("{number}/skill.json"), "{");
+    }
+    let problems = skills.problems();
+    assert_eq!(problems.len(), 101, "{problems:#?}");
+    assert!(
+        problems[99].starts_with("199/skill.json:1: "),
+        "{problems:#?}"
+    );
+    let more = skills
+        .load()
+        .problems
+        .pop()
+        .expect("what is said of the others");
+    assert_eq!(
+        more.to_string(),
+        format!(
+            "{}: and 10 things more are wrong: mend those that are told first",
+            skills.0.display()
+        )
+    );
+}
+
+#[test]
 fn one_is_checked_by_itself() {
     let skills = Skills::new();
     skills.skill("a", &composite("a", "other"));

@@ -178,6 +178,31 @@ fn everything_wrong_is_told_with_its_line() {
     }
 }
 
+/// To look each of them up in the text took the daemon minutes, before it had a socket.
+#[test]
+fn of_many_faults_the_first_are_told_soon() {
+    let members: Vec<String> = (0..80_000).map(|n| format!("\n\"{n:05}\":0")).collect();
+    let lines = told(&format!("{{{}}}", members.join(",")));
+    assert_eq!(lines.len(), 21, "{lines:#?}");
+    let missing = "a/skill.json:1: `name` is missing";
+    assert_eq!(lines[0], missing);
+    let unknown = lines.iter().find(|line| line.contains("`00000`"));
+    let unknown = unknown.expect("the first of those that are unknown");
+    assert!(unknown.starts_with("a/skill.json:2: "), "{unknown}");
+    let more = format!(
+        "a/skill.json: and {} things more are wrong: mend those that are told first",
+        80_000 + 5 - 20
+    );
+    assert_eq!(lines[20], more);
+}
+
+#[test]
+fn a_long_name_is_not_repeated_whole() {
+    let lines = told(&format!("{{\"{}\":0}}", "x".repeat(900_000)));
+    let longest = lines.iter().map(String::len).max();
+    assert!(longest < Some(5_000), "{longest:?}");
+}
+
 #[test]
 fn a_program_is_one_that_the_kernel_can_execute() {
     let skills = Skills::new();
