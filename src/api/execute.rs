@@ -212,6 +212,21 @@ impl Watch {
             self.execution.stop(StopReason::Disconnect);
         }
     }
+
+    /// What is awaited of the execution. A client that hangs up meanwhile ends the execution, and with it what is
+    /// awaited; `None` where it may go on without: nobody is there to be answered, and their connection is given back.
+    pub(super) async fn unless_gone<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
+        let mut awaited = std::pin::pin!(awaited);
+        tokio::select! {
+            biased;
+            awaited = &mut awaited => return Some(awaited),
+            () = self.peer.hung_up() => self.give_up(),
+        }
+        match self.outlives_client {
+            true => None,
+            false => Some(awaited.await),
+        }
+    }
 }
 
 impl Drop for Watch {
@@ -222,25 +237,15 @@ impl Drop for Watch {
     }
 }
 
-/// Waits for the end of an execution; a client that hangs up meanwhile ends it, or goes without an answer.
+/// Waits for the end of an execution; who has gone by then gets no answer.
 async fn wait(watch: Watch) -> Response {
     let execution = &watch.execution;
-    let answered = async {
+    let answered = watch.unless_gone(async {
         // A long one is made, and sent, while its record is being written.
         let response = response_of(execution, execution.wait_formed().await).await;
         until_recorded(execution, response).await
-    };
-    let mut answered = std::pin::pin!(answered);
-    tokio::select! {
-        response = &mut answered => response,
-        () = watch.peer.hung_up() => {
-            watch.give_up();
-            match watch.outlives_client {
-                true => Response::default(),
-                false => answered.await,
-            }
-        }
-    }
+    });
+    answered.await.unwrap_or_default()
 }
 
 /// The answer of a call that has been answered before.

@@ -6,6 +6,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
 use super::Api;
@@ -108,14 +109,21 @@ pub(super) async fn hold(
     peer: &Peer,
 ) -> Result<(), Refusal> {
     if let (Some(wait), Found::Live(execution)) = (longest_wait(wait)?, found) {
-        tokio::select! {
-            _ = tokio::time::timeout(wait, execution.wait()) => {}
-            () = peer.hung_up() => {}
-            // One that waits for an approval outlasts it.
-            () = api.health.ended() => {}
-        }
+        let deadline = Instant::now() + wait;
+        comes(execution.wait(), deadline, peer, api).await;
     }
     Ok(())
+}
+
+/// Whether what is awaited comes while there is time, somebody waits for it, and the daemon is there.
+pub(super) async fn comes(awaited: impl Future, deadline: Instant, peer: &Peer, api: &Api) -> bool {
+    tokio::select! {
+        biased;
+        awaited = timeout_at(deadline, awaited) => awaited.is_ok(),
+        () = peer.hung_up() => false,
+        // What waits for an approval outlasts it.
+        () = api.health.ended() => false,
+    }
 }
 
 /// How long a caller asks an answer to be held.

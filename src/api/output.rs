@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
-use super::executions::{find, hold, longest_wait, unreadable};
+use super::executions::{comes, find, hold, longest_wait, unreadable};
 use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
@@ -62,12 +62,7 @@ impl<'a> Held<'a> {
         peer: &Peer,
         api: &Api,
     ) -> Option<Self> {
-        let formed = tokio::select! {
-            biased;
-            formed = timeout_at(deadline, execution.wait_formed()) => formed.is_ok(),
-            () = peer.hung_up() => false,
-            () = api.health.ended() => false,
-        };
+        let formed = comes(execution.wait_formed(), deadline, peer, api).await;
         formed.then_some(Self {
             execution,
             deadline,

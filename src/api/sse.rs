@@ -47,25 +47,21 @@ pub(super) struct Piece<'a> {
 /// Streams an execution from its start. One that is over before its process started is answered
 /// like any other refused call. A client that hangs up ends it.
 pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
-    let Watch {
-        execution, peer, ..
-    } = &watch;
+    let execution = &watch.execution;
     let watcher = Watcher::new(execution, cap);
-    tokio::select! {
-        biased;
-        () = execution.started() => {}
-        finished = execution.wait() => {
-            if execution.started_at().is_none() {
-                return response_of(execution, finished).await;
-            }
+    let refused = watch.unless_gone(async {
+        tokio::select! {
+            biased;
+            () = execution.started() => None,
+            finished = execution.wait() => Some(finished).filter(|_| execution.started_at().is_none()),
+            // It may take a while until it is decided whether it starts.
+            () = execution.asking() => None,
         }
-        // It may take a while until it is decided whether it starts.
-        () = execution.asking() => {}
-        () = peer.hung_up() => {
-            watch.give_up();
-            let finished = execution.wait().await;
-            return response_of(execution, finished).await;
-        }
+    });
+    match refused.await {
+        None => return Response::default(),
+        Some(Some(finished)) => return response_of(execution, finished).await,
+        Some(None) => {}
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
     tokio::spawn(async move {

@@ -203,6 +203,37 @@ fn who_hangs_up_while_waiting_gives_up_its_place() {
     }
 }
 
+/// A call with a key goes on without its client, and so does its place in the queue; the connection does not.
+#[test]
+fn who_hangs_up_in_the_queue_gives_up_its_place() {
+    let daemon = Daemon::start_with(
+        Mode::Group,
+        "max_connections = 4\n[flow]\nmax_running = 1\n",
+    );
+    let (script, _fifo) = blocked(&daemon, "gate");
+    // It takes longer than anything that is waited for here.
+    daemon.begin(&script, &json!({"timeout_secs": 600}));
+    let take = || {
+        let mut connection = daemon.connect();
+        let reply = connection.request("GET", "/health", &[], b"");
+        (reply.status == 200).then_some(connection)
+    };
+    for accept in ["application/json", "text/event-stream"] {
+        let mut waiting = Vec::new();
+        for number in 0..3 {
+            let mut connection = wait_for("a place", take);
+            let key = format!("{accept}-{number}");
+            let headers = [("Idempotency-Key", key.as_str()), ("Accept", accept)];
+            let body = call("true").to_string();
+            connection.send("POST", "/execute", &headers, body.as_bytes());
+            waiting.push(connection);
+        }
+        drop(waiting);
+        let all: Vec<_> = (0..3).map(|_| wait_for("a place again", take)).collect();
+        drop(all);
+    }
+}
+
 /// A client that sends its headers first would get an error instead of the answer, if the connection were
 /// closed before its body comes.
 #[test]
