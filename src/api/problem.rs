@@ -10,7 +10,8 @@ use super::body::RunBody;
 use super::body::Subject;
 use super::json::{Text, to_json_around};
 use crate::domain::{
-    Display, ExecutorError, Failure, FailureKind, Judgement, RunReport, Stage, Violation, brief,
+    Display, ExecutorError, Failure, FailureKind, Judgement, LONGEST_NAME, RunReport, Stage,
+    Violation, brief,
 };
 
 /// The stable words for what can go wrong.
@@ -327,9 +328,10 @@ impl Refusal {
         }
     }
 
-    /// The same, naming the model's call.
+    /// The same, naming the model's call. A name longer than any call may have is not repeated: it may be all of
+    /// the largest body there is, and the call is refused for it.
     pub(crate) fn of_call(mut self, tool_use_id: Option<String>) -> Self {
-        self.tool_use_id = tool_use_id;
+        self.tool_use_id = tool_use_id.filter(|id| id.len() <= LONGEST_NAME);
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::correlation::{LONGEST, short};
+use super::correlation::{LONGEST_NAME, short};
 use super::{Correlation, ParentSpan, RiskLevel, ScopedValues, TraceId};
 
 /// How deeply an input may nest before it is refused; deeper is an attack, not a tool call.
@@ -46,10 +46,10 @@ impl Call {
             ("tool_version", self.options.tool_version.as_ref()),
             ("id", self.tool_use_id.as_ref()),
         ];
-        let too_long = |name: &&String| name.len() > LONGEST;
+        let too_long = |name: &&String| name.len() > LONGEST_NAME;
         for (member, name) in names {
             if let Some(name) = name.filter(too_long) {
-                let detail = format!("has {} bytes: expected at most {LONGEST}", name.len());
+                let detail = format!("has {} bytes: expected at most {LONGEST_NAME}", name.len());
                 return Err(InvalidCall::new(member, detail));
             }
         }

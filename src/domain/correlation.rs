@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Digest, ExecutionId, InvalidCall, ParentSpan, SpanId};
 
 /// The longest name that a caller may give, in bytes.
-pub(super) const LONGEST: usize = 256;
+pub(crate) const LONGEST_NAME: usize = 256;
 
 /// What a call belongs to, in its caller's names: it goes wherever something is told of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -142,8 +142,8 @@ impl FromStr for TraceId {
 /// # Errors
 /// Refuses what is empty, has more than 256 bytes, or control characters.
 pub(super) fn short(member: &'static str, name: String) -> Result<String, InvalidCall> {
-    if name.is_empty() || name.len() > LONGEST {
-        let detail = format!("has {} bytes: expected 1 to {LONGEST}", name.len());
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        let detail = format!("has {} bytes: expected 1 to {LONGEST_NAME}", name.len());
         return Err(InvalidCall::new(member, detail));
     }
     if name.chars().any(char::is_control) {

@@ -35,6 +35,7 @@ pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall};
 pub use caller::{Caller, Principal};
 pub use calls::Doorkeeper;
 pub(crate) use calls::{Admission, Called, Calls, Door, Process};
+pub(crate) use correlation::LONGEST_NAME;
 pub use correlation::{Correlation, TraceId, TraceParent};
 pub use counted::counted;
 pub use digest::{Digest, Hasher, PendingDigest, Unhashed};

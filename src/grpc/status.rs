@@ -246,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_no_call_may_have_is_not_repeated() {
+        for (length, is_told) in [(256, true), (257, false), (10_000_000, false)] {
+            let id = "x".repeat(length);
+            let refusal = Refusal::new(Code::MalformedRequest, "`id`: has too many bytes");
+            let status = of_refusal(refusal.of_call(Some(id.clone())));
+            let all = tonic_types::pb::Status::decode(status.details()).expect("a status");
+            let problem = all.details.last().expect("a problem");
+            let problem = proto::Problem::decode(&*problem.value).expect("a problem");
+            assert_eq!(problem.tool_use_id, is_told.then_some(id), "{length}");
+        }
+    }
+
+    #[test]
     fn what_is_short_is_told_whole() {
         let refusal = Refusal::new(Code::ShuttingDown, "the daemon is shutting down");
         let status = of_refusal(refusal);

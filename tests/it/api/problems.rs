@@ -32,6 +32,18 @@ fn problem(reply: &Reply, status: u16, code: &str, stage: Option<&str>) -> Value
     body
 }
 
+/// It may be all of a body of the largest size.
+#[test]
+fn a_name_that_is_too_long_is_not_handed_back() {
+    let daemon = Daemon::start();
+    for (length, told) in [(256, true), (257, false), (1_000_000, false)] {
+        let id = "x".repeat(length);
+        let call = json!({"name": "bash", "input": {}, "no_such": 1, "id": id});
+        let body = problem(&daemon.post(&call), 400, "malformed_request", None);
+        assert_eq!(body["tool_use_id"], json!(told.then_some(id)), "{length}");
+    }
+}
+
 #[test]
 fn a_malformed_request_is_told_what_is_wrong() {
     let daemon = Daemon::start();
