@@ -1,13 +1,11 @@
 //! What waits for somebody's word, and the word.
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use bytes::Bytes;
-use http_body_util::LengthLimitError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -17,17 +15,20 @@ use super::brief::Cutter;
 use super::execute::undivided;
 use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
-use super::pace::Paced;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
+use super::request::{self, Limit};
 use crate::config::Access;
 use crate::domain::{ApprovalId, Remember, timestamp, with_meant};
 use crate::pipeline::{Answer, Approval, Approvals, CannotDecide, beside};
 
 /// The longest decision, in bytes: a reason of some length.
-const MAX_BYTES: usize = 64 * 1024;
+const LIMIT: Limit = Limit {
+    bytes: 64 * 1024,
+    said_by: "as much as a decision has",
+};
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -229,7 +230,7 @@ pub(super) async fn show(
     let id = parse(&id)?;
     let executor = api.executor.clone();
     let whole = move |approval: Approval| {
-        sees(&api, &peer, &approval).then(|| to_json(&body(&api, &approval)))
+        sees(&api, &peer, &approval).then(|| to_json(&self::body(&api, &approval)))
     };
     let found = executor.approvals(Approvals::One(id), whole).await;
     let theirs = found.map_err(unreadable)?.into_iter().flatten().next();
@@ -250,10 +251,11 @@ pub(super) async fn decide(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     Name(id): Name,
-    request: Body,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<Response, Refusal> {
     let id = parse(&id)?;
-    let bytes = whole(request).await?;
+    let bytes = request::within(LIMIT, (body, &headers), &api).await?;
     let malformed = |why: String| {
         let detail = format!(
             "the body is no decision: {why}; expected one such as {{\"decision\": \"approve\"}}"
@@ -290,27 +292,8 @@ pub(super) async fn decide(
     };
     let approval = undivided(deciding).await?;
     // What it is about may be long.
-    let approval = beside(move || to_json(&body(&api, &approval))).await;
+    let approval = beside(move || to_json(&self::body(&api, &approval))).await;
     Ok(json_response(StatusCode::OK, approval))
-}
-
-/// Reads all of the body.
-async fn whole(body: Body) -> Result<Bytes, Refusal> {
-    let body = Body::new(Paced::new(body));
-    to_bytes(body, MAX_BYTES).await.map_err(|error| {
-        let error = error.into_inner();
-        let (code, detail) = match error.is::<LengthLimitError>() {
-            true => (
-                Code::PayloadTooLarge,
-                format!("the body is too long: a decision has at most {MAX_BYTES} bytes"),
-            ),
-            false => (
-                Code::MalformedRequest,
-                format!("the body ended early: {error}"),
-            ),
-        };
-        Refusal::new(code, detail)
-    })
 }
 
 fn body(api: &Api, approval: &Approval) -> ApprovalBody {

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -18,11 +18,11 @@ use super::execute::{
 };
 use super::executions::{find, is_admin, unreadable};
 use super::json::{json_response, to_json};
-use super::pace::Paced;
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, NoQuery, bad_query};
+use super::request::{self, Limit};
 use crate::domain::{Digest, ExecutionId, Status, TraceId, parse_timestamp, timestamp};
 use crate::pipeline::{Brief, CannotReplay, Filter, LedgerError, Terms};
 
@@ -33,7 +33,10 @@ const PAGE: usize = 50;
 const MAX_PAGE: usize = 1000;
 
 /// How much of a body is looked at where none is expected: what is longer says something.
-const NO_BODY: usize = 64;
+const NO_BODY: Limit = Limit {
+    bytes: 64,
+    said_by: "as much as says nothing",
+};
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -239,7 +242,7 @@ pub(super) async fn replay(
     body: Body,
 ) -> Result<Response, Refusal> {
     query.map_err(bad_query)?;
-    no_body(body).await?;
+    no_body(body, &headers, &api).await?;
     find(&api, &peer, &id).await?;
     let id: ExecutionId = id
         .parse()
@@ -277,16 +280,17 @@ pub(super) async fn replay(
 }
 
 /// Refuses a body that says something. Some clients send an empty object with every POST.
-async fn no_body(body: Body) -> Result<(), Refusal> {
-    let bytes = to_bytes(Body::new(Paced::new(body)), NO_BODY).await;
-    let is_empty = |bytes: &[u8]| matches!(bytes.trim_ascii(), b"" | b"{}");
-    match bytes {
-        Ok(bytes) if is_empty(&bytes) => Ok(()),
-        Ok(_) | Err(_) => {
-            let detail = "the body cannot be heeded: a replay takes none, for it makes the call again as it is on record; make another call with `POST /execute`";
-            Err(Refusal::new(Code::MalformedRequest, detail))
-        }
+async fn no_body(body: Body, headers: &HeaderMap, api: &Api) -> Result<(), Refusal> {
+    let is_empty = match request::within(NO_BODY, (body, headers), api).await {
+        Ok(bytes) => matches!(bytes.trim_ascii(), b"" | b"{}"),
+        Err(refusal) if refusal.code == Code::PayloadTooLarge => false,
+        Err(refusal) => return Err(refusal),
+    };
+    if is_empty {
+        return Ok(());
     }
+    let detail = "the body cannot be heeded: a replay takes none, for it makes the call again as it is on record; make another call with `POST /execute`";
+    Err(Refusal::new(Code::MalformedRequest, detail))
 }
 
 fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {

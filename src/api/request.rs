@@ -39,12 +39,31 @@ pub(super) async fn call(
     Ok((parse(bytes, api).await?, digest))
 }
 
+/// How long a body may be, and what says so.
+#[derive(Clone, Copy)]
+pub(super) struct Limit {
+    pub(super) bytes: usize,
+    pub(super) said_by: &'static str,
+}
+
 /// Reads all of the body.
 pub(super) async fn body(body: Body, headers: &HeaderMap, api: &Api) -> Result<Bytes, Refusal> {
-    let read = read(body, headers, api.edge.settings().max_request_bytes);
+    let limit = Limit {
+        bytes: api.edge.settings().max_request_bytes,
+        said_by: "max_request_bytes",
+    };
+    within(limit, (body, headers), api).await
+}
+
+/// Reads all of a body that has a limit of its own.
+pub(super) async fn within(
+    limit: Limit,
+    (body, headers): (Body, &HeaderMap),
+    api: &Api,
+) -> Result<Bytes, Refusal> {
     tokio::select! {
         biased;
-        read = read => read,
+        read = read(body, headers, limit) => read,
         () = api.health.ended() => {
             let detail = "the daemon was stopped before all of the body had come";
             Err(Refusal::new(Code::ShuttingDown, detail))
@@ -52,12 +71,19 @@ pub(super) async fn body(body: Body, headers: &HeaderMap, api: &Api) -> Result<B
     }
 }
 
-async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, Refusal> {
+async fn read(
+    body: Body,
+    headers: &HeaderMap,
+    Limit {
+        bytes: limit,
+        said_by,
+    }: Limit,
+) -> Result<Bytes, Refusal> {
     if let Some(detail) = encoded(headers) {
         return Err(Refusal::new(Code::MalformedRequest, detail));
     }
     let too_large = || {
-        let detail = format!("the body is larger than {limit} bytes (max_request_bytes)");
+        let detail = format!("the body is larger than {limit} bytes ({said_by})");
         Refusal::new(Code::PayloadTooLarge, detail)
     };
     let mut body = Paced::new(body);

@@ -590,6 +590,10 @@ fn a_call_is_repeated_from_its_record() {
         );
         assert!(refused.content().contains("takes none"), "{body:.30}");
     }
+    let coded = [("Content-Encoding", "gzip")];
+    let coded = daemon.connect().request("POST", &path, &coded, b"{}");
+    assert_eq!(coded.status, 400);
+    assert!(coded.content().contains("content-encoding is `gzip`"));
     for body in ["{}", " {}\n"] {
         assert_eq!(with(body).stdout(), "/usr\nmoon\nsun", "{body:?}");
     }

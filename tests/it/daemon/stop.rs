@@ -213,11 +213,23 @@ fn who_waits_for_what_goes_on_later_is_answered() {
     daemon.wait_until("it waits", || {
         daemon.get(&path).json()["status"] == "waiting"
     });
-    let (mut waiting, mut sending) = (daemon.connect(), daemon.connect());
+    let approvals = daemon.get("/approvals").json();
+    let approval = approvals["approvals"][0]["id"].as_str().expect("asked");
+    let mut waiting = daemon.connect();
     waiting.send("GET", &format!("{path}?wait=60"), &[], b"");
     waiting.send("GET", &path, &[], b"");
-    sending.expect_answer("POST", "/execute");
-    sending.write(b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+    let half_sent = [
+        "/execute".to_owned(),
+        format!("{path}/replay"),
+        format!("/approvals/{approval}"),
+    ];
+    let half_sent = half_sent.map(|path| {
+        let mut sending = daemon.connect();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{{");
+        sending.expect_answer("POST", &path);
+        sending.write(head.as_bytes());
+        sending
+    });
     // Both are read by then: requests are, in the order in which they come.
     daemon.get("/health");
     daemon.signal(Signal::SIGTERM);
@@ -229,11 +241,13 @@ fn who_waits_for_what_goes_on_later_is_answered() {
             (200, &json!("waiting"))
         );
     }
-    let reply = sending.reply();
-    assert_eq!(
-        (reply.status, &reply.json()["code"]),
-        (503, &json!("shutting_down"))
-    );
+    for mut sending in half_sent {
+        let reply = sending.reply();
+        assert_eq!(
+            (reply.status, &reply.json()["code"]),
+            (503, &json!("shutting_down"))
+        );
+    }
     assert_eq!(daemon.wait().code(), Some(0));
     assert!(!daemon.log().contains("did not read"), "{}", daemon.log());
 }
