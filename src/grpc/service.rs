@@ -17,7 +17,7 @@ use super::status::{of_failure, of_refusal};
 use super::{call, stream};
 use crate::api::{self, Api, Asked, Code, Opened, Peer, Refusal, Watch};
 use crate::domain::{Call, Digest, ToolDetails};
-use crate::pipeline::{Finished, Record, Terms, beside};
+use crate::pipeline::{Execution, Finished, Record, Terms, beside};
 
 /// Answers the calls of the contract.
 pub(super) struct Tools(Api);
@@ -136,7 +136,7 @@ fn limit(call: &mut Call, time: Duration, api: &Api) {
 }
 
 /// The answer to an execution that has ended.
-pub(super) fn answer(subject: Subject, finished: &Finished) -> Result<ExecuteToolResponse, Status> {
+fn answer(subject: Subject, finished: &Finished) -> Result<ExecuteToolResponse, Status> {
     match (&finished.failure, &finished.ran) {
         (Some(failure), _) => Err(of_failure(subject, finished, failure)),
         (None, Some(ran)) => {
@@ -145,6 +145,21 @@ pub(super) fn answer(subject: Subject, finished: &Finished) -> Result<ExecuteToo
         }
         // What is no failure has run.
         (None, None) => Err(of_refusal(Refusal::new(Code::Internal, "nothing ran"))),
+    }
+}
+
+/// The same of one that is still at hand: what takes long is kept off the event loop.
+pub(super) async fn answered(
+    execution: &Execution,
+    finished: &Arc<Finished>,
+) -> Result<ExecuteToolResponse, Status> {
+    let subject = Subject::from(execution);
+    match finished.takes_long() {
+        false => answer(subject, finished),
+        true => {
+            let finished = Arc::clone(finished);
+            beside(move || answer(subject, &finished)).await
+        }
     }
 }
 
@@ -173,13 +188,13 @@ impl ToolExecutor for Tools {
                 return beside(repeat).await.map(Response::new);
             }
         };
-        let execution = &*waiting.watch.execution;
+        let execution = &waiting.watch.execution;
         let finished = tokio::select! {
             biased;
             finished = execution.wait() => finished,
             () = waiting.given_up() => execution.wait().await,
         };
-        answer(Subject::from(execution), finished).map(Response::new)
+        answered(execution, finished).await.map(Response::new)
     }
 
     async fn execute_tool_stream(
@@ -238,5 +253,52 @@ fn spec(tool: ToolDetails) -> ToolSpec {
         timeout_secs: tool.timeout.as_secs_f64(),
         output_schema_json: tool.output_schema.map(|schema| schema.to_string()),
         source: tool.source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+
+    use serde_json::json;
+    use tokio::runtime::Builder;
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+    use crate::domain::Caller;
+    use crate::pipeline::{Begun, Executor};
+
+    #[test]
+    fn a_long_answer_is_made_off_the_event_loop() {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build();
+        runtime.expect("a runtime").block_on(async {
+            let mut config = (*Executor::new(Default::default()).config()).clone();
+            config.max_output_bytes = 4 << 20;
+            let executor = Executor::new(config);
+            for (bytes, is_long) in [(1000, false), (3 << 20, true)] {
+                let command = format!("yes | head -c {bytes}");
+                let call = Call::new("bash", json!({"command": command}));
+                let begun = executor.begin(call, Caller::this_process(), Terms::default());
+                let Begun::New(execution) = begun.await else {
+                    panic!("nothing keeps it from beginning");
+                };
+                let finished = execution.wait().await;
+                // The only thread that there is for such things is busy until it is told to go on.
+                let (go_on, told) = mpsc::channel::<()>();
+                let busy = spawn_blocking(move || told.recv());
+                let mut answered = std::pin::pin!(answered(&execution, finished));
+                let mut context = Context::from_waker(Waker::noop());
+                let at_once = answered.as_mut().poll(&mut context);
+                assert_eq!(at_once.is_pending(), is_long, "{bytes}");
+                drop(go_on);
+                let _ = busy.await;
+                if is_long {
+                    let answer = answered.await.expect("it ran");
+                    assert_eq!(answer.stdout_bytes, bytes);
+                }
+            }
+        });
     }
 }

@@ -6,10 +6,9 @@ use futures_util::{Stream, stream};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::answer::Subject;
 use super::proto::execute_tool_event::Event;
 use super::proto::{ConfirmationRequired, ExecuteToolEvent, Output, Started};
-use super::service::{Waiting, answer, repeated};
+use super::service::{Waiting, answered, repeated};
 use super::status::of_refusal;
 use crate::api::{Api, ApprovalBody, Code, Refusal};
 use crate::pipeline::{Execution, Record, Seen, Watcher};
@@ -34,14 +33,14 @@ pub(super) async fn follow(api: Api, waiting: Waiting) -> Result<Events, Status>
         () = execution.started() => {}
         finished = execution.wait() => {
             if let (None, Some(_)) = (execution.started_at(), &finished.failure) {
-                return answer(Subject::from(&**execution), finished).and(Err(never()));
+                return answered(execution, finished).await.and(Err(never()));
             }
         }
         // It may take a while until it is decided whether it starts.
         () = execution.asking() => {}
         () = waiting.given_up() => {
             let finished = execution.wait().await;
-            return answer(Subject::from(&**execution), finished).and(Err(never()));
+            return answered(execution, finished).await.and(Err(never()));
         }
     }
     let (events, receiver) = mpsc::channel(EVENTS_AHEAD);
@@ -55,7 +54,7 @@ pub(super) async fn follow(api: Api, waiting: Waiting) -> Result<Events, Status>
                 () = waiting.given_up() => {
                     // Whoever still listens is told how it ended, and no more of its output.
                     let finished = execution.wait().await;
-                    let end = answer(Subject::from(execution), finished).map(result);
+                    let end = answered(execution, finished).await.map(result);
                     events.send(end).await.ok()
                 }
             }
@@ -111,7 +110,7 @@ async fn tell(
         events.send(Ok(told)).await.ok()?;
     }
     let finished = execution.wait().await;
-    let end = answer(Subject::from(execution), finished).map(result);
+    let end = answered(execution, finished).await.map(result);
     events.send(end).await.ok()
 }
 
