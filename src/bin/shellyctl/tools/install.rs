@@ -114,19 +114,39 @@ fn member_of(dir: &Path, member: &str) -> Option<String> {
     manifest[member].as_str().map(str::to_owned)
 }
 
-/// Puts `made` at `place`. What was there is then where `made` was, or in the staging directory, and goes with
-/// it.
+/// Puts `made` at `place`. What was there is then in the staging directory, and goes with it.
 fn put(made: &Path, place: &Path, staging: &Staging) -> Result<(), ToolsError> {
     let swapped = match renameat_with(CWD, made, CWD, place, RenameFlags::EXCHANGE) {
         Err(Errno::NOENT) => fs::rename(made, place),
-        // A file system that cannot do both at once: for a moment there is none.
+        // A file system that cannot do both at once.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            fs::rename(place, staging.0.join(".old")).and_then(|()| fs::rename(made, place))
+            replace(place, made, &staging.0.with_extension("old"))
         }
         done => done.map_err(Into::into),
     };
     swapped.map_err(cannot("replace", place))?;
     sync(place.parent().unwrap_or(place))
+}
+
+/// Puts `made` at `place` in two steps, between which there is nothing; `old` is where the skill that was there is
+/// meanwhile. It is put back where the second step fails, and stays where it is if even that does: the daemon
+/// passes over it, and somebody can.
+fn replace(place: &Path, made: &Path, old: &Path) -> io::Result<()> {
+    fs::rename(place, old)?;
+    if let Err(error) = fs::rename(made, place) {
+        if let Err(error) = fs::rename(old, place) {
+            print::note(&format!(
+                "what was there is in `{}`: {error}",
+                old.display()
+            ));
+        }
+        return Err(error);
+    }
+    // The new one is in its place, whatever becomes of the other.
+    if let Err(error) = fs::remove_dir_all(old) {
+        print::note(&format!("cannot remove `{}`: {error}", old.display()));
+    }
+    Ok(())
 }
 
 /// Sees to it that what was renamed in a directory is so on disk.
@@ -155,5 +175,32 @@ impl Drop for Staging {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             print::note(&format!("cannot remove `{}`: {error}", self.0.display()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skill_that_cannot_be_replaced_is_put_back() {
+        let name = format!("shellyctl-install-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let (place, made, old) = (dir.join("a"), dir.join("made"), dir.join(".old"));
+        let file = place.join("skill.json");
+        fs::create_dir_all(&place).expect("made");
+        fs::write(&file, "the old one").expect("written");
+        // There is none to put in its place.
+        let error = replace(&place, &made, &old).expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(fs::read_to_string(&file).expect("there"), "the old one");
+        assert!(!old.exists());
+
+        fs::create_dir(&made).expect("made");
+        fs::write(made.join("skill.json"), "the new one").expect("written");
+        replace(&place, &made, &old).expect("replaced");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "the new one");
+        assert!(!old.exists());
+        fs::remove_dir_all(&dir).expect("removed");
     }
 }
