@@ -26,7 +26,7 @@ use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use crate::domain::{counted, parse_timestamp};
+pub use crate::domain::{EVENT_TYPES, Status, counted, parse_timestamp};
 pub use answer::{
     Answer, Connection, Kill, LeftBehind, Outcome, Problem, Sandboxed, SchemaError, Signal, Usage,
 };

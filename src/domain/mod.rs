@@ -11,6 +11,7 @@ mod counted;
 mod digest;
 mod ending;
 mod error;
+mod event;
 mod failure;
 mod id;
 mod json;
@@ -45,6 +46,7 @@ pub use ending::{
 };
 pub use error::{ExecutorError, Violation};
 pub(crate) use error::{suggested, with_causes};
+pub use event::EVENT_TYPES;
 pub(crate) use failure::whole_secs;
 pub use failure::{Failure, FailureKind};
 pub use id::{ApprovalId, EXECUTION_VARIABLE, ExecutionId, INSTANCE_VARIABLE};

@@ -4,8 +4,8 @@ use serde::{Serialize, Serializer};
 
 use super::{Execution, Finished};
 use crate::domain::{
-    ApprovalId, Correlation, ExecutionId, ExecutorError, FailureKind, Lineage, Stage, Status,
-    ToolOutput, When, nearest_micros, whole_millis,
+    ApprovalId, Correlation, EVENT_TYPES, ExecutionId, ExecutorError, FailureKind, Lineage, Stage,
+    Status, ToolOutput, When, nearest_micros, whole_millis,
 };
 use crate::ledger::Happened;
 
@@ -191,29 +191,7 @@ fn as_fractional_millis<S: Serializer>(
 
 impl Event {
     /// All types there are, as they go over the wire.
-    pub const TYPES: [&str; 21] = [
-        "executionStarted",
-        "stageStarted",
-        "stageCompleted",
-        "hookCompleted",
-        "skill_call",
-        "skill_result",
-        "executionCompleted",
-        "executionFailed",
-        "executionAborted",
-        "confirmationRequired",
-        "confirmationDecided",
-        "confirmationExpired",
-        "executionQueued",
-        "executionRetried",
-        "circuitOpened",
-        "circuitHalfOpened",
-        "circuitClosed",
-        "configurationReloaded",
-        "configurationRefused",
-        "policyReloaded",
-        "policyRefused",
-    ];
+    pub const TYPES: [&str; 21] = EVENT_TYPES;
 
     /// That a tool made this call.
     pub(super) fn skill_call(execution: &Execution, lineage: &Lineage) -> Self {

@@ -146,6 +146,16 @@ fn forbidden(room: &str, allowed: &[&str], code: &str) -> Vec<String> {
         .collect()
 }
 
+/// Whatever it can do, others can who have the client.
+#[test]
+fn shellyctl_uses_the_client_and_nothing_else() {
+    for file in files(&src().join("bin/shellyctl")) {
+        let named = first_segments(&code(&file), "shelly_executor");
+        let others: Vec<&String> = named.iter().filter(|name| *name != "client").collect();
+        assert!(others.is_empty(), "{}: {others:?}", file.display());
+    }
+}
+
 #[test]
 fn every_room_has_a_row_and_stands_below_those_that_name_it() {
     let mut rooms: Vec<String> = fs::read_dir(src())

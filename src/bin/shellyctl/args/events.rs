@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use shelly_executor::pipeline::Event;
+use shelly_executor::client::EVENT_TYPES;
 
 use super::number::number;
 use super::when::when;
@@ -24,7 +24,7 @@ pub struct EventsArgs {
     pub tool: Option<String>,
 
     /// Only those of these types; several with commas between
-    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = Event::TYPES)]
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = EVENT_TYPES)]
     pub types: Vec<String>,
 
     /// Only those after the event with this number, with --follow those from before now too

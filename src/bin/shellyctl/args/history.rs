@@ -2,23 +2,11 @@
 
 use std::time::SystemTime;
 
+use shelly_executor::client::Status;
+
 use super::id::id;
 use super::number::{number, uid};
 use super::when::when;
-
-/// The statuses an execution can have.
-const STATUSES: [&str; 10] = [
-    "queued",
-    "waiting",
-    "running",
-    "success",
-    "error",
-    "timeout",
-    "cancelled",
-    "denied",
-    "failed",
-    "lost",
-];
 
 /// Which executions to list, or to forget them.
 #[derive(Debug, clap::Args)]
@@ -39,7 +27,7 @@ pub struct HistoryArgs {
     pub tool: Option<String>,
 
     /// Only those of this status
-    #[arg(long, value_parser = STATUSES)]
+    #[arg(long, value_parser = Status::ALL.map(Status::as_str))]
     pub status: Option<String>,
 
     /// Only those of the user with this uid
