@@ -75,8 +75,8 @@ const PROBLEMS: &[(&str, &[Code])] = &[
         Code::DepthExceeded, Code::CallCycle, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
     ("replayExecution", &[
-        Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::InvalidInput,
-        Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::AuditUnavailable,
+        Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
+        Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::AuditUnavailable, Code::Lost,
         Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::UnknownExecution, Code::NotReplayable, Code::IdempotencyConflict,
         Code::OutputInvalid, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
@@ -84,16 +84,16 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("clearExecutions", &[Code::MalformedRequest, Code::Internal]),
     ("listApprovals",   &[Code::MalformedRequest, Code::Internal]),
     ("showApproval",    &[Code::NotFound, Code::Internal, Code::MalformedRequest]),
-    ("decideApproval",  &[Code::MalformedRequest, Code::PayloadTooLarge, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::Internal]),
+    ("decideApproval",  &[Code::MalformedRequest, Code::PayloadTooLarge, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::ShuttingDown, Code::Internal]),
     ("followEvents",    &[Code::MalformedRequest, Code::NotFound]),
     ("exportAudit",     &[Code::MalformedRequest]),
     ("verifyAudit",     &[Code::MalformedRequest, Code::NotFound, Code::Internal]),
     ("explainPermission", &[
-        Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::PayloadTooLarge, Code::InvalidInput, Code::Internal,
+        Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::PayloadTooLarge, Code::InvalidInput, Code::ShuttingDown, Code::Internal,
     ]),
     ("listContext",     &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
     ("getContext",      &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
-    ("setContext",      &[Code::BadCapability, Code::NotFound, Code::MalformedRequest, Code::PayloadTooLarge]),
+    ("setContext",      &[Code::BadCapability, Code::NotFound, Code::MalformedRequest, Code::PayloadTooLarge, Code::ShuttingDown, Code::Internal]),
     ("removeContext",   &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
     ("metrics",         &[Code::NotFound, Code::Internal]),
     ("showTool",        &[Code::UnknownTool, Code::MalformedRequest]),
@@ -263,4 +263,25 @@ impl ToSchema for RawBytes {
 )]
 pub(super) async fn show() -> Response {
     json_response(StatusCode::OK, TEXT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_can_come_to_all_that_its_call_can() {
+        let of = |id: &str| {
+            let row = PROBLEMS.iter().find(|(operation, _)| *operation == id);
+            row.expect("a row").1
+        };
+        // It is nobody's on behalf of an execution.
+        let elsewhere = [Code::BadCapability, Code::DepthExceeded, Code::CallCycle];
+        for code in of("execute")
+            .iter()
+            .filter(|code| !elsewhere.contains(code))
+        {
+            assert!(of("replayExecution").contains(code), "{code:?}");
+        }
+    }
 }

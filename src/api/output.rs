@@ -35,9 +35,10 @@ const PIECE: usize = 256 * 1024;
 pub(super) struct OutputQuery {
     /// Which of the two streams.
     stream: StreamName,
-    /// Whether to go on with what is still written until the execution has ended. Who was cut off goes on with
-    /// a `Range` from a byte, which may come later. The answer has no length, nor has its `Content-Range`, whose last
-    /// byte is the one that was asked for, or 9007199254740991 (RFC 8673): it may end before.
+    /// Whether to go on with what is still written until the execution has ended, or the try of one that is tried
+    /// again. Who was cut off goes on with a `Range` from a byte, which may come later. The answer has no length, nor
+    /// has its `Content-Range`, whose last byte is the one that was asked for, or 9007199254740991 (RFC 8673): it may
+    /// end before.
     #[param(nullable = false)]
     #[serde(default, deserialize_with = "query::flag")]
     follow: Option<bool>,
@@ -278,7 +279,7 @@ fn following(range: Option<ByteRange>, body: Body) -> Response {
     response
 }
 
-/// Reads a stream as it grows, until the execution has ended or the peer has gone.
+/// Reads a stream as it grows, until the execution has ended, or the try, or the peer has gone.
 fn stream_live(tail: Tail, peer: Peer) -> Body {
     let pieces = stream::try_unfold(tail, |mut tail| async move {
         let piece = tail.next().await?;

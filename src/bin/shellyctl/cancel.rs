@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use shelly_executor::client::{Client, Record};
+use shelly_executor::client::{Client, Record, Status};
 
 use crate::failure::Failure;
 use crate::{ids, print};
@@ -21,17 +21,48 @@ pub async fn run(client: &Client, id: &str, json: bool) -> Result<ExitCode, Fail
 
 /// What became of it.
 pub fn render(record: &Record) -> String {
-    let Record {
-        execution_id,
-        status,
-        ..
-    } = record;
-    if status == "cancelled" {
-        format!("{execution_id} is cancelled")
-    } else {
-        format!(
-            "{execution_id} had already ended: {}",
-            print::one_line(status)
+    told(&record.execution_id, &record.status)
+}
+
+fn told(execution_id: &str, status: &str) -> String {
+    let word = print::one_line(status);
+    match Status::from_word(status) {
+        Some(Status::Cancelled) => format!("{execution_id} is cancelled"),
+        // A stop of the daemon answers whoever waits for an end that does not come before it.
+        Some(Status::Queued | Status::Waiting | Status::Running) => format!(
+            "{execution_id} is to be cancelled, and was still {word} when the daemon was stopped: look again when it is back"
+        ),
+        Some(
+            Status::Success
+            | Status::Error
+            | Status::Timeout
+            | Status::Denied
+            | Status::Failed
+            | Status::Lost,
         )
+        | None => format!("{execution_id} had already ended: {word}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_ended_is_said_to_have() {
+        for (status, said) in [
+            ("cancelled", "x is cancelled"),
+            ("success", "x had already ended: success"),
+            (
+                "of a newer\ndaemon",
+                "x had already ended: of a newer daemon",
+            ),
+            (
+                "waiting",
+                "x is to be cancelled, and was still waiting when the daemon was stopped: look again when it is back",
+            ),
+        ] {
+            assert_eq!(told("x", status), said);
+        }
     }
 }

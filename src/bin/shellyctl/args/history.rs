@@ -66,7 +66,7 @@ pub struct OutputArgs {
     #[arg(long)]
     pub stderr: bool,
 
-    /// Go on with what it writes, until it ends
+    /// Go on with what it writes, until it ends, or the try does if it is tried again
     #[arg(short, long)]
     pub follow: bool,
 }
