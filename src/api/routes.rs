@@ -102,7 +102,7 @@ pub(super) fn for_processes(api: Api) -> Router {
     let mut router = Router::new();
     let is_for_them = |route: &&Route| FOR_PROCESSES.contains(&route.path);
     for Route { path, handler, .. } in ROUTES.iter().filter(is_for_them) {
-        router = router.route(path, handler().route_layer(Guard(not_shown)));
+        router = router.route(path, handler().route_layer(show(&api)));
     }
     router
         .fallback(|| async { Refusal::new(Code::NotFound, "there is nothing but calls here") })
@@ -110,10 +110,20 @@ pub(super) fn for_processes(api: Api) -> Router {
         .with_state(api)
 }
 
-/// Refuses a request that shows no token; whether one is good is for the handler to say.
-fn not_shown(request: &Request) -> Option<Response> {
-    let shows = request.headers().contains_key(header::AUTHORIZATION);
-    (!shows).then(|| capability::not_shown().into_response())
+/// Lets a request through that shows a good token. Its body is not read before: what runs in the sandbox is not
+/// trusted, and may have no token, but could send as many large ones as the door has connections.
+fn show(api: &Api) -> Guard<impl Fn(&Request) -> Option<Response> + Clone + Send + Sync + 'static> {
+    let api = api.clone();
+    Guard(move |request: &Request| {
+        let Some(peer) = request.extensions().get() else {
+            return Some(peer::missing().into_response());
+        };
+        match capability::shown(request.headers(), &api, peer) {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(capability::not_shown().into_response()),
+            Err(refusal) => Some(refusal.into_response()),
+        }
+    })
 }
 
 /// Lets a request through to its handler when its sender belongs to the audience.

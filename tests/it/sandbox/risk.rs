@@ -204,12 +204,16 @@ fn an_untrusted_skill_calls_what_it_declares_and_nothing_else() {
 cat >/dev/null
 ask() { curl --silent --max-time 20 --unix-socket "$SHELLY_SOCKET" "$@"; }
 ours() { ask --header "Authorization: Bearer $SHELLY_CAPABILITY" "$@"; }
-printf '{"call": %s, "undeclared": %s, "nameless": %s, "health": %s, "http2": "%s"}' \
+# Who is let in is told to send its body.
+forged() { ask --header "Authorization: Bearer forged" --header "Expect: 100-continue" --expect100-timeout 20 \
+    --dump-header - --output /dev/null "$@" | head -n 1 | tr -d '\r\n'; }
+printf '{"call": %s, "undeclared": %s, "nameless": %s, "health": %s, "http2": "%s", "forged": ["%s", "%s"]}' \
     "$(ours http://x/execute --data '{"name": "execute_command", "input": {"command": "id -un"}}')" \
     "$(ours http://x/execute --data '{"name": "bash", "input": {"command": "id -un"}}')" \
     "$(ask http://x/execute --data '{"name": "execute_command", "input": {"command": "id -un"}}')" \
     "$(ours http://x/health)" \
-    "$(ask --http2-prior-knowledge --output /dev/null http://x/health >/dev/null 2>&1 && echo spoken || echo none)"
+    "$(ask --http2-prior-knowledge --output /dev/null http://x/health >/dev/null 2>&1 && echo spoken || echo none)" \
+    "$(forged http://x/execute --data '{}')" "$(forged http://x/context/session/x --request PUT --data '{}')"
 "#;
         std::fs::write(skill.join("run"), program).expect("written");
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -241,6 +245,13 @@ printf '{"call": %s, "undeclared": %s, "nameless": %s, "health": %s, "http2": "%
             "{mode:?}: {body}"
         );
         assert_eq!(output["health"]["code"], "not_found", "{mode:?}: {body}");
+        // What is not let in could make the daemon hold as many large bodies as it has connections.
+        let unread = "HTTP/1.1 401 Unauthorized";
+        assert_eq!(
+            output["forged"],
+            json!([unread, unread]),
+            "{mode:?}: {body}"
+        );
         // Many requests at once on one connection could hold more bodies than the daemon has memory.
         assert_eq!(output["http2"], "none", "{mode:?}: {body}");
         super::wait_for_test(&daemon, "passed");
