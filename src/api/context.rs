@@ -13,7 +13,7 @@ use super::json::{json_response, to_json};
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::{Api, capability, request};
-use crate::domain::{Scope, is_too_heavy};
+use crate::domain::{Scope, TOO_HEAVY, is_too_heavy};
 use crate::pipeline::Execution;
 
 /// All values of a scope.
@@ -87,7 +87,7 @@ pub(super) async fn set(
 
 fn value_of(body: &[u8]) -> Result<Value, Refusal> {
     if is_too_heavy(body) {
-        let detail = "the body holds more than 65,000 objects or a million values";
+        let detail = format!("the body holds {TOO_HEAVY}");
         return Err(Refusal::new(Code::PayloadTooLarge, detail));
     }
     serde_json::from_slice(body)

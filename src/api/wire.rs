@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, is_too_heavy, with_meant,
+    Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, TOO_HEAVY, is_too_heavy,
+    with_meant,
 };
 
 /// A tool call in the shape a model emits it, with what a caller may ask for besides.
@@ -239,9 +240,9 @@ const EXAMPLE: &str =
 
 fn read(body: &[u8]) -> Result<CallBody, String> {
     if is_too_heavy(body) {
-        return Err(
-            "the body holds more than 65,000 objects or a million values: send such data as one text, or in a file".to_owned(),
-        );
+        return Err(format!(
+            "the body holds {TOO_HEAVY}: send such data as one text, or in a file"
+        ));
     }
     // Serde would take the members in their order from an array, too.
     match body.trim_ascii_start().first() {

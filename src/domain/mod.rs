@@ -69,4 +69,4 @@ pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use timestamp::parse_timestamp;
 pub(crate) use timestamp::timestamp;
 pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
-pub(crate) use weight::{is_too_heavy, json_bytes};
+pub(crate) use weight::{TOO_HEAVY, is_too_heavy, json_bytes};

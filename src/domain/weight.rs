@@ -6,6 +6,9 @@ use serde_json::Value;
 /// has. Each copy of so much takes 40 MiB, and there are a few on a call's way.
 const MOST: usize = 1 << 20;
 
+/// What is said of a text that holds more than that.
+pub(crate) const TOO_HEAVY: &str = "more than 65,000 objects or a million values";
+
 /// What an object weighs: a map takes 600 bytes, however little is in it, and a value 32.
 const OBJECT: usize = 16;
 

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::skill::{Command, Skill};
 use super::tool::text_of;
-use crate::domain::{Background, Call, Ending, ExecutorError, Exit, RiskLevel, is_too_heavy};
+use crate::domain::{
+    Background, Call, Ending, ExecutorError, Exit, RiskLevel, TOO_HEAVY, is_too_heavy,
+};
 use crate::runner::{Captured, Plan};
 use crate::sandbox::Grants;
 use crate::tools::{Answer, Context, Produced};
@@ -94,9 +96,7 @@ fn spoken(stdout: &Captured) -> Result<Value, String> {
         return Err("it wrote nothing to standard output: expected JSON".to_owned());
     }
     if is_too_heavy(&stdout.head) {
-        return Err(
-            "its standard output holds more than 65,000 objects or a million values".to_owned(),
-        );
+        return Err(format!("its standard output holds {TOO_HEAVY}"));
     }
     serde_json::from_slice(&stdout.head)
         .map_err(|error| format!("its standard output is no JSON: {error}"))
