@@ -12,6 +12,7 @@ use super::path::Name;
 use super::problem::{Code, Refusal};
 use super::query::bad_query;
 use crate::domain::{RiskLevel, ToolDetails};
+use crate::pipeline::beside;
 
 /// One element of a Messages request's `tools`.
 #[derive(Serialize, ToSchema)]
@@ -74,9 +75,9 @@ impl From<ToolDetails> for ToolDetailsBody {
     responses((status = 200, description = "The tools.", body = Vec<ToolBody>))
 )]
 pub(super) async fn list(State(api): State<Api>) -> Response {
-    let tools: Vec<ToolBody> = api
-        .executor
-        .tools()
+    // Their descriptions are read from a file.
+    let tools = beside(move || api.executor.tools()).await;
+    let tools: Vec<ToolBody> = tools
         .into_iter()
         .map(|tool| ToolDetailsBody::from(tool).definition)
         .collect();
@@ -107,7 +108,8 @@ pub(super) async fn show(
     query: Result<Query<VersionQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(VersionQuery { version }) = query.map_err(bad_query)?;
-    let tool = api.executor.tool(&name, version.as_deref());
+    let (executor, named) = (api.executor.clone(), name.clone());
+    let tool = beside(move || executor.tool(&named, version.as_deref())).await;
     let tool = tool.map_err(|error| Refusal::new(Code::UnknownTool, error.to_string()))?;
     let body = ToolDetailsBody {
         versions: api.executor.tool_versions(&name),

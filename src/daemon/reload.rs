@@ -202,11 +202,21 @@ impl Configuration {
                 self.reload(api).await;
             }
             Cause::Time => {
-                let path = self.path.clone();
-                let ends = beside(move || ends(&path)).await;
-                if watched.files.is_err() || ends != watched.ends {
-                    *watched = self.watch().await;
+                let (path, before) = (self.path.clone(), watched.ends.clone());
+                let was_lost = watched.files.is_err();
+                let (now, files) = beside(move || {
+                    let now = ends(&path);
+                    let is_other = was_lost || now != before;
+                    let files = is_other.then(|| watch_files(&path, BESIDE_IT));
+                    (now, files)
+                })
+                .await;
+                watched.ends = now;
+                if let Some(files) = files {
+                    watched.files = files;
                     if watched.files.is_ok() {
+                        let dir = self.skills_dir();
+                        watched.skills = beside(move || watch_skills(&dir)).await;
                         self.reload(api).await;
                     }
                 }
@@ -346,6 +356,7 @@ impl Configuration {
                 let confirmed =
                     beside(move || with_confirmation(&in_force, &settings.executor.files)).await;
                 match confirmed {
+                    Ok(policy) if policy.reads_like(&amendment.policy()) => {}
                     Ok(policy) => amendment.put_in_force(policy),
                     Err(error) => tracing::error!(%error, "[files] is not taken up"),
                 }

@@ -217,7 +217,8 @@ impl ToolExecutor for Tools {
             tool_version,
         } = request.into_inner();
         let executor = &self.0.executor;
-        let tool = executor.tool(&tool_name, tool_version.as_deref());
+        let (reading, named) = (executor.clone(), tool_name.clone());
+        let tool = beside(move || reading.tool(&named, tool_version.as_deref())).await;
         let tool =
             tool.map_err(|error| of_refusal(Refusal::new(Code::UnknownTool, error.to_string())))?;
         let spec = ToolSpec {
@@ -232,7 +233,9 @@ impl ToolExecutor for Tools {
         _: Request<ListToolsRequest>,
     ) -> Result<Response<ListToolsResponse>, Status> {
         let executor = &self.0.executor;
-        let tools = executor.tools().into_iter().map(|tool| ToolSpec {
+        let reading = executor.clone();
+        let tools = beside(move || reading.tools()).await;
+        let tools = tools.into_iter().map(|tool| ToolSpec {
             versions: executor.tool_versions(&tool.definition.name),
             ..spec(tool)
         });

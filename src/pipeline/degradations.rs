@@ -36,10 +36,7 @@ impl Executor {
             ),
             source: "[limits]".to_owned(),
         });
-        let ledger = self.inner.ledger.as_ref();
-        let ledger = ledger
-            .inspect(|ledger| ledger.look())
-            .and_then(Ledger::problem);
+        let ledger = self.inner.ledger.as_ref().and_then(Ledger::problem);
         let all = spool.into_iter().chain(limits).chain(ledger);
         all.chain(self.skill_problems())
             .chain(self.sandbox_problem())
@@ -50,6 +47,10 @@ impl Executor {
     /// What is not in the file system, or not as it should be. Says of each path that it is about to ask for it.
     fn missing(&self, asks: &dyn Fn(&Path)) -> Vec<Degradation> {
         let config = self.config();
+        if let (Some(ledger), Some(at)) = (&self.inner.ledger, &config.ledger) {
+            asks(&at.file);
+            ledger.look();
+        }
         let tools = config.tools_file.iter().filter_map(|path| {
             asks(path);
             let error = self.inner.tools_file.check(path).err()?;

@@ -10,8 +10,9 @@ use tokio::sync::watch;
 
 use crate::domain::Degradation;
 
-/// How long who wants to know waits for a look. Where the file system answers it takes microseconds.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// How old a look may be for whose end anybody waits. Where the file system answers it takes microseconds; of one that
+/// does not, everybody after the first ones learns at once.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// After what time a look that has not ended is a problem of its own.
 const STALLED: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ struct State {
 struct UnderWay {
     since: Instant,
     /// What the file system was asked for last.
-    asks: PathBuf,
+    asks: Option<PathBuf>,
 }
 
 impl Soundings {
@@ -47,35 +48,38 @@ impl Soundings {
         look: impl Fn(&dyn Fn(&Path)) -> Vec<Degradation> + Send + 'static,
     ) -> Vec<Degradation> {
         let mut ended = self.ended.subscribe();
-        let number = self.want(look);
+        let (number, age) = self.want(look);
+        let is_over = ended.wait_for(|ended| *ended >= number);
         // The sender lives as long as this does.
-        let _ = tokio::time::timeout(PATIENCE, ended.wait_for(|ended| *ended >= number)).await;
+        let _ = tokio::time::timeout(PATIENCE.saturating_sub(age), is_over).await;
         let state = self.state.lock();
         let stalled = state.under_way.as_ref().and_then(UnderWay::stalled);
         state.found.iter().cloned().chain(stalled).collect()
     }
 
-    /// Has a look taken that begins from now on, and says which one that is.
+    /// Has a look taken that begins from now on, and says which one that is, and how old the one is that is under way.
     fn want(
         self: &Arc<Self>,
         look: impl Fn(&dyn Fn(&Path)) -> Vec<Degradation> + Send + 'static,
-    ) -> u64 {
+    ) -> (u64, Duration) {
         let mut state = self.state.lock();
-        let number = state.begun + 1;
-        state.wanted = number;
-        if state.under_way.is_none() {
-            state.begin();
-            let this = Arc::clone(self);
-            drop(tokio::task::spawn_blocking(move || {
-                while this.end(look(&|path| this.asks(path))) {}
-            }));
+        state.wanted = state.begun + 1;
+        let number = state.wanted;
+        if let Some(under_way) = &state.under_way {
+            return (number, under_way.since.elapsed());
         }
-        number
+        state.begin();
+        let looks = Looks {
+            of: Arc::clone(self),
+            are_over: false,
+        };
+        drop(tokio::task::spawn_blocking(move || looks.take(look)));
+        (number, Duration::ZERO)
     }
 
     fn asks(&self, path: &Path) {
         if let Some(under_way) = &mut self.state.lock().under_way {
-            under_way.asks = path.to_owned();
+            under_way.asks = Some(path.to_owned());
         }
     }
 
@@ -83,15 +87,36 @@ impl Soundings {
     fn end(&self, found: Vec<Degradation>) -> bool {
         let mut state = self.state.lock();
         state.found = found;
-        let ended = state.begun;
+        // Before anybody can begin the next.
+        self.ended.send_replace(state.begun);
         let goes_on = state.wanted > state.begun;
         match goes_on {
             true => state.begin(),
             false => state.under_way = None,
         }
-        drop(state);
-        self.ended.send_replace(ended);
         goes_on
+    }
+}
+
+/// Looks that are taken in a row.
+struct Looks {
+    of: Arc<Soundings>,
+    are_over: bool,
+}
+
+impl Looks {
+    fn take(mut self, look: impl Fn(&dyn Fn(&Path)) -> Vec<Degradation>) {
+        while self.of.end(look(&|path| self.of.asks(path))) {}
+        self.are_over = true;
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        if !self.are_over {
+            // One has panicked, or never begun: the next who wants one has it taken.
+            self.of.state.lock().under_way = None;
+        }
     }
 }
 
@@ -100,20 +125,74 @@ impl State {
         self.begun += 1;
         self.under_way = Some(UnderWay {
             since: Instant::now(),
-            asks: PathBuf::new(),
+            asks: None,
         });
     }
 }
 
 impl UnderWay {
     fn stalled(&self) -> Option<Degradation> {
+        let asks = self.asks.as_ref()?.display().to_string();
         (self.since.elapsed() >= STALLED).then(|| Degradation {
             code: "file_system_stalled",
             detail: format!(
-                "asked for `{}`, the file system does not answer; calls that need it wait, and what else is known of files is from before. See that its server or device is there, or configure another place",
-                self.asks.display()
+                "asked for `{asks}`, the file system does not answer; calls that need it wait, and what else is known of files is from before. See that its server or device is there, or configure another place"
             ),
-            source: self.asks.display().to_string(),
+            source: asks,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn found(source: &str) -> Degradation {
+        Degradation {
+            code: "commands_fail",
+            detail: String::new(),
+            source: source.to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_look_that_does_not_end_is_told_and_the_next_one_is_taken() {
+        let soundings = Arc::new(Soundings::default());
+        let finds = |what: &'static str| move |_: &dyn Fn(&Path)| vec![found(what)];
+        assert_eq!(soundings.take(finds("a")).await, [found("a")]);
+
+        let (go_on, told) = mpsc::channel::<()>();
+        let told = Mutex::new(told);
+        let hangs = move |asks: &dyn Fn(&Path)| {
+            asks(Path::new("/mute"));
+            // Until the sender goes.
+            let _ = told.lock().recv();
+            vec![found("b")]
+        };
+        assert_eq!(soundings.take(hangs).await, [found("a")]);
+        let mut known = soundings.take(finds("c")).await;
+        while known.len() < 2 {
+            tokio::task::yield_now().await;
+            known = soundings.take(finds("c")).await;
+        }
+        assert_eq!(known[0], found("a"));
+        assert_eq!(
+            (known[1].code, known[1].source.as_str()),
+            ("file_system_stalled", "/mute")
+        );
+        drop(go_on);
+        // What hung has found something by now, and goes on to.
+        assert_eq!(soundings.take(finds("c")).await, [found("b")]);
+    }
+
+    #[tokio::test]
+    async fn a_look_that_panics_is_not_the_last_one() {
+        let soundings = Arc::new(Soundings::default());
+        let panics = |_: &dyn Fn(&Path)| panic!("on purpose");
+        assert_eq!(soundings.take(panics).await, []);
+        let finds = |_: &dyn Fn(&Path)| vec![found("a")];
+        assert_eq!(soundings.take(finds).await, [found("a")]);
     }
 }

@@ -187,6 +187,12 @@ fn path_to(approval: &Approval) -> String {
 pub fn card(approval: &Approval, page: Page) -> String {
     let heading = print::one_line(&format!("approval {} for {}", approval.id, approval.tool));
     let mut fields = Fields::default();
+    fields.add(
+        "Cut",
+        approval
+            .truncated
+            .then_some("not all of it is here: look at the execution before you decide"),
+    );
     fields.add("Caller", approval.caller_uid.map(print::user));
     fields.add("Called by", Some(approval.chain.join(" → ")));
     fields.add("Execution", Some(&approval.execution_id));

@@ -528,9 +528,13 @@ fn who_waits_for_a_turn_to_read_takes_no_thread_from_others() {
             })
         };
         let answers: Vec<_> = (0..4 * READERS).map(|_| ask()).collect();
-        while reading.load(Ordering::Relaxed) < READERS {
-            tokio::task::yield_now().await;
-        }
+        let all_read = async {
+            while reading.load(Ordering::Relaxed) < READERS {
+                tokio::task::yield_now().await;
+            }
+        };
+        let all_read = tokio::time::timeout(Duration::from_secs(20), all_read).await;
+        all_read.expect("as many questions are read as there are readers");
         let other = tokio::task::spawn_blocking(|| ());
         let other = tokio::time::timeout(Duration::from_secs(20), other).await;
         drop(shut);

@@ -663,6 +663,6 @@ fn what_is_long_in_a_call_is_not_held_for_a_list() {
         (&page["executions"][0]["exit"], &page["next"]),
         (&json!("0"), &Value::Null)
     );
-    // One at a time, and all of them at no time.
-    assert!(grown < 2 * LONG as u64, "grew by {grown} bytes");
+    // Some copies of one at a time, and all of them at no time.
+    assert!(grown < 4 * LONG as u64, "grew by {grown} bytes");
 }
