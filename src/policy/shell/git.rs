@@ -109,11 +109,14 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     let subcommand = subcommand(arguments);
     let configures = subcommand == Some("config");
     let is_plain = subcommand.is_some_and(|subcommand| PLAIN_X.contains(&subcommand));
+    let clones = has("clone");
     let runs_each = has("rebase") || has("difftool");
     for (at, word) in arguments.iter().enumerate() {
         let rest = &arguments[at + 1..];
         let next = || rest.first().map(String::as_str).unwrap_or_default();
-        if let Some((_, remote)) = word.split_once("ext::") {
+        if let Some((before, remote)) = word.split_once("ext::")
+            && !before.ends_with(char::is_alphanumeric)
+        {
             scripts.push(run_for_remote(remote));
         }
         match word.as_str() {
@@ -145,7 +148,7 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             word if word.starts_with('-') => {
                 scripts.extend(word.strip_prefix("-c").and_then(value_of));
                 scripts.extend(pager(word));
-                let is_given = has("clone") && gives(word, "-u", valued("clone"));
+                let is_given = clones && gives(word, "-u", valued("clone"));
                 let attached = word.split_once('u').filter(|_| is_given);
                 scripts.extend(attached.map(|(_, attached)| match attached {
                     "" => next().to_owned(),

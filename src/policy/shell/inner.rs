@@ -5,7 +5,7 @@ use super::hazards::{is_ip_exec, is_short, runs_elsewhere};
 use super::loose::{Nested, Reader};
 use super::nested::Input;
 use super::programs::OPTIONS_IN;
-use super::remote::Ssh;
+use super::remote::{Ssh, is_ssh};
 use super::strict;
 use super::text::{is_known, plain};
 use super::wrappers::Wrapped;
@@ -86,7 +86,8 @@ impl<'w> Options<'w> {
                 }
                 longs.push(long);
                 let mut names = valued_long.iter().map(|one| one.trim_start_matches('-'));
-                takes_next = names.any(|one| one.starts_with(long));
+                // `--wd` of nsenter's has none, unlike the longer one that it begins.
+                takes_next = names.any(|one| one == long || long != "wd" && one.starts_with(long));
             } else if let Some(group) = word.strip_prefix('-').filter(|group| !group.is_empty()) {
                 let end = group.find(|letter| valued.contains(letter));
                 letters.push_str(&group[..end.unwrap_or(group.len())]);
@@ -104,7 +105,8 @@ impl<'w> Options<'w> {
     }
 
     fn has(&self, letters: &[char], longs: &[&str]) -> bool {
-        self.letters.contains(letters) || self.longs.iter().any(|long| longs.contains(long))
+        let is_given = |long: &&str| longs.iter().any(|one| one.starts_with(*long));
+        self.letters.contains(letters) || self.longs.iter().any(is_given)
     }
 }
 
@@ -199,7 +201,7 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
         "sg" => arguments.iter().filter(is_word).count() < 2,
         "unshare" | "nsenter" => {
             let (valued, long) = match name {
-                // Of these, some have one only in the same word.
+                // `-r` and `-w` have one only in the same word.
                 "nsenter" => ("GStW", &["setgid", "setuid", "target", "wdns"][..]),
                 _ => ("GlRSw", VALUED_OF_UNSHARE),
             };
@@ -251,7 +253,7 @@ const RUN_VALUED: &[&str] = &[
 fn enters(name: &str, arguments: &[String]) -> bool {
     let has = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.as_str()));
     match name {
-        "ssh" | "autossh" | "rsh" | "slogin" => {
+        name if is_ssh(name) => {
             let none = ['G', 'N', 'V'];
             Ssh::read(name, arguments).is_some_and(|Ssh { before, behind }| {
                 let is_shell =
@@ -309,7 +311,14 @@ pub(super) fn with_options(name: &str, value: &str) -> Option<Nested> {
     let (_, program) = OPTIONS_IN.iter().find(|(variable, _)| *variable == name)?;
     // Whatever is unknown is a word to it.
     let value = plain(value).replace([UNKNOWN, UNKNOWN_WORDS], "x");
-    Some(Nested::new(format!("{program} {value}"), false))
+    let first = value.split_whitespace().next().unwrap_or_default();
+    // make takes letters there for options.
+    let dash = match *program == "make" && !first.starts_with('-') && !first.contains('=') {
+        true => "-",
+        false => "",
+    };
+    let value = value.trim_start();
+    Some(Nested::new(format!("{program} {dash}{value}"), false))
 }
 
 /// Whether what the command reads may run elsewhere or later: a known text is looked at.

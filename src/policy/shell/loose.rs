@@ -37,8 +37,9 @@ pub(super) struct Reader {
     pub(super) input_read: Option<bool>,
     /// Whether that was looked at as what is read into a variable.
     pub(super) input_expanded: bool,
-    /// Whether a command may be a function, which does with its input what it likes.
-    pub(super) has_functions: bool,
+    /// Functions, and which commands are given which texts.
+    pub(super) functions: Vec<String>,
+    pub(super) fed: Vec<(String, String)>,
     /// Whether what is read now is run in a directory that is not known.
     pub(super) elsewhere: bool,
     /// Who reads what is read now.
@@ -107,7 +108,8 @@ impl Reader {
             input: setting.input.map(str::to_owned),
             input_read: None,
             input_expanded: false,
-            has_functions: false,
+            functions: Vec::new(),
+            fed: Vec::new(),
             elsewhere: false,
             shell: setting.shell,
             may_be_posix: false,
@@ -164,6 +166,7 @@ impl Reader {
 
     pub(super) fn read(mut self, script: &str) -> Result<Reading, Unreadable> {
         self.script(script, true)?;
+        self.functions_fed()?;
         if self.may_be_posix && self.posix_matters {
             self.unknown();
         }

@@ -6,7 +6,7 @@ use super::Shell;
 use super::git;
 use super::hazards::{run_by_options, runs_elsewhere, unversioned, values_of};
 use super::loose::{Nested, Reader};
-use super::remote::remote_scripts;
+use super::remote::{is_ssh, remote_scripts, ways_there};
 use super::text::{is_known, plain};
 
 /// What a command reads.
@@ -75,6 +75,10 @@ fn has_letter(arguments: &[String], letter: char) -> bool {
         }
     }
     false
+}
+
+fn says_version(arguments: &[String]) -> bool {
+    arguments.first().is_some_and(|word| word == "--version")
 }
 
 /// How many words behind an option of a shell's are its values: names of further options, one for each letter.
@@ -149,8 +153,13 @@ impl Reader {
                     self.unknown();
                 }
             }
-            // It says so, and ends.
-            _ if is_shell(name) && matches!(arguments, [word, ..] if word == "--version") => {}
+            // It says so, and ends. Others may pass over the option, and go on to what they are given.
+            "bash" if says_version(arguments) => {}
+            _ if is_shell(name)
+                && says_version(arguments)
+                && arguments.len() == 1
+                && input.is_none()
+                && self.input.is_none() => {}
             _ if is_shell(name) => self.scripts_of_shell(arguments, certain, input, nested),
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
             "bmake" | "gmake" | "make" => self.scripts_of_make(arguments, nested),
@@ -223,6 +232,15 @@ impl Reader {
             shell: Some(Shell::Posix),
             ..script(text, false)
         }));
+        for text in ways_there(name, arguments) {
+            nested.extend(match is_known(&text) {
+                true => Some(Nested {
+                    shell: Some(Shell::Posix),
+                    ..script(&text, false)
+                }),
+                false => self.unknown_value(&plain(&text)),
+            });
+        }
         // There another word is mostly one of a command (`docker exec c sh -c x`), which is looked at as a whole, a
         // template (`{{ .State }}`), or names files; and no script.
         let mut shell = None;
@@ -234,7 +252,7 @@ impl Reader {
             }));
             // `docker exec c bash -c x`: as words, where ssh makes one text of them.
             let program = base_name(word);
-            if elsewhere && name != "ssh" && is_shell(program) {
+            if elsewhere && !is_ssh(name) && is_shell(program) {
                 shell = Some(Shell::named(program));
             }
         }

@@ -311,6 +311,7 @@ pub(super) const OPTIONS_IN: &[(&str, &str)] = &[
     ("MAKEFLAGS", "make"),
     ("MANOPT", "man"),
     ("TAR_OPTIONS", "tar"),
+    ("ZIP", "zip"),
     ("ZIPOPT", "zip"),
 ];
 

@@ -19,7 +19,12 @@ const SETTINGS: [&str; 5] = [
     "xauthlocation",
 ];
 
-/// What `name`, one of those, is told before the host and behind it.
+/// Whether the program is ssh, or goes by its options.
+pub(super) fn is_ssh(name: &str) -> bool {
+    matches!(name, "autossh" | "rsh" | "slogin" | "ssh")
+}
+
+/// What one of those is told before the host and behind it.
 pub(super) struct Ssh<'w> {
     pub before: Options<'w>,
     /// None where there is no host.
@@ -30,7 +35,7 @@ impl<'w> Ssh<'w> {
     pub(super) fn read(name: &str, arguments: &'w [String]) -> Option<Self> {
         let valued = match name {
             "autossh" => AUTOSSH_VALUED,
-            "ssh" | "rsh" | "slogin" => SSH_VALUED,
+            name if is_ssh(name) => SSH_VALUED,
             _ => return None,
         };
         let before = Options::read(arguments, valued, &[]);
@@ -40,7 +45,7 @@ impl<'w> Ssh<'w> {
     }
 }
 
-/// The texts that the program `name` hands to a shell, there or here, whatever they look like.
+/// The texts that the program `name` hands to a shell there, whatever they look like.
 pub(super) fn remote_scripts(name: &str, arguments: &[String]) -> Vec<String> {
     let mut texts = Vec::new();
     if let Some(ssh) = Ssh::read(name, arguments) {
@@ -51,31 +56,41 @@ pub(super) fn remote_scripts(name: &str, arguments: &[String]) -> Vec<String> {
             texts.extend(arguments.iter().skip(1).cloned());
         }
     }
+    let at = arguments.iter().position(|word| word == "shell");
+    let shell = at.filter(|_| name == "adb");
+    texts.extend(shell.map(|at| arguments[at + 1..].join(" ")));
     let valued: &[(&str, &str)] = match name {
-        "adb" => {
-            let at = arguments.iter().position(|word| word == "shell");
-            texts.extend(at.map(|at| arguments[at + 1..].join(" ")));
-            &[]
-        }
         "ansible" => &[("-a", "abcefiklmMoPtTu"), ("--args", "")],
         "vagrant" => &[("-c", "c"), ("--command", "")],
+        _ => &[],
+    };
+    for (option, others) in valued {
+        texts.extend(values_of(option, others, arguments).map(str::to_owned));
+    }
+    texts
+}
+
+/// What their options and settings have them run here, to get there.
+pub(super) fn ways_there(name: &str, arguments: &[String]) -> Vec<String> {
+    let valued: &[(&str, &str)] = match name {
         "scp" => &[("-S", "cDFiJloPSX"), ("-D", "cDFiJloPSX")],
         "sftp" => &[("-S", "BbcDFiJloPRSsX"), ("-D", "BbcDFiJloPRSsX")],
         "rsync" => &[("-e", "BeMfT"), ("--rsh", "")],
         "mosh" => &[("--ssh", ""), ("--client", "")],
         _ => &[],
     };
-    for (option, others) in valued {
-        texts.extend(values_of(option, others, arguments).map(str::to_owned));
-    }
-    texts.extend(arguments.iter().filter_map(|word| setting(word)));
-    texts
+    let values = valued
+        .iter()
+        .flat_map(|(option, others)| values_of(option, others, arguments));
+    let settings = arguments.iter().flat_map(|word| settings(word));
+    values.map(str::to_owned).chain(settings).collect()
 }
 
-/// What a setting of ssh's in that word runs, if it is such: `ProxyCommand=x`, `-oproxycommand x`.
-fn setting(word: &str) -> Option<String> {
+/// What settings of ssh's in that word run, if it has such: `ProxyCommand=x`, `-oproxycommand x`.
+fn settings(word: &str) -> impl Iterator<Item = String> {
+    let word = word.replace('"', "");
     let lower = word.to_ascii_lowercase();
-    SETTINGS.iter().find_map(|name| {
+    SETTINGS.iter().filter_map(move |name| {
         let value = &word[lower.find(name)? + name.len()..];
         let value = value.trim_start_matches(['=', ' ', '\t', INNER_BLANK]);
         Some(value.to_owned())

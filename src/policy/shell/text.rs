@@ -4,6 +4,7 @@ use brush_parser::word::{self, WordPiece, WordPieceWithSource};
 
 use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::Unreadable;
+use super::cost::bound_openings;
 use super::dialect::Apart;
 use super::loose::{Nested, options};
 
@@ -233,7 +234,9 @@ impl Flat {
 /// Whether what is expanded may be no words or many though it is quoted: `$@`, `${a[@]}`, `${!p@}`, or whatever
 /// `${!x}` names.
 fn may_be_words(raw: &str) -> bool {
-    raw.contains('@') || raw.contains("${!")
+    raw == "$@"
+        || raw.starts_with("${@")
+        || ["[@]", "$@", "${!"].iter().any(|sign| raw.contains(sign))
 }
 
 /// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,
@@ -266,12 +269,23 @@ fn has_quote(text: &str) -> bool {
 fn is_deep(text: &str) -> bool {
     const DEEP: usize = 10;
     let mut open = 0_usize;
+    let (mut is_backquoted, mut is_escaped) = (false, false);
     text.bytes().any(|byte| {
         match byte {
-            b'(' | b'{' | b'`' => open += 1,
+            b'(' | b'{' => open += 1,
             b')' | b'}' => open = open.saturating_sub(1),
+            // Escaped, it opens one within another.
+            b'`' if is_escaped => open += 1,
+            b'`' => {
+                open = match is_backquoted {
+                    true => open.saturating_sub(1),
+                    false => open + 1,
+                };
+                is_backquoted = !is_backquoted;
+            }
             _ => {}
         }
+        is_escaped = byte == b'\\' && !is_escaped;
         open > DEEP
     })
 }
@@ -301,7 +315,7 @@ pub(super) fn hidden(text: &str) -> Vec<Nested> {
     if !text.contains("$(") && !text.contains('`') && !text.contains("<(") {
         return Vec::new();
     }
-    if is_deep(text) {
+    if is_deep(text) || bound_openings(text).is_err() {
         return vec![unknown()];
     }
     let Ok(flat) = flatten_unquoted(&plain(text)) else {
@@ -319,7 +333,8 @@ pub(super) fn hidden(text: &str) -> Vec<Nested> {
 
 /// Whether there may be a subscript, in which arithmetic expands what it finds.
 fn has_subscript(text: &str) -> bool {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name =
+        |c: char| c.is_ascii_alphanumeric() || c == '_' || [UNKNOWN, UNKNOWN_WORDS].contains(&c);
     let mut opens = text.match_indices('[');
     opens.any(|(at, _)| text[..at].ends_with(is_name))
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use brush_parser::ast;
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::base_name;
 use super::dialect::Apart;
 use super::inner::with_options;
@@ -28,7 +28,7 @@ const NOWHERE: [&str; 5] = [
 const MAX_VALUE_BYTES: usize = 4096;
 
 /// A descriptor, and what can be read there.
-type Fed = (i32, Option<Input>);
+type Fed = (i32, Input);
 
 const STDIN: i32 = 0;
 const STDOUT: i32 = 1;
@@ -45,11 +45,18 @@ struct Given {
 impl Given {
     fn add(&mut self, (descriptor, found): Fed) {
         match (descriptor, found) {
-            (_, None) => {}
-            (STDIN, Some(found)) => self.input = Some(found),
-            (_, Some(Input::Text(text))) => self.elsewhere.push(text),
-            (_, Some(Input::Unknown)) => {}
+            (STDIN, found) => self.input = Some(found),
+            (_, Input::Text(text)) => self.elsewhere.push(text),
+            (_, Input::Unknown) => {}
         }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let input = match &self.input {
+            Some(Input::Text(text)) => Some(text),
+            Some(Input::Unknown) | None => None,
+        };
+        self.elsewhere.iter().chain(input)
     }
 }
 
@@ -91,7 +98,7 @@ impl Reader {
                 self.redirects(redirects.as_ref(), certain)
             }
             ast::Command::Function(function) => {
-                self.has_functions = true;
+                self.functions.push(function.fname.value.clone());
                 let ast::FunctionBody(body, redirects) = &function.body;
                 self.compound(body, certain)?;
                 self.redirects(redirects.as_ref(), certain)
@@ -174,9 +181,17 @@ impl Reader {
         for item in suffix {
             self.item(item, certain, &mut words, &mut given)?;
         }
-        if self.has_functions || may_read(&words) {
+        if may_read(&words) {
             // Into a variable, which is expanded once more.
-            self.given_to_variable(&given, certain)?;
+            given
+                .texts()
+                .try_for_each(|text| self.all(&hidden(text), certain))?;
+            if given.input.is_none() {
+                self.own_input_expanded(certain)?;
+            }
+        } else if let Some(name) = words.first() {
+            self.fed
+                .extend(given.texts().map(|text| (name.clone(), text.clone())));
         }
         for text in &given.elsewhere {
             // `. /dev/fd/3`, or whatever is told to read it there.
@@ -187,22 +202,27 @@ impl Reader {
         self.all(&nested, certain)
     }
 
-    /// Looks at what may be read into a variable for what an expansion of that runs.
-    fn given_to_variable(&mut self, given: &Given, certain: bool) -> Walk {
-        for text in &given.elsewhere {
-            self.all(&hidden(text), certain)?;
+    /// Looks at the script's own input as what is read into a variable, once.
+    fn own_input_expanded(&mut self, certain: bool) -> Walk {
+        if std::mem::replace(&mut self.input_expanded, true) {
+            return Ok(());
         }
-        match &given.input {
-            Some(Input::Text(text)) => self.all(&hidden(text), certain),
-            Some(Input::Unknown) => Ok(()),
-            None => match std::mem::replace(&mut self.input_expanded, true) {
-                true => Ok(()),
-                false => {
-                    let own = self.input.as_deref().map(hidden).unwrap_or_default();
-                    self.all(&own, certain)
-                }
-            },
+        let own = self.input.as_deref().map(hidden).unwrap_or_default();
+        self.all(&own, certain)
+    }
+
+    /// Looks at what was given to commands that are functions, or may be: these do with it what they like.
+    pub(super) fn functions_fed(&mut self) -> Walk {
+        if self.functions.is_empty() {
+            return Ok(());
         }
+        self.own_input_expanded(false)?;
+        for (name, text) in std::mem::take(&mut self.fed) {
+            if self.functions.contains(&name) || !is_known(&name) || name == "eval" {
+                self.all(&hidden(&text), false)?;
+            }
+        }
+        Ok(())
     }
 
     fn item(
@@ -289,7 +309,9 @@ impl Reader {
             }
         } else if !is_known(text) {
             if !is_own {
-                self.unknown_value(command);
+                if let Some(script) = self.unknown_value(command) {
+                    self.nested(&script, false)?;
+                }
             }
         } else if !text.is_empty() {
             let value = Nested {
@@ -301,15 +323,20 @@ impl Reader {
         Ok(())
     }
 
-    /// The commands of a value with something in it that is not known. What the first word is has to be: most of them
-    /// are no commands.
-    fn unknown_value(&mut self, text: &str) {
+    /// Adds the commands of a value with something in it that is not known, and answers it as the script that it may be.
+    /// What the first word is has to be known: most of them are no commands.
+    pub(super) fn unknown_value(&mut self, text: &str) -> Option<Nested> {
         for piece in text.split([';', '|', '&', '(', '`', '\n']) {
             let words = piece.split_whitespace();
             let words = words.skip_while(|word| !is_known(word));
             let words: Vec<String> = words.map(str::to_owned).collect();
             self.wrapped(&words);
         }
+        // Words of it are quoted, some of which may be a script for another shell.
+        text.contains(['\'', '"', '\\']).then(|| Nested {
+            shell: Some(Shell::Posix),
+            ..Nested::new(text.replace([UNKNOWN, UNKNOWN_WORDS], "x"), false)
+        })
     }
 
     fn test(&mut self, expression: &ast::ExtendedTestExpr, certain: bool) -> Walk {
@@ -378,13 +405,13 @@ impl Reader {
             // Something in it may read it into a variable.
             let (_, input) = self.redirect(redirect, certain)?;
             match input {
-                Some(Input::Text(text)) => self.all(&hidden(&text), certain),
-                Some(Input::Unknown) | None => Ok(()),
+                Input::Text(text) => self.all(&hidden(&text), certain),
+                Input::Unknown => Ok(()),
             }
         })
     }
 
-    /// Answers which descriptor it changes, and what can be read there if it says.
+    /// Answers which descriptor it changes, and what can be read there.
     fn redirect(&mut self, redirect: &ast::IoRedirect, certain: bool) -> Result<Fed, Unreadable> {
         use ast::{IoFileRedirectKind as K, IoFileRedirectTarget as T, IoRedirect as R};
         match redirect {
@@ -412,7 +439,7 @@ impl Reader {
                     K::Read | K::ReadAndWrite | K::DuplicateInput => STDIN,
                     K::Write | K::Append | K::Clobber | K::DuplicateOutput => STDOUT,
                 };
-                Ok((descriptor.unwrap_or(usual), Some(Input::Unknown)))
+                Ok((descriptor.unwrap_or(usual), Input::Unknown))
             }
             R::HereDocument(descriptor, document) => {
                 let body = document_body(document)?;
@@ -425,17 +452,17 @@ impl Reader {
                         flat.text
                     }
                 };
-                Ok((descriptor.unwrap_or(STDIN), Some(Input::Text(text))))
+                Ok((descriptor.unwrap_or(STDIN), Input::Text(text)))
             }
             R::HereString(descriptor, word) => {
                 let text = self.word(word, certain)?;
-                Ok((descriptor.unwrap_or(STDIN), Some(Input::Text(text))))
+                Ok((descriptor.unwrap_or(STDIN), Input::Text(text)))
             }
             R::OutputAndError(word, _) => {
                 self.bash_only();
                 let path = self.word(word, certain)?;
                 self.write(&path);
-                Ok((STDOUT, None))
+                Ok((STDOUT, Input::Unknown))
             }
         }
     }
@@ -461,8 +488,14 @@ fn begins_with_option(command: &ast::Command) -> bool {
 
 /// Whether a command may read its input into a variable of a shell's, or have later ones do so.
 fn may_read(words: &[String]) -> bool {
-    let reads = |word: &String| word == "exec" || reads_variable(word);
-    words.iter().any(reads) || words.first().is_some_and(|name| is_shell(base_name(name)))
+    let first = words.first().map(String::as_str);
+    let keeps = |word: &String| word == "exec";
+    let keeps = match first {
+        Some("builtin" | "command") => words.iter().any(keeps),
+        _ => words.first().is_some_and(keeps),
+    };
+    let reads = |word: &String| reads_variable(word);
+    keeps || words.iter().any(reads) || words.first().is_some_and(|name| is_shell(base_name(name)))
 }
 
 /// The lines of a here-document, as bash has them: where the word behind `<<` is not quoted, lines that go on in the

@@ -8,7 +8,7 @@ use super::Shell;
 use super::dialect::{asks_for_posix, names_posix};
 use super::git;
 use super::hazards::{is_short, runs_elsewhere, runs_its_arguments, unversioned, values_of};
-use super::inner::{by_subcommand, is_login, with_options};
+use super::inner::{Options, by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
 use super::nested::{Input, is_shell, scripts_of_options, takes_scripts};
 use super::text::{hidden, is_known, plain};
@@ -66,7 +66,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not", "pg_virtualenv", "primusrun", "s6-setsid", "sotruss", "trickle", "vglrun"], &[], 0, false),
     wrapper(&["envdir", "setlock"], &[], 1, false),
     wrapper(&["torify", "torsocks"], &["-a", "--address", "-P", "--port", "-p", "--pass", "-u", "--user"], 0, false),
-    wrapper(&["xargs"], &["-I", "-n", "--max-args", "-P", "--max-procs", "-L", "--max-lines", "-s", "--max-chars", "-a", "--arg-file", "-d", "--delimiter", "-E"], 0, false),
+    wrapper(&["xargs"], &[], 0, false),
     wrapper(&["parallel", "sem", "watch", "entr", "strace", "ltrace", "valgrind", "valgrind.bin", "hyperfine", "dbus-run-session", "xvfb-run", "direnv", "script"], &["-n", "--interval", "-e", "-o", "-p", "-j", "-a"], 0, true),
     wrapper(&["coproc"], &[], 0, false),
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
@@ -210,6 +210,7 @@ impl Reader {
             // The end of find's `-exec` is no word of the command.
             let is_ended = words.last().is_some_and(|word| word == ";");
             let end = words.len() - usize::from(is_ended);
+            let mut is_behind_unknown = false;
             for start in first + 1..end {
                 // Of that nothing is allowed, and to go on would take time that grows with its square.
                 if self.is_full() {
@@ -231,7 +232,12 @@ impl Reader {
                     }
                     self.named(&name, words, false, input, &mut nested);
                     elsewhere |= leads_elsewhere(&name, words);
+                    let may_run_next =
+                        may_run(&name) || is_shell(&name) || wrapper_of(&name).is_some();
+                    is_exact_so_far &= !(is_behind_unknown && may_run_next);
                 }
+                // That may have been an option of find's which has the next word run.
+                is_behind_unknown |= !is_known(&words[start]);
             }
         }
         nested.iter_mut().for_each(|one| one.elsewhere |= elsewhere);
@@ -346,6 +352,9 @@ impl Reader {
         }
         self.add(longer.join(" "), true);
         for placeholder in placeholders(options) {
+            if self.is_full() {
+                return;
+            }
             let found: Vec<String> = command
                 .iter()
                 .map(|word| word.replace(placeholder, FOUND))
@@ -375,6 +384,10 @@ fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
     {
         return Vec::new();
     }
+    if name == "xargs" {
+        let operands = Options::read(&words[1..], XARGS_VALUED, XARGS_VALUED_LONG).operands;
+        return vec![(words.len() - operands.len(), words.len())];
+    }
     let mut at = 1;
     while let Some(word) = words.get(at) {
         let assigns = matches!(name, "env" | "sudo" | "doas") && word.contains('=');
@@ -391,6 +404,19 @@ fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
     }
     vec![(at + wrapper.own, words.len())]
 }
+
+/// Letters of xargs' that have a value, in the next word as well; and such that have one in the same word or none.
+const XARGS_VALUED: &str = "EILPadns";
+const XARGS_ATTACHED: &str = "eil";
+
+const XARGS_VALUED_LONG: &[&str] = &[
+    "arg-file",
+    "delimiter",
+    "max-args",
+    "max-chars",
+    "max-procs",
+    "process-slot-var",
+];
 
 /// What stands for what find has found.
 const FOUND: &str = "{}";
@@ -482,8 +508,8 @@ fn placeholders(options: &[String]) -> Vec<&str> {
             continue;
         }
         let group = word.strip_prefix('-').unwrap_or_default();
-        // Letters with a value, in the next word as well or not.
-        let Some(end) = group.find(|c| "EILPadnseil".contains(c)) else {
+        let has_value = |c| XARGS_VALUED.contains(c) || XARGS_ATTACHED.contains(c);
+        let Some(end) = group.find(has_value) else {
             continue;
         };
         let (letter, attached) = group[end..].split_at(1);

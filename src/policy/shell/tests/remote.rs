@@ -5,7 +5,7 @@ use super::*;
 fn runs_rm(script: &str, input: Option<&str>) -> bool {
     let reading = read_with_input(script, input, &fence(20)).expect(script);
     let mut commands = reading.commands.iter();
-    commands.any(|one| matches!(one.text().split(' ').next(), Some("rm" | "\u{3}")))
+    commands.any(|one| matches!(one.text().split(' ').next(), Some("rm" | "\u{2}" | "\u{3}")))
 }
 
 #[test]
@@ -65,6 +65,9 @@ fn what_an_option_of_theirs_names_runs_here() {
         "rsync --rsh=rm a h:b",
         "rsync -e rm a h:b",
         "mosh --ssh=rm h",
+        "ssh -o '\"ProxyCommand\" rm x' h",
+        "ssh -o 'LocalCommand=(rm x) # proxycommand' h",
+        "rsync -e \"rm $X\" a h:b",
     ] {
         let script = script.replace("/bin/rm", "rm");
         assert!(runs_rm(&script, None), "{script}");
@@ -94,6 +97,46 @@ fn what_is_read_into_a_variable_may_run_something() {
     ] {
         assert!(runs_rm(script, Some("a[$(rm x)]")), "{script}");
     }
+    for script in [
+        "for i in 1 2; do f <<<'a[$(rm x)]'; f() { read x; ((x)); }; done",
+        "X=a; let \"$X\"'[$(rm x)] + `'",
+    ] {
+        assert!(runs_rm(script, None), "{script}");
+    }
+    // What no function is given is a text.
+    for script in [
+        "log() { echo \"$*\"; }\ncat > f <<'E'\n`a` `b` `c` `d` `e` `f` `g` $(rm x)\nE",
+        "rsync -az -e \"ssh -i $KEY\" ./ h:d",
+        "ssh -o ProxyCommand=\"ssh -W %h:%p $J\" h uptime",
+    ] {
+        assert!(!runs_rm(script, None), "{script}");
+    }
     assert!(!runs_rm("cat > f", Some("a[$(rm x)]")));
     assert!(!runs_rm("cat > f <<'E'\na[$(rm x)]\nE", None));
+}
+
+#[test]
+fn what_may_name_a_program_behind_what_is_not_known_is_looked_at() {
+    for script in [
+        "echo rm x | xargs -rP 4 -I% sh -c %",
+        "echo rm x | xargs -0n 1 -I% sh -c %",
+        "echo rm x | xargs --max-p 4 -I% sh -c %",
+        "find . -maxdepth 0 \"$(echo -exec)\" ssh-agent \"$(echo rm)\" x \\;",
+        "nsenter --wd --target 1 <<< 'rm x'",
+        "sudo -n --she <<< 'rm x'",
+        "busybox sh --version -c 'rm x'",
+        "sh --version <<< 'rm x'",
+        "GIT_SSH_COMMAND=\"bash -c 'rm $X'\" git ls-remote ssh://h/x",
+        "ZIP='-TT rm -T' zip -q z.zip f",
+        "MAKEFLAGS='E$(shell rm x)' make -f /dev/null",
+    ] {
+        assert!(runs_rm(script, None), "{script}");
+    }
+    for script in [
+        "bash --version",
+        "xargs -0 sed -i s/a/b/",
+        "find . -name \"$X\" -type f",
+    ] {
+        assert!(!runs_rm(script, None), "{script}");
+    }
 }
