@@ -308,10 +308,8 @@ impl Reader {
                 self.unknown();
             }
         } else if !is_known(text) {
-            if !is_own {
-                if let Some(script) = self.unknown_value(command) {
-                    self.nested(&script, false)?;
-                }
+            if !is_own && let Some(script) = self.unknown_value(command) {
+                self.nested(&script, false)?;
             }
         } else if !text.is_empty() {
             let value = Nested {
