@@ -214,9 +214,10 @@ fn what_does_not_work_has_a_line() {
     assert_eq!(problems(&samples(&daemon)), 0);
     std::fs::write(daemon.dir().join("tools.toml"), "no = toml = here").expect("written");
     let name = "shelly_problems{code=\"tools_file_invalid\"}";
+    wait_until("it has a line", || problems(&samples(&daemon)) == 1);
     assert_eq!(samples(&daemon).get(name), 1.0);
     std::fs::remove_file(daemon.dir().join("tools.toml")).expect("ours");
-    assert_eq!(problems(&samples(&daemon)), 0);
+    wait_until("it has none", || problems(&samples(&daemon)) == 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use super::skills::{Room, done};
-use crate::support::Fifo;
+use crate::support::{Fifo, wait_for, wait_until};
 
 const RECALL: &str = "#!/usr/bin/python3
 import shelly_skill as s
@@ -101,12 +101,10 @@ fn a_skill_that_fails_or_is_not_there_stops_nothing() {
     room.program("capture", "#!/bin/sh\nexit 1\n", json!({}));
     let daemon = room.start();
     assert_eq!(daemon.bash("true").status, 200);
-    let health = daemon.get("/health").json();
-    let problems = health["problems"].to_string();
-    assert!(
-        problems.contains("hook_invalid") && problems.contains("recall"),
-        "{health}"
-    );
+    wait_until("/health says so", || {
+        let problems = daemon.get("/health").json()["problems"].to_string();
+        problems.contains("hook_invalid") && problems.contains("recall")
+    });
     daemon.wait_until("it is logged", || {
         daemon.log().contains("the hook capture failed")
     });
@@ -118,9 +116,11 @@ fn a_program_that_cannot_be_executed_is_no_secret() {
         "[[hooks]]\nname = \"gone\"\nbefore = \"permission\"\ncommand = [\"/no/such/program\"]\n";
     let room = Room::new(program);
     let daemon = room.start();
-    let health = daemon.get("/health").json();
-    let problem = &health["problems"][0];
-    assert_eq!(problem["code"], "hook_invalid", "{health}");
+    let problem = wait_for("/health says so", || {
+        let health = daemon.get("/health").json();
+        health["problems"].get(0).cloned()
+    });
+    assert_eq!(problem["code"], "hook_invalid", "{problem}");
     assert_eq!(
         problem["detail"],
         "the hook `gone` fails for every call: cannot execute `/no/such/program`"

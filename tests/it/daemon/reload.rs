@@ -361,7 +361,7 @@ fn descriptions_are_read_at_each_look() {
 
     fs::remove_file(daemon.dir().join("tools.toml")).expect("there");
     assert_eq!(description(), built_in);
-    assert_eq!(daemon.get("/health").json()["problems"], json!([]));
+    wait_for_health(&daemon);
     wait_until("it is logged", || daemon.log().contains("well again"));
 }
 
