@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::brief::Cutter;
+use super::cut::Cutter;
 use super::execute::undivided;
 use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
@@ -27,7 +27,7 @@ use crate::pipeline::{Answer, Approval, Approvals, CannotDecide, beside};
 /// The longest decision, in bytes: a reason of some length.
 const LIMIT: Limit = Limit {
     bytes: 64 * 1024,
-    said_by: "as much as a decision has",
+    said_by: "the most that a decision may have",
 };
 
 #[derive(Deserialize, IntoParams)]
@@ -205,7 +205,7 @@ pub(super) async fn list(
     let executor = api.executor.clone();
     // One by one, where they are read: what they ask about may be long.
     let entry = move |approval: Approval| {
-        let entry = || body(&api, &approval).in_brief();
+        let entry = || shown(&api, &approval).in_brief();
         sees(&api, &peer, &approval).then(entry)
     };
     let found = executor.approvals(which, entry).await;
@@ -230,7 +230,7 @@ pub(super) async fn show(
     let id = parse(&id)?;
     let executor = api.executor.clone();
     let whole = move |approval: Approval| {
-        sees(&api, &peer, &approval).then(|| to_json(&self::body(&api, &approval)))
+        sees(&api, &peer, &approval).then(|| to_json(&shown(&api, &approval)))
     };
     let found = executor.approvals(Approvals::One(id), whole).await;
     let theirs = found.map_err(unreadable)?.into_iter().flatten().next();
@@ -292,11 +292,11 @@ pub(super) async fn decide(
     };
     let approval = undivided(deciding).await?;
     // What it is about may be long.
-    let approval = beside(move || to_json(&self::body(&api, &approval))).await;
+    let approval = beside(move || to_json(&shown(&api, &approval))).await;
     Ok(json_response(StatusCode::OK, approval))
 }
 
-fn body(api: &Api, approval: &Approval) -> ApprovalBody {
+fn shown(api: &Api, approval: &Approval) -> ApprovalBody {
     ApprovalBody::new(approval, api.executor.summary_of(approval))
 }
 

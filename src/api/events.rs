@@ -26,8 +26,8 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use crate::config::Access;
-use crate::domain::{ExecutionId, timestamp};
-use crate::pipeline::{self, EventFilter, NumberedEvent, NumberedEvents};
+use crate::domain::{EVENT_TYPES, ExecutionId, timestamp};
+use crate::pipeline::{EventFilter, NumberedEvent, NumberedEvents};
 
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -170,10 +170,10 @@ fn kinds(list: &str) -> Result<Vec<String>, Refusal> {
         .map(str::trim)
         .filter(|kind| !kind.is_empty());
     let known = |kind: &str| {
-        if pipeline::Event::TYPES.contains(&kind) {
+        if EVENT_TYPES.contains(&kind) {
             return Ok(kind.to_owned());
         }
-        let types = pipeline::Event::TYPES.join(", ");
+        let types = EVENT_TYPES.join(", ");
         let detail = format!("{kind:?} is no type of event; expected some of {types}");
         Err(malformed("type", &detail))
     };

@@ -56,7 +56,7 @@ pub use lineage::Lineage;
 pub(crate) use meant::{meant, or_meant, with_meant};
 pub(crate) use micros::nearest_micros;
 pub(crate) use millis::whole_millis;
-pub(crate) use output::Digests;
+pub(crate) use output::{CUT_MARK, Digests};
 pub use output::{
     Connection, ConnectionResult, Degradation, Display, RunReport, Sandboxed, Status, ToolOutput,
     Verbatim,

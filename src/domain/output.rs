@@ -8,6 +8,9 @@ use super::{
     Digest, Exit, KillReport, LeftBehind, PendingDigest, RiskLevel, StreamName, Unhashed, Usage,
 };
 
+/// What stands where something of a text was cut away.
+pub(crate) const CUT_MARK: &str = "\n...(truncated)";
+
 /// What a tool answered.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -4,8 +4,8 @@ use serde::{Serialize, Serializer};
 
 use super::{Execution, Finished};
 use crate::domain::{
-    ApprovalId, Correlation, EVENT_TYPES, ExecutionId, ExecutorError, FailureKind, Lineage, Stage,
-    Status, ToolOutput, When, nearest_micros, whole_millis,
+    ApprovalId, Correlation, ExecutionId, ExecutorError, FailureKind, Lineage, Stage, Status,
+    ToolOutput, When, nearest_micros, whole_millis,
 };
 use crate::ledger::Happened;
 
@@ -190,9 +190,6 @@ fn as_fractional_millis<S: Serializer>(
 }
 
 impl Event {
-    /// All types there are, as they go over the wire.
-    pub const TYPES: [&str; 21] = EVENT_TYPES;
-
     /// That a tool made this call.
     pub(super) fn skill_call(execution: &Execution, lineage: &Lineage) -> Self {
         Self::SkillCall {
@@ -303,6 +300,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::domain::EVENT_TYPES;
     use crate::ledger::{EventFilter, Events, NumberedEvents};
 
     /// The first of the enum without one, else the one behind it.
@@ -424,6 +422,6 @@ mod tests {
         let types: Vec<_> = all
             .map(|event| serde_json::to_value(event).expect("JSON")["type"].clone())
             .collect();
-        assert_eq!(types, Event::TYPES);
+        assert_eq!(types, EVENT_TYPES);
     }
 }

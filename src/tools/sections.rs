@@ -6,11 +6,8 @@ use std::str::Utf8Chunk;
 use std::time::Duration;
 
 use crate::config::Truncate;
-use crate::domain::{Failure, Signal, Verbatim};
+use crate::domain::{CUT_MARK, Failure, Signal, Verbatim};
 use crate::runner::Captured;
-
-/// Stands where something was cut away.
-const MARK: &str = "\n...(truncated)";
 
 /// What the text is made of.
 #[derive(Clone, Copy, Debug)]
@@ -112,12 +109,12 @@ fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Tr
     match truncate {
         Truncate::Tail => {
             push_decoded(text, cut_end(&stream.head, share));
-            text.push_str(MARK);
+            text.push_str(CUT_MARK);
         }
         Truncate::Middle => {
             let for_tail = share / 2;
             push_decoded(text, cut_end(&stream.head, share - for_tail));
-            text.push_str(MARK);
+            text.push_str(CUT_MARK);
             text.push('\n');
             let tail = last_bytes(stream, for_tail);
             let tail = cut_start(&tail);
@@ -355,7 +352,7 @@ mod tests {
             let replaced = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
             prop_assert!(!replaced(&text) || replaced(&stdout) || replaced(&stderr));
             prop_assert_eq!(truncated, stdout.len() + stderr.len() > cap);
-            let markers = "[stdout]\n\n\n[stderr]\n\n\n[exit_code]\n0".len() + 2 * (MARK.len() + 1);
+            let markers = "[stdout]\n\n\n[stderr]\n\n\n[exit_code]\n0".len() + 2 * (CUT_MARK.len() + 1);
             prop_assert!(text.len() <= cap + markers);
             if !truncated {
                 prop_assert!(text.contains(stdout.strip_suffix('\n').unwrap_or(&stdout)));
@@ -372,7 +369,7 @@ mod tests {
                 let expected = whole.strip_suffix('\n').unwrap_or(&whole);
                 prop_assert_eq!(text, format!("[stdout]\n{expected}\n\n[exit_code]\n0"));
             } else if truncated {
-                let shown = text.strip_prefix("[stdout]\n").and_then(|t| t.split_once(MARK)).expect("marked").0;
+                let shown = text.strip_prefix("[stdout]\n").and_then(|t| t.split_once(CUT_MARK)).expect("marked").0;
                 prop_assert!(whole.starts_with(shown), "{:?} does not begin {:?}", shown, whole);
             }
         }

@@ -5,15 +5,12 @@ use serde_json::Value;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Digests, Display, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason, ToolOutput,
-    Violation, summarize, whole_millis,
+    CUT_MARK, Digests, Display, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason,
+    ToolOutput, Violation, summarize, whole_millis,
 };
 use crate::pipeline::hooks::ResultSeen;
 use crate::runner::{Captured, Outcome};
 use crate::tools::{Answer, Closing, Content, Context, Produced, Streams, Tool, content};
-
-/// Stands where something was cut away.
-const MARK: &str = "\n...(truncated)";
 
 /// The longest line that is looked for in an output for people, in bytes.
 const LINE_BYTES: usize = 1024;
@@ -113,7 +110,7 @@ impl Format {
         let cap = self.config.max_output_bytes;
         let truncated = content.len() > cap;
         let content = match truncated {
-            true => format!("{}{MARK}", &content[..content.floor_char_boundary(cap)]),
+            true => format!("{}{CUT_MARK}", &content[..content.floor_char_boundary(cap)]),
             false => content,
         };
         let run = RunReport {

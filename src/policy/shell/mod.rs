@@ -6,6 +6,7 @@ mod command;
 mod cost;
 mod dialect;
 mod fence;
+mod found;
 mod git;
 pub mod hazards;
 mod inner;

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
+use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::{absolute, base_name};
 use super::Shell;
 use super::dialect::{asks_for_posix, names_posix};
-use super::git;
-use super::hazards::{is_short, runs_elsewhere, runs_its_arguments, unversioned, values_of};
-use super::inner::{Options, by_subcommand, is_login, with_options};
+use super::found::{found_by, given_to_xargs, runs_what_is_found};
+use super::hazards::{runs_its_arguments, unversioned, values_of};
+use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
-use super::nested::{Input, is_shell, scripts_of_options, takes_scripts};
+use super::nested::{Input, is_shell, takes_scripts};
 use super::text::{hidden, is_known, plain};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
@@ -130,6 +130,11 @@ fn leads_elsewhere(name: &str, words: &[String]) -> bool {
     }
 }
 
+/// Whether a program's arguments are, as far as is known, a command.
+pub(super) fn is_wrapper(name: &str) -> bool {
+    wrapper_of(name).is_some()
+}
+
 fn wrapper_of(name: &str) -> Option<&'static Wrapper> {
     let names = [name, unversioned(name)];
     WRAPPERS
@@ -138,7 +143,7 @@ fn wrapper_of(name: &str) -> Option<&'static Wrapper> {
 }
 
 /// How many commands of find's, and how many wrappers around one, are looked at for what find has found.
-const MAX_WRAPPED: usize = 16;
+pub(super) const MAX_WRAPPED: usize = 16;
 
 /// Where a command that another one runs begins and ends, in the words of that.
 pub(super) type Wrapped = (usize, usize);
@@ -232,8 +237,7 @@ impl Reader {
                     }
                     self.named(&name, words, false, input, &mut nested);
                     elsewhere |= leads_elsewhere(&name, words);
-                    let may_run_next =
-                        may_run(&name) || is_shell(&name) || wrapper_of(&name).is_some();
+                    let may_run_next = may_run(&name) || is_shell(&name) || is_wrapper(&name);
                     is_exact_so_far &= !(is_behind_unknown && may_run_next);
                 }
                 // That may have been an option of find's which has the next word run.
@@ -336,41 +340,10 @@ impl Reader {
         }
         found
     }
-
-    /// What `xargs` makes of its command: more words come from its input, or stand in for one.
-    fn with_input(&mut self, options: &[String], command: &[String]) {
-        let name = command.first().map_or("", |word| base_name(word));
-        let mut longer = command.to_vec();
-        longer.push(UNKNOWN_WORDS.to_string());
-        let runs = matches!(name, "" | "eval" | "find" | "xargs")
-            || is_shell(name)
-            || may_run(name)
-            || wrapper_of(name).is_some()
-            || has_unknown_script(name, &longer[1..]);
-        if runs {
-            self.unknown();
-        }
-        self.add(longer.join(" "), true);
-        for placeholder in placeholders(options) {
-            if self.is_full() {
-                return;
-            }
-            let found: Vec<String> = command
-                .iter()
-                .map(|word| word.replace(placeholder, FOUND))
-                .collect();
-            let is_clear = !placeholder.is_empty() && is_known(placeholder);
-            if !is_clear || runs_what_is_found(&found) {
-                self.unknown();
-            }
-            let found = found.join(" ").replace(FOUND, &UNKNOWN.to_string());
-            self.add(found, true);
-        }
-    }
 }
 
 /// Where in `words` the commands are that the program `name` runs.
-fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
+pub(super) fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
     if name == "find" {
         return found_by(words);
     }
@@ -385,8 +358,7 @@ fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
         return Vec::new();
     }
     if name == "xargs" {
-        let operands = Options::read(&words[1..], XARGS_VALUED, XARGS_VALUED_LONG).operands;
-        return vec![(words.len() - operands.len(), words.len())];
+        return vec![given_to_xargs(words)];
     }
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -405,122 +377,9 @@ fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
     vec![(at + wrapper.own, words.len())]
 }
 
-/// Letters of xargs' that have a value, in the next word as well; and such that have one in the same word or none.
-const XARGS_VALUED: &str = "EILPadns";
-const XARGS_ATTACHED: &str = "eil";
-
-const XARGS_VALUED_LONG: &[&str] = &[
-    "arg-file",
-    "delimiter",
-    "max-args",
-    "max-chars",
-    "max-procs",
-    "process-slot-var",
-];
-
-/// What stands for what find has found.
-const FOUND: &str = "{}";
-
-/// Whether find, or xargs, puts what it has found where a program is named, or a script.
-fn runs_what_is_found(mut command: &[String]) -> bool {
-    let is_found = |word: &String| word == FOUND;
-    for _ in 0..MAX_WRAPPED {
-        let Some((program, arguments)) = command.split_first() else {
-            return false;
-        };
-        let name = base_name(program);
-        if program.contains(FOUND) {
-            return true;
-        }
-        if name == "find" {
-            // It is looked at by itself.
-            return false;
-        }
-        if is_shell(name) || takes_scripts(name) {
-            let is_part = |word: &String| word.contains(FOUND) && !is_found(word);
-            let first = arguments.iter().find(|word| !word.starts_with('-'));
-            if arguments.iter().any(is_part) || first.is_some_and(is_found) {
-                return true;
-            }
-        }
-        if is_shell(name) {
-            return false;
-        }
-        if has_found_script(name, arguments) {
-            return true;
-        }
-        let inner = wrapped_by(name, command);
-        let inner = inner.first().and_then(|(from, to)| command.get(*from..*to));
-        if inner.is_none() && may_run(name) && !runs_elsewhere(name) {
-            // Where it has its command is not known.
-            return arguments.iter().any(is_found);
-        }
-        command = inner.unwrap_or_default();
-    }
-    true
-}
-
 /// Whether a program runs what its words name, as commands or as scripts.
-fn may_run(name: &str) -> bool {
+pub(super) fn may_run(name: &str) -> bool {
     takes_scripts(name) || runs_its_arguments(name)
-}
-
-/// Whether what find has found is a script of the program's: behind an option for one (`flock x -c {}`), or in one
-/// that names a program.
-fn has_found_script(name: &str, arguments: &[String]) -> bool {
-    let gives_script = |word: &String| match word.strip_prefix("--") {
-        Some(long) => long.starts_with('c'),
-        None => word.starts_with('-') && word.contains('c'),
-    };
-    let takes = takes_scripts(name) && !runs_elsewhere(name) || name == "git";
-    let mut pairs = arguments.windows(2);
-    takes && pairs.any(|pair| gives_script(&pair[0]) && pair[1].contains(FOUND))
-        || scripts_of_words(name, arguments)
-            .iter()
-            .any(|text| text.contains(FOUND))
-}
-
-/// Whether what comes from the input of xargs may be a script of the program's.
-fn has_unknown_script(name: &str, arguments: &[String]) -> bool {
-    let scripts = scripts_of_words(name, arguments);
-    scripts.iter().any(|text| !is_known(text))
-}
-
-/// What the options of a program, or its words where it is git, have it run.
-fn scripts_of_words(name: &str, arguments: &[String]) -> Vec<String> {
-    if name == "git" {
-        return git::scripts(arguments);
-    }
-    let mut nested = Vec::new();
-    scripts_of_options(name, arguments, &mut nested);
-    nested.into_iter().map(|one| one.text).collect()
-}
-
-/// The texts for which xargs puts what it reads, as its options say.
-fn placeholders(options: &[String]) -> Vec<&str> {
-    let mut found = Vec::new();
-    for (at, word) in options.iter().enumerate() {
-        if let Some(long) = word.strip_prefix("--") {
-            let (name, value) = long.split_once('=').unwrap_or((long, FOUND));
-            if is_short(name, "replace", 1) {
-                found.push(value);
-            }
-            continue;
-        }
-        let group = word.strip_prefix('-').unwrap_or_default();
-        let has_value = |c| XARGS_VALUED.contains(c) || XARGS_ATTACHED.contains(c);
-        let Some(end) = group.find(has_value) else {
-            continue;
-        };
-        let (letter, attached) = group[end..].split_at(1);
-        match (letter, attached) {
-            ("I", "") => found.extend(options.get(at + 1).map(String::as_str)),
-            ("i", "") => found.push(FOUND),
-            ("I" | "i", attached) => found.push(attached),
-            _ => {}
-        }
-    }
-    found
 }
 
 /// Says of scripts who reads them, where that is not known better.
@@ -578,20 +437,6 @@ fn named_apart<'a>(name: &str, arguments: &'a [String]) -> (Vec<&'a str>, &'a [S
         programs.collect(),
         before.map_or(&[], |at| &arguments[at + 1..]),
     )
-}
-
-/// `find`'s `-exec COMMAND… ;` and the like.
-fn found_by(words: &[String]) -> Vec<Wrapped> {
-    let begins = |word: &str| matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir");
-    let mut found = Vec::new();
-    for (at, word) in words.iter().enumerate() {
-        if begins(word) {
-            let rest = &words[at + 1..];
-            let length = rest.iter().position(|word| word == ";" || word == "+");
-            found.push((at + 1, at + 1 + length.unwrap_or(rest.len())));
-        }
-    }
-    found
 }
 
 #[cfg(test)]

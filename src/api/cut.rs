@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::domain::CUT_MARK;
+
 /// How much of one text is left, in bytes: some screens.
 const TEXT: usize = 4 << 10;
 
@@ -10,9 +12,6 @@ const ALL: usize = 16 << 10;
 
 /// What counts for as much at the least, however short: a number, a bracket.
 const LEAST: usize = 8;
-
-/// What a text ends with that was cut, as in an answer.
-const MARK: &str = "\n...(truncated)";
 
 /// Cuts what is in one entry.
 pub(super) struct Cutter {
@@ -36,7 +35,7 @@ impl Cutter {
         let most = TEXT.min(self.left);
         if text.len() > most {
             text.truncate(text.floor_char_boundary(most));
-            text.push_str(MARK);
+            text.push_str(CUT_MARK);
             text.shrink_to_fit();
             self.has_cut = true;
         }
@@ -112,7 +111,7 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_at_a_character_and_marked() {
         let (left, has_cut) = cut(json!("x".to_owned() + &"é".repeat(TEXT)));
-        let expected = "x".to_owned() + &"é".repeat(TEXT / 2 - 1) + MARK;
+        let expected = "x".to_owned() + &"é".repeat(TEXT / 2 - 1) + CUT_MARK;
         assert_eq!((left, has_cut), (json!(expected), true));
     }
 
