@@ -263,6 +263,7 @@ impl Default for ExecutorConfig {
                 self_approval: false,
                 timeout: Duration::from_secs(300),
                 async_timeout: Duration::from_secs(24 * 60 * 60),
+                pending_max: 256,
             },
             remembered_dir: None,
             hooks: Vec::new(),
@@ -324,6 +325,8 @@ pub struct ConfirmationConfig {
     pub timeout: Duration,
     /// How long a call waits whose caller does not.
     pub async_timeout: Duration,
+    /// How many calls may wait at once. Default 256.
+    pub pending_max: u32,
 }
 
 /// Where tools come from that are not built in, and how they may call one another.

@@ -122,6 +122,7 @@ pub(super) struct LedgerFile {
 pub(super) struct ConfirmationFile {
     pub(super) timeout_secs: Option<Bounded<1, 604_800>>,
     pub(super) async_timeout_secs: Option<Bounded<1, 31_536_000>>,
+    pub(super) pending_max: Option<Bounded<1, 1_000_000>>,
     pub(super) self_approval: Option<bool>,
 }
 

@@ -190,6 +190,7 @@ impl File {
                 timeout: set(self.confirmation.timeout_secs, "timeout_secs")?.secs(),
                 async_timeout: set(self.confirmation.async_timeout_secs, "async_timeout_secs")?
                     .secs(),
+                pending_max: set(self.confirmation.pending_max, "pending_max")?.number(),
             },
             remembered_dir: None,
             hooks: self.hooks.0,

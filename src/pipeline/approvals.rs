@@ -19,10 +19,15 @@ use crate::policy::{Policy, PolicyError, Remembered, Source};
 pub(super) struct Waiters(Mutex<HashMap<ApprovalId, oneshot::Sender<Approval>>>);
 
 impl Waiters {
-    pub(super) fn enter(&self, id: ApprovalId) -> oneshot::Receiver<Approval> {
+    /// Waits for what is decided on `id`, unless `max` wait already.
+    pub(super) fn enter(&self, id: ApprovalId, max: usize) -> Option<oneshot::Receiver<Approval>> {
+        let mut waiters = self.lock();
+        if waiters.len() >= max {
+            return None;
+        }
         let (tell, told) = oneshot::channel();
-        self.lock().insert(id, tell);
-        told
+        waiters.insert(id, tell);
+        Some(told)
     }
 
     pub(super) fn leave(&self, id: ApprovalId) {

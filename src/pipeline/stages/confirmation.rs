@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 
@@ -17,6 +17,9 @@ use crate::pipeline::intent::{Intent, Means};
 use crate::pipeline::masking;
 use crate::policy::Policy;
 use crate::tools::{Context, Resolved, Tool};
+
+/// When a caller might find that fewer wait for an approver.
+const FULL_FOR: Duration = Duration::from_secs(60);
 
 /// A call that may run.
 pub(super) struct Confirmed {
@@ -89,8 +92,9 @@ pub(super) async fn confirm(
     if !intent.is_whole() {
         return Err(question.unclear(judgement));
     }
-    let approval = question.ask(judgement, &intent).await?;
-    let approval = question.wait(approval).await?;
+    let place = question.enter()?;
+    let approval = question.ask(place.id, judgement, &intent).await?;
+    let approval = question.wait(approval, place).await?;
     let mut confirmed = Confirmed {
         call,
         tool,
@@ -214,14 +218,15 @@ struct Question<'a> {
     resolved: &'a [Resolved],
 }
 
-/// That an execution waits for an answer.
-struct Waiting<'a> {
+/// That an execution waits for an answer, for as long as this lives.
+struct Place<'a> {
     inner: &'a Inner,
     execution: &'a Execution,
     id: ApprovalId,
+    told: oneshot::Receiver<Approval>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.execution.set_waiting(false);
         self.inner.waiters.leave(self.id);
@@ -244,19 +249,35 @@ impl Question<'_> {
         }
     }
 
-    /// Subscribes to the answer. The execution counts as waiting for as long as the second value lives.
-    fn enter(&self, id: ApprovalId) -> (oneshot::Receiver<Approval>, Waiting<'_>) {
-        let told = self.inner.waiters.enter(id);
-        self.execution.set_waiting(true);
+    /// Subscribes to the answer, before anybody can give it.
+    fn enter(&self) -> Result<Place<'_>, ExecutorError> {
         let Self {
             inner, execution, ..
         } = *self;
-        let waiting = Waiting {
+        let confirmation = &self.context.config.confirmation;
+        // One that was asked before a restart has had its place since.
+        let (id, max) = execution.asked().map_or_else(
+            || (ApprovalId::new(), confirmation.pending_max as usize),
+            |asked| (asked.id, usize::MAX),
+        );
+        let Some(told) = inner.waiters.enter(id, max) else {
+            return Err(ExecutorError::QueueFull {
+                tool_name: execution.tool.clone(),
+                input_summary: self.context.summary.clone(),
+                detail: format!(
+                    "it would have to be approved, and {max} calls wait for that already, which is as many as may (`pending_max` in [confirmation] of executor.toml): have them decided, or call it again later"
+                ),
+                // Whoever waits for an answer waits so long; how soon people decide nobody knows.
+                retry_after: confirmation.timeout.min(FULL_FOR),
+            });
+        };
+        execution.set_waiting(true);
+        Ok(Place {
             inner,
             execution,
             id,
-        };
-        (told, waiting)
+            told,
+        })
     }
 
     async fn intend(&self, call: Call) -> Result<(Call, Intent), ExecutorError> {
@@ -264,7 +285,12 @@ impl Question<'_> {
     }
 
     /// Asks, unless that was done before the daemon was started anew.
-    async fn ask(&self, judgement: Judgement, intent: &Intent) -> Result<Approval, ExecutorError> {
+    async fn ask(
+        &self,
+        id: ApprovalId,
+        judgement: Judgement,
+        intent: &Intent,
+    ) -> Result<Approval, ExecutorError> {
         let execution = self.execution;
         if let Some(asked) = execution.asked() {
             return Ok(Approval::clone(&asked));
@@ -281,7 +307,7 @@ impl Question<'_> {
         let mut judgement = judgement;
         masking::mask_judgement(&mut judgement, &shown, &execution.secrets);
         let approval = Approval {
-            id: ApprovalId::new(),
+            id,
             execution_id: execution.id,
             tool: execution.tool.clone(),
             chain: execution.family.chain(),
@@ -324,24 +350,27 @@ impl Question<'_> {
     }
 
     /// Waits for the answer, a stop, or the end of patience, whichever is first on record.
-    async fn wait(&self, approval: Approval) -> Result<Approval, ExecutorError> {
+    async fn wait(
+        &self,
+        approval: Approval,
+        mut place: Place<'_>,
+    ) -> Result<Approval, ExecutorError> {
         let id = approval.id;
-        let (told, waiting) = self.enter(id);
         // It may have been given before anybody was here to be told.
         let now = self.ledger.approvals(Approvals::One(id)).await;
         let now = now.map_err(|error| self.unrecorded(&error))?.pop();
         if let Some(decided) = now.filter(|now| now.status != ApprovalStatus::Pending) {
-            drop(waiting);
+            drop(place);
             return self.read(decided);
         }
         let left = approval.expires_at.duration_since(SystemTime::now());
         let ended = tokio::select! {
-            told = told => Ended::Told(told.ok().map(Box::new)),
+            told = &mut place.told => Ended::Told(told.ok().map(Box::new)),
             () = tokio::time::sleep(left.unwrap_or_default()) => Ended::Expired,
             reason = self.context.live.stop_requested() => Ended::Stopped(reason),
             () = self.inner.unanswered(self.execution) => Ended::Stopped(StopReason::Shutdown),
         };
-        drop(waiting);
+        drop(place);
         let settled = match ended {
             Ended::Told(Some(approval)) => return self.read(*approval),
             Ended::Told(None) | Ended::Expired => {

@@ -27,7 +27,7 @@ pub(super) fn start() -> Daemon {
     start_with("self_approval = true")
 }
 
-fn start_with(confirmation: &str) -> Daemon {
+pub(super) fn start_with(confirmation: &str) -> Daemon {
     let dir = scratch();
     let toml = format!(
         "[cgroup]\nmode = \"group\"\n[confirmation]\n{confirmation}\n[access]\ncallers = [\"user:root\"]\napprovers = [\"user:root\", \"user:{APPROVER}\"]\n"

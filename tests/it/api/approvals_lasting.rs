@@ -5,7 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::approvals::{answer, approvals, approve, pending, start};
+use super::approvals::{answer, approvals, approve, pending, start, start_with};
 use super::call;
 
 #[test]
@@ -118,4 +118,44 @@ fn nobody_waits_for_what_is_asynchronous_and_a_restart_does_not_end_it() {
         answer(&daemon, &waiting, &json!({"decision": "approve"})).status,
         409
     );
+}
+
+#[test]
+fn no_more_calls_wait_for_an_answer_than_may() {
+    let mut daemon = start_with("self_approval = true\npending_max = 2");
+    let [first, second] = [(); 2].map(|()| daemon.begin("id -u", &json!({})));
+    daemon.wait_until("both wait", || approvals(&daemon, "").len() == 2);
+    let refused = daemon.post(&call("id -u"));
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (429, &json!("queue_full"))
+    );
+    assert_eq!(refused.header("retry-after"), Some("60"));
+    assert!(
+        refused.content().contains("`pending_max`"),
+        "{}",
+        refused.content()
+    );
+    // Nobody was asked about it, and what is not asked about runs.
+    assert_eq!(approvals(&daemon, "?all=true").len(), 2);
+    assert_eq!(daemon.bash("echo x").status, 200);
+
+    // Those that were there before fewer may wait still do.
+    let path = daemon.dir().join("executor.toml");
+    let toml = fs::read_to_string(&path).expect("there");
+    fs::write(path, toml.replace("pending_max = 2", "pending_max = 1")).expect("written");
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    daemon = daemon.restart();
+    daemon.wait_until("both wait", || approvals(&daemon, "").len() == 2);
+    approve(&daemon, &pending(&daemon));
+    daemon.wait_until("one waits", || approvals(&daemon, "").len() == 1);
+    assert_eq!(daemon.post(&call("id -u")).status, 429);
+    approve(&daemon, &pending(&daemon));
+    for id in [first, second] {
+        assert_eq!(daemon.ended(&id)["status"], "success");
+    }
+    // There is a place again.
+    daemon.begin("id -u", &json!({}));
+    pending(&daemon);
 }
