@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,6 +15,10 @@ use super::json::{json_response, to_json};
 use crate::domain::{Degradation, whole_millis};
 use crate::pipeline::{CircuitState, SandboxState, SelfTest};
 
+/// For how long the configuration may be read before that is a problem of its own: a second of it can go by until a
+/// directory that is written to has come to rest.
+const LONGEST_READING: Duration = Duration::from_secs(3);
+
 /// What is known of the daemon besides its executions.
 #[derive(Debug)]
 pub struct Health {
@@ -22,6 +27,18 @@ pub struct Health {
     /// Whether nothing happens any more.
     ended: watch::Sender<bool>,
     configuration: Mutex<Vec<Degradation>>,
+    /// Which configuration is read at present, and since when.
+    reading: Mutex<Option<(PathBuf, Instant)>>,
+}
+
+/// The configuration is read for as long as this lives.
+#[must_use]
+pub struct Reading<'a>(&'a Health);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        *self.0.reading.lock() = None;
+    }
 }
 
 impl Health {
@@ -31,12 +48,34 @@ impl Health {
             stopping: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             configuration: Mutex::default(),
+            reading: Mutex::default(),
         }
     }
 
     /// Says what is wrong with the configuration on disk; nothing when `problems` is empty.
     pub fn set_configuration(&self, problems: Vec<Degradation>) {
         *self.configuration.lock() = problems;
+    }
+
+    /// Says that the configuration at `path` is read, which takes for good where its file system does not answer.
+    pub fn begin_reading(&self, path: &Path) -> Reading<'_> {
+        *self.reading.lock() = Some((path.to_owned(), Instant::now()));
+        Reading(self)
+    }
+
+    /// That the configuration does not come, if it does not.
+    fn stalled(&self) -> Option<Degradation> {
+        let reading = self.reading.lock();
+        let (path, since) = reading.as_ref()?;
+        let age = since.elapsed();
+        (age >= LONGEST_READING).then(|| Degradation {
+            code: "config_stalled",
+            detail: format!(
+                "for {}s the configuration has been read, and what is beside it, and it does not come; what was in force stays in force. See that the file systems and the directory service (getent passwd) answer",
+                age.as_secs()
+            ),
+            source: path.display().to_string(),
+        })
     }
 
     /// What is wrong with the configuration on disk.
@@ -76,6 +115,7 @@ impl Api {
     /// Everything that does not work as it should.
     pub async fn degradations(&self) -> Vec<Degradation> {
         let mut all = self.health.configuration();
+        all.extend(self.health.stalled());
         all.extend(self.executor.degradations().await);
         all.extend(
             self.health.is_stopping().then(|| Degradation {

@@ -45,7 +45,7 @@ use parking_lot::RwLock;
 pub use accept::{Backlog, Limits, serve};
 pub use connection::Routes;
 pub use door::Doors;
-pub use health::Health;
+pub use health::{Health, Reading};
 pub use openapi::document as openapi_document;
 pub use wire::parse_call;
 

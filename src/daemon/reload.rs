@@ -175,6 +175,7 @@ impl Configuration {
     }
 
     async fn begin(&self, api: &Api) -> Watched {
+        let _reading = api.health.begin_reading(&self.path);
         let watched = self.watch().await;
         if let Err(error) = &watched.files {
             let dir = self.path.parent().unwrap_or(Path::new("/"));
@@ -186,6 +187,7 @@ impl Configuration {
     }
 
     async fn take_up(&self, cause: Cause, watched: &mut Watched, api: &Api) {
+        let _reading = api.health.begin_reading(&self.path);
         match cause {
             Cause::Signal => {
                 service::reloading();

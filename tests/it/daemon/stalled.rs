@@ -86,6 +86,8 @@ fn a_stop_does_not_wait_for_a_configuration_that_lies_there() {
     fs::remove_file(&path).expect("there");
     symlink("mute/executor.toml", &path).expect("linked");
     daemon.signal(Signal::SIGHUP);
+    let found = wait_for("it is told", || problem(&daemon, "config_stalled"));
+    assert_eq!(found["source"], path.display().to_string(), "{found}");
     assert_eq!(daemon.bash("echo on").stdout(), "on");
     daemon.signal(Signal::SIGTERM);
     assert!(daemon.wait().success());
