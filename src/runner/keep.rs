@@ -52,7 +52,7 @@ impl Keepers {
                     }
                     () = tokio::time::sleep(LOOK) => {}
                 }
-                if tree.has_others() {
+                if tree.has_others().await {
                     continue;
                 }
                 // One that even SIGKILL has not ended (uninterruptible sleep, a tracer) is not

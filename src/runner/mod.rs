@@ -1,6 +1,7 @@
 //! Plan to outcome: starts a process, waits for it in one loop, captures its output and ends its
 //! whole tree. Has not heard of HTTP, JSON, users or databases.
 
+mod beside;
 mod capture;
 mod conclude;
 mod environment;
@@ -26,6 +27,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+pub use beside::beside;
 pub use capture::{Ahead, Capture, Captured, Follower, Release};
 pub(crate) use environment::{FIXED, last_of_each};
 pub use plan::{Live, Outcome, Plan, RunError, Script};
@@ -41,7 +43,7 @@ use husks::Husks;
 use inherited::Corrections;
 use keep::Keepers;
 pub(crate) use tree::LEAF_PREFIX;
-use tree::{CgroupParent, CgroupTree, Leaders, Tree};
+use tree::{CgroupParent, CgroupTree, GroupTree, Leaders, Tree};
 
 /// Runs plans.
 #[derive(Debug)]
@@ -200,7 +202,11 @@ impl Runner {
                 let text = "[limits] are set, which only cgroups can hold";
                 Err(io::Error::new(io::ErrorKind::Unsupported, text))
             }
-            None => Ok(Tree::Group(self.leaders.tree(id, plan.is_recognisable))),
+            None => Ok(Tree::Group(GroupTree::new(
+                id,
+                plan.is_recognisable,
+                &self.leaders,
+            ))),
         }
     }
 }

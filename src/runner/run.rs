@@ -193,7 +193,9 @@ impl Run {
             match stop {
                 // It was faster, and the event loop has not heard of it yet.
                 Some(_) if !self.leader.is_alive() => ended_at = Some(self.note_end()),
-                Some(reason) => stopping = Some(self.begin_stop(reason, runner, &mut asking)),
+                Some(reason) => {
+                    stopping = Some(self.begin_stop(reason, runner, &mut asking).await);
+                }
                 None => {}
             }
         }
@@ -213,13 +215,13 @@ impl Run {
     }
 
     /// Asks the group to end, or has it asked, and notes what there was to end.
-    fn begin_stop<'a>(
+    async fn begin_stop<'a>(
         &mut self,
         reason: StopReason,
         runner: &'a Runner,
         asking: &mut Asking<'a>,
     ) -> Stopping {
-        let signalled = count(self.tree.members().pids.len());
+        let signalled = count(self.tree.members().await.pids.len());
         if let Some(plan) = self.plan.stop_by.take() {
             *asking = Some(runner.ask(*plan));
         } else if let Err(error) = tree::signal_group(&self.leader, Signal::SIGTERM) {

@@ -4,6 +4,7 @@
 mod cgroup;
 mod group;
 mod kernel_file;
+mod leaders;
 mod procfs;
 
 use std::io;
@@ -17,10 +18,13 @@ use nix::unistd::Pid;
 
 pub(crate) use cgroup::LEAF_PREFIX;
 pub(super) use cgroup::{CgroupParent, Leaf, LeafMembers};
-use group::Enlisted;
-pub(super) use group::{GroupTree, Leaders};
+use group::FEW;
+pub(super) use group::GroupTree;
+use leaders::Enlisted;
+pub(super) use leaders::Leaders;
 pub(super) use procfs::{command_line, exit, has_executed, held_streams, kill_marked};
 
+use super::beside;
 use super::spawn::Leader;
 use crate::domain::{EXECUTION_VARIABLE, ExecutionId, KillMode, Usage};
 
@@ -165,10 +169,10 @@ impl Tree {
     }
 
     /// The living processes of the tree, the leader included as long as it lives.
-    pub(super) fn members(&self) -> Members {
+    pub(super) async fn members(&self) -> Members {
         match self {
             Self::Cgroup(tree) => tree.leaf.members(),
-            Self::Group(group) => group.members(),
+            Self::Group(group) => group.members().await,
         }
     }
 
@@ -178,10 +182,9 @@ impl Tree {
         let began = Instant::now();
         let mut pause = FIRST_LOOK;
         loop {
-            let members = self.members();
+            let members = self.members().await;
             let settled = members.is_settled || began.elapsed() >= wait;
-            let is_parting = |pid: &Pid| procfs::is_parting(*pid);
-            if settled && (began.elapsed() >= parting || !members.pids.iter().any(is_parting)) {
+            if settled && (began.elapsed() >= parting || !any_parts(&members.pids).await) {
                 return members;
             }
             tokio::time::sleep(pause).await;
@@ -190,9 +193,9 @@ impl Tree {
     }
 
     /// Whether a process besides the ended leader is there or may be.
-    pub(super) fn has_others(&self) -> bool {
+    pub(super) async fn has_others(&self) -> bool {
         self.may_have_others() && {
-            let members = self.members();
+            let members = self.members().await;
             !members.pids.is_empty() || !members.is_settled
         }
     }
@@ -208,7 +211,7 @@ impl Tree {
                     let _ = signal_group(leader, Signal::SIGKILL);
                     tree.leaf.kill(leader)
                 }
-                Self::Group(group) => group.kill(leader),
+                Self::Group(group) => group.kill(leader).await,
             };
             if remains.known == 0 || Instant::now() >= deadline {
                 return remains;
@@ -221,7 +224,7 @@ impl Tree {
     /// Completes when nothing but the ended leader is left.
     pub(super) async fn emptied(&self) {
         let mut pause = FIRST_LOOK;
-        while self.has_others() {
+        while self.has_others().await {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_LOOK);
         }
@@ -248,6 +251,16 @@ impl Tree {
             Self::Group(_) => false,
         }
     }
+}
+
+/// Whether any of them is about to end by itself.
+async fn any_parts(pids: &[Pid]) -> bool {
+    let any = |pids: &[Pid]| pids.iter().any(|pid| procfs::is_parting(*pid));
+    if pids.len() <= FEW {
+        return any(pids);
+    }
+    let pids = pids.to_vec();
+    beside(move || any(&pids)).await
 }
 
 /// Signals the group that `leader` leads. The only place that turns a leader into a group.

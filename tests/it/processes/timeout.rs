@@ -473,3 +473,36 @@ impl Drop for Freezer {
         });
     }
 }
+
+/// More than are looked at on the event loop, each in a session of its own.
+#[test]
+fn of_many_processes_none_is_left() {
+    const MANY: usize = 300;
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 100");
+        let start = format!("for i in $(seq {MANY}); do setsid sleep 600 >/dev/null 2>&1 & done");
+        let body = daemon.bash(&format!("{start}; echo hi")).json();
+        let left = body["background"].as_array().expect("a list").len();
+        // The last of them may be shells that are about to be sleeps; they are processes all the same.
+        assert_eq!(
+            (left, &body["kill"]["survivors"]),
+            (MANY, &json!(0)),
+            "{mode:?}"
+        );
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+
+        let ready = Fifo::new(daemon.dir().join("ready"));
+        let path = ready.path().display();
+        let id = daemon.begin(&format!("{start}; read _ <{path}"), &json!({}));
+        let _ready = ready.reached();
+        let path = format!("/executions/{id}");
+        let record = daemon.connect().request("DELETE", &path, &[], b"").json();
+        let kill = &record["result"]["kill"];
+        assert_eq!(kill["survivors"], 0, "{mode:?}: {record}");
+        assert!(
+            kill["signalled"].as_u64() > Some(MANY as u64),
+            "{mode:?}: {record}"
+        );
+        assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
+    }
+}
