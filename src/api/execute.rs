@@ -66,6 +66,14 @@ pub(super) async fn execute(State(api): State<Api>, request: Request) -> Result<
 /// What is needed of a request, without the copies that extractors would make; the rest of it goes.
 fn take_apart(request: Request) -> Result<(Peer, Version, HeaderMap, Body), Refusal> {
     let (mut parts, body) = request.into_parts();
+    if let Some(query) = parts.uri.query().filter(|query| !query.is_empty()) {
+        return Err(Refusal::new(
+            Code::MalformedRequest,
+            format!(
+                "the query cannot be read: {query:?} is there, expected none; options of a call are members of its body"
+            ),
+        ));
+    }
     let peer = parts.extensions.remove().ok_or_else(peer::missing)?;
     Ok((peer, parts.version, parts.headers, body))
 }
@@ -361,5 +369,19 @@ fn listed<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a st
     let values = headers.get_all(name).into_iter();
     values
         .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
+        .flat_map(elements)
+}
+
+/// The elements of a list; a comma in a quoted string parts none (RFC 9110, section 5.6).
+fn elements(list: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    list.split(move |c| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        match c {
+            '\\' if is_quoted => is_escaped = !was_escaped,
+            '"' if !was_escaped => is_quoted = !is_quoted,
+            _ => {}
+        }
+        c == ',' && !is_quoted
+    })
 }

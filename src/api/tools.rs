@@ -10,7 +10,7 @@ use super::Api;
 use super::json::{json_response, to_json};
 use super::path::Name;
 use super::problem::{Code, Refusal};
-use super::query::bad_query;
+use super::query::{NoQuery, bad_query};
 use crate::domain::{RiskLevel, ToolDetails};
 use crate::pipeline::beside;
 
@@ -74,14 +74,18 @@ impl From<ToolDetails> for ToolDetailsBody {
     get, path = "/tools", tag = "tools", operation_id = "listTools",
     responses((status = 200, description = "The tools.", body = Vec<ToolBody>))
 )]
-pub(super) async fn list(State(api): State<Api>) -> Response {
+pub(super) async fn list(
+    State(api): State<Api>,
+    query: Result<Query<NoQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    query.map_err(bad_query)?;
     // Their descriptions are read from a file.
     let tools = beside(move || api.executor.tools()).await;
     let tools: Vec<ToolBody> = tools
         .into_iter()
         .map(|tool| ToolDetailsBody::from(tool).definition)
         .collect();
-    json_response(StatusCode::OK, to_json(&tools))
+    Ok(json_response(StatusCode::OK, to_json(&tools)))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -44,4 +44,4 @@ pub use text::{is_absent, read_text};
 pub use tools_file::{CheckedTools, DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use tracing::{OtlpEndpoint, TracingConfig};
 pub(crate) use trust::refuse_foreign;
-pub use watch::{leads_to, watch_files, watch_tree};
+pub use watch::{Watch, leads_to, watch_files, watch_tree};

@@ -48,6 +48,23 @@ impl Settings {
         Self::parse(path, &read_text(path)?)
     }
 
+    /// The same of a file that was read before: that it has no content by now is not what anybody wants.
+    ///
+    /// # Errors
+    /// As [`Settings::read`], and when it is empty, as a write leaves it that a full disk has ended.
+    pub fn read_again(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_text(path)?;
+        if text.is_empty() {
+            return Err(ConfigError::Invalid {
+                path: path.to_owned(),
+                line: 1,
+                key: None,
+                detail: "the file is empty, as a write leaves it that a full disk has ended: expected what is to be in force, or a comment to have the defaults".to_owned(),
+            });
+        }
+        Self::parse(path, &text)
+    }
+
     /// Reads and validates `path`, where there is such a file.
     ///
     /// # Errors

@@ -1,8 +1,34 @@
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
+
+/// What is watched while this lasts, and what tells of changes.
+pub struct Watch {
+    _watcher: RecommendedWatcher,
+    changes: mpsc::Receiver<()>,
+    written: Written,
+}
+
+/// The names of files that were written to by somebody who has them open, as far as is known.
+type Written = Arc<Mutex<HashSet<OsString>>>;
+
+impl Watch {
+    /// Waits for the next change; `None` when there will be none.
+    pub async fn changed(&mut self) -> Option<()> {
+        self.changes.recv().await
+    }
+
+    /// Whether somebody has written a part of a file, and not closed it.
+    pub fn is_written_to(&self) -> bool {
+        !self.written.lock().is_empty()
+    }
+}
 
 /// Watches a file, and `others` beside it, through the directory they are in, and says when one of
 /// them may have changed.
@@ -10,14 +36,11 @@ use tokio::sync::mpsc;
 /// The directory and not the files: editors and package managers replace a file by renaming
 /// another over it, after which a watch of the old one sees nothing. A regular file that a symbolic link leads to is
 /// watched itself. All that is by what is there now: after a change, and where [`leads_to`] says something else,
-/// watch anew. The watch ends when the returned watcher is dropped.
+/// watch anew.
 ///
 /// # Errors
 /// When the directory cannot be watched: not there, or out of inotify watches.
-pub fn watch_files(
-    path: &Path,
-    others: &[&str],
-) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
+pub fn watch_files(path: &Path, others: &[&str]) -> notify::Result<Watch> {
     // One place is enough: whoever reads the file reads it as it is then.
     let (changed, changes) = mpsc::channel(1);
     let dir = directory(path);
@@ -25,8 +48,13 @@ pub fn watch_files(
     let mut names = files.clone();
     // It goes, or another comes into its place.
     names.extend(dir.file_name().map(OsStr::to_owned));
+    let written = Written::default();
+    let notes = Arc::clone(&written);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if concerns(&event, &names) {
+        let is_closed = event
+            .as_ref()
+            .is_ok_and(|event| note_writing(event, &names, &mut notes.lock()));
+        if is_closed || concerns(&event, &names) {
             // A full channel says it already.
             let _ = changed.try_send(());
         }
@@ -37,7 +65,36 @@ pub fn watch_files(
         // It may be gone by now, which the next look tells.
         let _ = watcher.watch(&link, RecursiveMode::NonRecursive);
     }
-    Ok((watcher, changes))
+    Ok(Watch {
+        _watcher: watcher,
+        changes,
+        written,
+    })
+}
+
+/// Notes who of `names` is written to, and says whether one of them is so no more.
+fn note_writing(
+    event: &notify::Event,
+    names: &[OsString],
+    written: &mut HashSet<OsString>,
+) -> bool {
+    let files = event.paths.iter().filter_map(|path| path.file_name());
+    let mut files = files.filter(|name| names.iter().any(|watched| watched == name));
+    match event.kind {
+        EventKind::Modify(ModifyKind::Data(_)) => {
+            written.extend(files.map(OsStr::to_owned));
+            false
+        }
+        // Of a file that is another now nobody knows; to its name nobody writes.
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Modify(ModifyKind::Name(_))
+        | EventKind::Remove(_) => files.any(|name| written.remove(name)),
+        EventKind::Any
+        | EventKind::Access(_)
+        | EventKind::Create(_)
+        | EventKind::Modify(_)
+        | EventKind::Other => false,
+    }
 }
 
 /// Where the file and `others` beside it are, links followed; none where no link is on the way, so that what
@@ -70,7 +127,7 @@ fn names(path: &Path, others: &[&str]) -> Vec<OsString> {
 ///
 /// # Errors
 /// When there is no such directory, or it cannot be watched.
-pub fn watch_tree(dir: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
+pub fn watch_tree(dir: &Path) -> notify::Result<Watch> {
     let (changed, changes) = mpsc::channel(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let is_change = |event: &notify::Event| {
@@ -81,7 +138,11 @@ pub fn watch_tree(dir: &Path) -> notify::Result<(RecommendedWatcher, mpsc::Recei
         }
     })?;
     watcher.watch(dir, RecursiveMode::Recursive)?;
-    Ok((watcher, changes))
+    Ok(Watch {
+        _watcher: watcher,
+        changes,
+        written: Written::default(),
+    })
 }
 
 /// Whether an event may mean that a file of one of these names is another now. An error (an overflow,

@@ -3,9 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use notify::RecommendedWatcher;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::policy::{PolicyFiles, UnusablePolicy, with_confirmation};
@@ -16,7 +14,7 @@ use super::{POLICY_FILE, edge_settings, service, spool_config};
 use crate::api::Api;
 use crate::config::{
     ConfigError, ExecutorConfig, LedgerConfig, SKILLS_DIR, SandboxConfig, Settings, SkillsConfig,
-    leads_to, skills_dir, watch_files, watch_tree,
+    Watch, leads_to, skills_dir, watch_files, watch_tree,
 };
 use crate::domain::Degradation;
 use crate::pipeline::{Event, beside};
@@ -27,6 +25,9 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// How long a directory that is never quiet is waited for.
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
+
+/// How long a file is waited for that somebody has written a part of: the other part may say what is forbidden.
+const LONGEST_WRITING: Duration = Duration::from_secs(10);
 
 /// How often two things are looked at that no watch tells of: whether a directory that could not be watched can be
 /// now (it may have been missing only while it was replaced), and whether symbolic links still lead to the same files.
@@ -61,9 +62,6 @@ struct Watched {
 }
 
 type Ends = Option<Vec<Option<PathBuf>>>;
-
-/// What is watched while it lasts, and what tells of changes.
-type Watch = (RecommendedWatcher, mpsc::Receiver<()>);
 
 /// The configuration in force, where it comes from, and what takes it up.
 pub(super) struct Configuration {
@@ -246,7 +244,7 @@ impl Configuration {
         let (path, must_exist) = (self.path.clone(), was_read.load(Ordering::Relaxed));
         // Names of users are looked up on the way, where a directory service may take its time.
         let read = beside(move || match must_exist {
-            true => Settings::read(&path).map(Some),
+            true => Settings::read_again(&path).map(Some),
             false => Settings::read_if_there(&path),
         });
         let Some(settings) = read.await? else {
@@ -386,12 +384,18 @@ fn watch_skills(dir: &Path) -> Option<Watch> {
 
 /// Waits until nothing has changed for a moment, though not for good where something always does.
 async fn quiet(watch: Option<&mut Watch>) {
-    let Some((_, changes)) = watch else {
+    let Some(watch) = watch else {
         return;
     };
-    let patience = tokio::time::Instant::now() + LONGEST_UNREST;
-    while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {
-        if tokio::time::Instant::now() >= patience {
+    let begun = tokio::time::Instant::now();
+    loop {
+        let more = tokio::time::timeout(QUIET, watch.changed()).await;
+        let patience = match more {
+            _ if watch.is_written_to() => LONGEST_WRITING,
+            Ok(Some(())) => LONGEST_UNREST,
+            Ok(None) | Err(_) => return,
+        };
+        if begun.elapsed() >= patience {
             return;
         }
     }
@@ -400,7 +404,7 @@ async fn quiet(watch: Option<&mut Watch>) {
 /// The next change of what is watched; for good none where nothing is.
 async fn changed(watch: Option<&mut Watch>) -> Option<()> {
     match watch {
-        Some((_, changes)) => changes.recv().await,
+        Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }
 }

@@ -110,7 +110,7 @@ impl Executor {
         let executor = Self::of(Inner::new(config, runner, spool, ledger));
         Ok(Started {
             executor,
-            killed: leftovers.processes + leftovers.cgroups,
+            killed: leftovers.processes + leftovers.in_cgroups,
             lost: recovered.lost.len(),
             waiting: recovered.waiting,
         })

@@ -138,8 +138,9 @@ impl Runner {
         asking: Asking<'_>,
         live: &Arc<Live>,
     ) -> Result<Outcome, RunError> {
-        let left = run.left_behind(&waited).await;
-        let keep = run.plan.background == Background::Keep && waited.stopping.is_none();
+        let is_stopped = waited.stopping.is_some() || waited.cut_short.is_some();
+        let keep = run.plan.background == Background::Keep && !is_stopped;
+        let left = run.left_behind(&waited, keep).await;
         let kill = match keep {
             true => None,
             false => run.kill(&waited, &left).await,
@@ -198,7 +199,11 @@ impl Run {
         let (reason, signalled) = match waited.stopping {
             Some(stopping) => (KillReason::from(stopping.reason), stopping.signalled),
             None if left.listed.is_empty() && left.is_all => return None,
-            None => (KillReason::Background, count(left.listed.len())),
+            None => {
+                let reason = waited.cut_short.map(KillReason::from);
+                let reason = reason.unwrap_or(KillReason::Background);
+                (reason, count(left.listed.len()))
+            }
         };
         let remains = self.tree.kill(&self.leader, self.plan.kill_wait).await;
         Some(KillReport {
@@ -210,11 +215,11 @@ impl Run {
     }
 
     /// What outlived a leader that ended by itself.
-    async fn left_behind(&self, waited: &Waited) -> Left {
+    async fn left_behind(&self, waited: &Waited, keep: bool) -> Left {
         if waited.stopping.is_some() || !self.tree.may_have_left_others().await {
             return Left::default();
         }
-        let killed = self.plan.background == Background::Kill;
+        let killed = !keep;
         let readers = [
             (StreamName::Stdout, &self.stdout),
             (StreamName::Stderr, &self.stderr),

@@ -65,8 +65,8 @@ pub struct Runner {
 pub struct Leftovers {
     /// Processes that carried this instance's mark.
     pub processes: usize,
-    /// Cgroups of this instance that still had processes in them.
-    pub cgroups: usize,
+    /// Those that were in cgroups of this instance.
+    pub in_cgroups: usize,
 }
 
 /// Takes up the descriptors that children take with them. Best done before this process opens anything
@@ -137,7 +137,7 @@ impl Runner {
             .map_or(0, |instance| tree::kill_marked(INSTANCE_VARIABLE, instance));
         Ok(Leftovers {
             processes,
-            cgroups: swept,
+            in_cgroups: swept,
         })
     }
 

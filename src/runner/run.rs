@@ -42,6 +42,8 @@ pub(super) struct Stopping {
 pub(super) struct Waited {
     pub leader_ended: bool,
     pub stopping: Option<Stopping>,
+    /// That the leader had ended by itself when a stop was asked for, and what it had left behind had not.
+    pub cut_short: Option<StopReason>,
 }
 
 /// The beginning of a process that may be refused the directory it is to run in: it has not started before it
@@ -152,6 +154,7 @@ impl Run {
         let mut start = Beginning::new(self.started);
         let mut ended_at: Option<Instant> = None;
         let mut stopping: Option<Stopping> = None;
+        let mut cut_short = None;
         let mut asking: Asking<'a> = None;
         loop {
             let drained = !self.stdout.is_open() && !self.stderr.is_open();
@@ -176,7 +179,7 @@ impl Run {
                     asking = None;
                     None
                 }
-                reason = live.stop_requested(), if ended_at.is_none() && stopping.is_none() => Some(reason),
+                reason = live.stop_requested(), if stopping.is_none() => Some(reason),
                 () = tokio::time::sleep_until(start.look_at), if live.started_at().is_none() && ended_at.is_none() => {
                     if start.is_over(&self.leader) {
                         live.mark_started();
@@ -191,6 +194,10 @@ impl Run {
                 }
             };
             match stop {
+                Some(reason) if ended_at.is_some() => {
+                    cut_short = Some(reason);
+                    break;
+                }
                 // It was faster, and the event loop has not heard of it yet.
                 Some(_) if !self.leader.is_alive() => ended_at = Some(self.note_end()),
                 Some(reason) => {
@@ -202,6 +209,7 @@ impl Run {
         let waited = Waited {
             leader_ended: ended_at.is_some(),
             stopping,
+            cut_short,
         };
         (waited, asking)
     }

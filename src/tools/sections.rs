@@ -115,10 +115,13 @@ fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Tr
             let for_tail = share / 2;
             push_decoded(text, cut_end(&stream.head, share - for_tail));
             text.push_str(CUT_MARK);
-            text.push('\n');
             let tail = last_bytes(stream, for_tail);
             let tail = cut_start(&tail);
-            push_decoded(text, tail.strip_suffix(b"\n").unwrap_or(tail));
+            let tail = tail.strip_suffix(b"\n").unwrap_or(tail);
+            if !tail.is_empty() {
+                text.push('\n');
+                push_decoded(text, tail);
+            }
         }
     }
     Written::Cut
@@ -314,6 +317,14 @@ mod tests {
             stdout: &whole,
             stderr: &nothing,
         };
+        // No character of the tail has room.
+        let wide = captured("€€€".as_bytes());
+        let streams_of = |stdout| Streams {
+            stdout,
+            stderr: &nothing,
+        };
+        let cut = content(streams_of(&wide), 5, Truncate::Middle, Closing::ExitCode(0));
+        assert_eq!(cut.text, "[stdout]\n€\n...(truncated)\n\n[exit_code]\n0");
         let cut = content(streams, 6, Truncate::Middle, Closing::ExitCode(0));
         assert_eq!(
             cut.text,

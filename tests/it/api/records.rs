@@ -15,6 +15,41 @@ fn is_timestamp(value: &Value) -> bool {
 }
 
 #[test]
+fn what_a_preference_quotes_is_none_of_its_own() {
+    let daemon = Daemon::start();
+    let body = bash_call("echo x", &json!({})).to_string();
+    for prefer in [
+        r#"foo="a, respond-async; b""#,
+        r#"foo="\", respond-async, \"""#,
+    ] {
+        let headers = [("Prefer", prefer)];
+        let reply = daemon
+            .connect()
+            .request("POST", "/execute", &headers, body.as_bytes());
+        assert_eq!(
+            (reply.status, reply.stdout().as_str()),
+            (200, "x"),
+            "{prefer}"
+        );
+    }
+}
+
+#[test]
+fn options_of_a_call_do_not_stand_in_the_query() {
+    let daemon = Daemon::start();
+    let body = bash_call("echo x", &json!({})).to_string();
+    for (method, path) in [("POST", "/execute?timeout_secs=1"), ("GET", "/tools?x=1")] {
+        let reply = daemon.connect().request(method, path, &[], body.as_bytes());
+        assert_eq!(reply.status, 400, "{path}");
+        assert!(
+            reply.content().contains("the query cannot be read"),
+            "{}",
+            reply.content()
+        );
+    }
+}
+
+#[test]
 fn a_call_may_be_answered_at_once() {
     let daemon = Daemon::start();
     let (script, fifo) = blocked(&daemon, "go");

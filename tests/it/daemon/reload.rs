@@ -1,9 +1,11 @@
 //! A change of the configuration is taken up as a whole or not at all, and `/health` tells which.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
@@ -502,4 +504,42 @@ fn a_link_that_leads_nowhere_is_no_lack_of_a_policy() {
         );
     }
     fs::remove_dir_all(dir).expect("ours");
+}
+
+#[test]
+fn a_file_that_somebody_is_still_writing_is_not_taken_up() {
+    let daemon = start();
+    let path = daemon.dir().join("executor.toml");
+    let mut file = fs::File::create(&path).expect("created");
+    // Valid by itself, as far as it goes.
+    file.write_all(configuration("half").as_bytes())
+        .expect("written");
+    // Longer than a directory is to be quiet.
+    std::thread::sleep(Duration::from_millis(500));
+    file.write_all(b"[tools]\ndisabled = [\"check_condition\"]\n")
+        .expect("written");
+    drop(file);
+    wait_for_word(&daemon, "half");
+    let taken_up = || {
+        let log = daemon.log();
+        log.matches("took up a changed configuration").count()
+    };
+    wait_until("the log says so", || taken_up() > 0);
+    assert_eq!(taken_up(), 1, "{}", daemon.log());
+}
+
+#[test]
+fn a_file_that_was_emptied_does_not_allow_what_was_forbidden() {
+    let daemon = start();
+    let path = daemon.dir().join("executor.toml");
+    fs::write(&path, "").expect("written");
+    let problem = wait_for_problem(&daemon, "config_invalid");
+    assert!(
+        problem["detail"].to_string().contains("is empty"),
+        "{problem}"
+    );
+    assert_eq!(word(&daemon), "first");
+    fs::write(&path, "# nothing\n").expect("written");
+    wait_for_word(&daemon, "");
+    wait_for_problem(&daemon, "restart_needed");
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::NOBODY;
-use crate::support::{Daemon, Fifo, Mode, Process, SLEEPS, skip, timed, wait_until};
+use crate::support::{Daemon, Fifo, Mode, Process, SLEEPS, bash_call, skip, timed, wait_until};
 
 /// Under what names `background` lists what was left, sorted.
 fn commands(body: &Value) -> Vec<String> {
@@ -103,6 +103,57 @@ fn a_tee_that_ends_by_itself_is_waited_for_and_not_listed() {
             let body = reply.json();
             assert_eq!(body["background"], json!([]), "{mode:?}");
             assert_eq!(body.get("kill"), None, "{mode:?}: {body}");
+        }
+    }
+}
+
+/// What was asked to end ends, though the command has already, and what it left behind is waited for.
+#[test]
+fn a_stop_ends_the_wait_for_what_was_left_behind_and_that_as_well() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "drain_ms = 60000");
+        let pid = daemon.dir().join("pid");
+        let command = format!("sleep 600 & echo $$ >{}.new; mv {0}.new {0}", pid.display());
+        for (keep, cancel) in [(true, true), (false, true), (true, false)] {
+            let background = if keep { "keep" } else { "kill" };
+            let body = bash_call(&command, &json!({"background": background})).to_string();
+            let mut caller = daemon.connect();
+            let headers: &[(&str, &str)] = if cancel {
+                &[("Prefer", "respond-async")]
+            } else {
+                &[]
+            };
+            caller.send("POST", "/execute", headers, body.as_bytes());
+            wait_until("the leader has ended", || {
+                let leader = std::fs::read_to_string(&pid).unwrap_or_default();
+                let stat = std::fs::read_to_string(format!("/proc/{}/stat", leader.trim()));
+                stat.is_ok_and(|stat| stat.contains(") Z "))
+            });
+            std::fs::remove_file(&pid).expect("written");
+            let list = daemon.get("/executions?limit=1").json();
+            let id = list["executions"][0]["execution_id"]
+                .as_str()
+                .expect("an id")
+                .to_owned();
+            let path = format!("/executions/{id}");
+            let (record, took) = timed(|| match cancel {
+                true => daemon.connect().request("DELETE", &path, &[], b"").json(),
+                false => {
+                    drop(caller);
+                    daemon.ended(&id)
+                }
+            });
+            assert!(took.within(Duration::from_secs(20)), "{mode:?}: {took:?}");
+            // The command had ended as it did.
+            assert_eq!(record["status"], "success", "{mode:?}: {record}");
+            let result = &record["result"];
+            let reason = if cancel { "cancelled" } else { "disconnect" };
+            assert_eq!(result["kill"]["reason"], reason, "{mode:?}: {record}");
+            assert_eq!(
+                result["background"][0]["killed"], true,
+                "{mode:?}: {record}"
+            );
+            assert_eq!(daemon.processes(), NOBODY, "{mode:?}");
         }
     }
 }

@@ -226,15 +226,18 @@ impl Stale {
     }
 }
 
-/// Kills and removes the leaves that an earlier process has left in `dir`.
+/// Kills and removes the leaves that an earlier process has left in `dir`. Says how many processes were in them.
 fn sweep(dir: &Path) -> io::Result<usize> {
     let mut swept = 0;
     let mut leaves = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with(LEAF_PREFIX) {
-            let populated = is_populated(&entry.path());
-            swept += usize::from(populated);
+            if is_populated(&entry.path()) {
+                let members = fs::read_to_string(entry.path().join("cgroup.procs"));
+                // Those that only cgroups below it have are some, too.
+                swept += members.map_or(0, |pids| pids.lines().count()).max(1);
+            }
             leaves.push(entry.path());
         }
     }
