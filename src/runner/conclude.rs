@@ -141,7 +141,7 @@ impl Runner {
         let is_stopped = waited.stopping.is_some() || waited.cut_short.is_some();
         let keep = run.plan.background == Background::Keep && !is_stopped;
         let left = run.left_behind(&waited, keep).await;
-        let kill = match keep {
+        let killed = match keep {
             true => None,
             false => run.kill(&waited, &left).await,
         };
@@ -169,7 +169,9 @@ impl Runner {
             _pidfd: last.pidfd,
         });
         let ended = last.ended;
-        let usage = tree.usage(ended.map(|ended| ended.cpu).unwrap_or_default());
+        let by_leader = ended.map(|ended| ended.cpu).unwrap_or_default();
+        let by_others = killed.as_ref().map(|(_, used)| *used).unwrap_or_default();
+        let usage = tree.usage(by_leader + by_others);
         let oom_killed = tree.oom_killed();
         if let Some(leader) = last.unreaped {
             self.keepers.keep(tree, leader, plan.kill_wait, plan.parent);
@@ -186,7 +188,7 @@ impl Runner {
             usage,
             oom_killed,
             background: left.listed,
-            kill,
+            kill: killed.map(|(report, _)| report),
             capture_error: streams.error,
             sandbox: None,
         })
@@ -194,8 +196,8 @@ impl Runner {
 }
 
 impl Run {
-    /// Sends SIGKILL to what must not live on, and says what came of it.
-    async fn kill(&self, waited: &Waited, left: &Left) -> Option<KillReport> {
+    /// Sends SIGKILL to what must not live on, and says what came of it, and how much processor time that had used.
+    async fn kill(&self, waited: &Waited, left: &Left) -> Option<(KillReport, Duration)> {
         let (reason, signalled) = match waited.stopping {
             Some(stopping) => (KillReason::from(stopping.reason), stopping.signalled),
             None if left.listed.is_empty() && left.is_all => return None,
@@ -206,12 +208,13 @@ impl Run {
             }
         };
         let remains = self.tree.kill(&self.leader, self.plan.kill_wait).await;
-        Some(KillReport {
+        let report = KillReport {
             by: self.tree.mode(),
             reason,
             signalled,
             survivors: (remains.proven || remains.known > 0).then_some(remains.known),
-        })
+        };
+        Some((report, remains.used))
     }
 
     /// What outlived a leader that ended by itself.

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -114,6 +114,7 @@ impl GroupTree {
         Remains {
             known: u32::try_from(known).unwrap_or(u32::MAX),
             proven: after.is_complete,
+            used: after.used,
         }
     }
 
@@ -124,7 +125,11 @@ impl GroupTree {
             return look;
         }
         let search = self.search.clone();
-        beside(move || how(&search, usize::MAX)).await
+        let rest = beside(move || how(&search, usize::MAX)).await;
+        Look {
+            used: look.used + rest.used,
+            ..rest
+        }
     }
 }
 
@@ -132,12 +137,20 @@ impl Search {
     /// Sends SIGKILL to who is there, at most `max` of them, and says who is left.
     fn kill(&self, max: usize) -> Look {
         let before = self.look(max);
+        let mut ticks = 0;
         for (pid, seen) in &before.members {
-            let _ = procfs::kill_if_same(*pid, *seen);
+            // Of the leader more is known when it is reaped.
+            if procfs::kill_if_same(*pid, *seen).is_ok() && Some(*pid) != self.leader {
+                ticks += seen.used;
+            }
         }
-        match before.is_cut {
+        let after = match before.is_cut {
             true => before,
             false => self.look(max),
+        };
+        Look {
+            used: procfs::TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)),
+            ..after
         }
     }
 
@@ -269,6 +282,8 @@ struct Look {
     has_unknown: bool,
     /// Whether there was more to look at than was to be looked at.
     is_cut: bool,
+    /// How much processor time those had used that were killed, the leader aside.
+    used: Duration,
 }
 
 /// A walk down a tree.

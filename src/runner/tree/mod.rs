@@ -101,6 +101,8 @@ pub(super) struct Remains {
     pub known: u32,
     /// Whether there can be no others.
     pub proven: bool,
+    /// How much processor time those had used that were killed, the leader aside, as far as nobody else counts it.
+    pub used: Duration,
 }
 
 /// The living processes of a tree.
@@ -204,8 +206,9 @@ impl Tree {
     pub(super) async fn kill(&self, leader: &Leader, wait: Duration) -> Remains {
         let deadline = Instant::now() + wait;
         let mut pause = FIRST_LOOK;
+        let mut used = Duration::ZERO;
         loop {
-            let remains = match self {
+            let mut remains = match self {
                 Self::Cgroup(tree) => {
                     // Who has moved to another cgroup is still in its group, mostly.
                     let _ = signal_group(leader, Signal::SIGKILL);
@@ -213,6 +216,9 @@ impl Tree {
                 }
                 Self::Group(group) => group.kill(leader).await,
             };
+            // Who is not dead at once is found, and counted, again.
+            used = used.max(remains.used);
+            remains.used = used;
             if remains.known == 0 || Instant::now() >= deadline {
                 return remains;
             }
@@ -230,15 +236,15 @@ impl Tree {
         }
     }
 
-    /// What the tree used up, where the leader's own account (`by_leader`) is not the whole.
-    pub(super) fn usage(&self, by_leader: Duration) -> Usage {
+    /// What the tree used up, where that is more than what its processes were seen to (`seen`).
+    pub(super) fn usage(&self, seen: Duration) -> Usage {
         match self {
             Self::Cgroup(tree) => Usage {
-                cpu: tree.leaf.cpu().unwrap_or(by_leader),
+                cpu: tree.leaf.cpu().unwrap_or(seen),
                 memory_peak: tree.leaf.memory_peak(),
             },
             Self::Group(_) => Usage {
-                cpu: by_leader,
+                cpu: seen,
                 memory_peak: None,
             },
         }

@@ -26,7 +26,12 @@ pub(super) struct Stat {
     pub session: Pid,
     /// Ticks since boot; with the pid it names a process for good.
     pub started: u64,
+    /// What it has used up, and children that it has waited for, in ticks.
+    pub used: u64,
 }
+
+/// How long a tick of `/proc` is: `USER_HZ` is 100 on all architectures that this runs on (time(7)).
+pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// What the kernel flags its own threads with (`include/linux/sched.h`; systemd and ps(1) go by it, too).
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -67,6 +72,9 @@ fn parse_stat(text: &str) -> Option<Stat> {
         parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
         session: Pid::from_raw(fields.get(3)?.parse().ok()?),
         started: fields.get(19)?.parse().ok()?,
+        used: (fields.get(11..15)?.iter())
+            .map(|ticks| ticks.parse::<u64>().unwrap_or_default())
+            .sum(),
     })
 }
 
@@ -356,7 +364,8 @@ mod tests {
                 is_of_kernel: false,
                 parent: Pid::from_raw(1),
                 session: Pid::from_raw(7),
-                started: 12345
+                started: 12345,
+                used: 5 + 6 + 7 + 8,
             }
         );
     }
@@ -417,6 +426,7 @@ mod tests {
                 parent: Pid::from_raw(parent),
                 session: Pid::from_raw(session),
                 started: 1,
+                used: 0,
             };
             (Pid::from_raw(pid), stat)
         };

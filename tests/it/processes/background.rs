@@ -209,6 +209,24 @@ fn a_chatty_holder_does_not_hold_up_the_answer_either() {
     }
 }
 
+#[test]
+fn what_is_killed_is_accounted_for() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let ready = daemon.dir().join("ready");
+        let command = format!(
+            "mkfifo {0}; setsid python3 -c \"import time\nwhile time.process_time() < 0.3: pass\nopen('{0}', 'w').close()\ntime.sleep(600)\" >/dev/null 2>&1 & read _ <{0}; true",
+            ready.display()
+        );
+        let body = daemon.bash(&command).json();
+        assert_eq!(body["background"][0]["killed"], true, "{mode:?}: {body}");
+        assert!(
+            body["usage"]["cpu_ms"].as_u64() >= Some(300),
+            "{mode:?}: {body}"
+        );
+    }
+}
+
 /// The leader has ended, so the time limit has nothing more to say; the drain has.
 #[test]
 fn a_time_limit_inside_the_drain_does_not_make_a_timeout() {
