@@ -15,9 +15,8 @@ use super::json::{json_response, to_json};
 use crate::domain::{Degradation, whole_millis};
 use crate::pipeline::{CircuitState, SandboxState, SelfTest};
 
-/// For how long the configuration may be read before that is a problem of its own: a second of it can go by until a
-/// directory that is written to has come to rest.
-const LONGEST_READING: Duration = Duration::from_secs(3);
+/// For how long the configuration may be read before that is a problem of its own.
+const LONGEST_READING: Duration = Duration::from_secs(2);
 
 /// What is known of the daemon besides its executions.
 #[derive(Debug)]

@@ -185,6 +185,11 @@ impl Configuration {
     }
 
     async fn take_up(&self, cause: Cause, watched: &mut Watched, api: &Api) {
+        match cause {
+            Cause::Files => quiet(watched.files.as_mut().ok()).await,
+            Cause::Skills => quiet(watched.skills.as_mut()).await,
+            Cause::Signal | Cause::Time => {}
+        }
         let _reading = api.health.begin_reading(&self.path);
         match cause {
             Cause::Signal => {
@@ -196,7 +201,6 @@ impl Configuration {
                 service::reloaded();
             }
             Cause::Files => {
-                quiet(watched.files.as_mut().ok()).await;
                 // Directories and links may be others, which the old watches do not see.
                 *watched = self.watch().await;
                 self.reload(api).await;
@@ -221,10 +225,7 @@ impl Configuration {
                     }
                 }
             }
-            Cause::Skills => {
-                quiet(watched.skills.as_mut()).await;
-                reload_skills(api).await;
-            }
+            Cause::Skills => reload_skills(api).await,
         }
     }
 

@@ -1,6 +1,6 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -42,8 +42,10 @@ struct Search {
 enum Owner {
     Mine,
     Another,
-    /// It has ended, perhaps only since it was listed.
+    /// It has ended, and was waited for, perhaps only since it was listed.
     Nobody,
+    /// It has ended.
+    Dead(Stat),
     /// Cannot be told yet.
     Undecided,
     /// Cannot be told.
@@ -114,22 +116,20 @@ impl GroupTree {
         Remains {
             known: u32::try_from(known).unwrap_or(u32::MAX),
             proven: after.is_complete,
-            used: after.used,
+            used: procfs::ticks(after.used.values().sum()),
         }
     }
 
     /// Has `how` look at few processes here and now, and at more of them beside the event loop.
     async fn search(&self, how: fn(&Search, usize) -> Look) -> Look {
-        let look = how(&self.search, FEW);
-        if !look.is_cut {
-            return look;
+        let few = how(&self.search, FEW);
+        if !few.is_cut {
+            return few;
         }
         let search = self.search.clone();
-        let rest = beside(move || how(&search, usize::MAX)).await;
-        Look {
-            used: look.used + rest.used,
-            ..rest
-        }
+        let mut all = beside(move || how(&search, usize::MAX)).await;
+        all.account(few.used);
+        all
     }
 }
 
@@ -137,21 +137,22 @@ impl Search {
     /// Sends SIGKILL to who is there, at most `max` of them, and says who is left.
     fn kill(&self, max: usize) -> Look {
         let before = self.look(max);
-        let mut ticks = 0;
         for (pid, seen) in &before.members {
-            // Of the leader more is known when it is reaped.
-            if procfs::kill_if_same(*pid, *seen).is_ok() && Some(*pid) != self.leader {
-                ticks += seen.used;
-            }
+            let _ = procfs::kill_if_same(*pid, *seen);
         }
-        let after = match before.is_cut {
-            true => before,
-            false => self.look(max),
-        };
-        Look {
-            used: procfs::TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)),
-            ..after
+        // Of the leader more is known when it is reaped.
+        let others = before.members.iter();
+        let others = others.filter(|(pid, _)| Some(*pid) != self.leader);
+        let killed: HashMap<Pid, u64> = others.map(|(pid, seen)| (*pid, seen.used)).collect();
+        if before.is_cut {
+            let mut before = before;
+            before.account(killed);
+            return before;
         }
+        let mut after = self.look(max);
+        after.account(before.used);
+        after.account(killed);
+        after
     }
 
     /// Who is there, of at most `max` processes. Looks again as long as somebody has turned up or ended meanwhile:
@@ -169,7 +170,10 @@ impl Search {
                 look.members = walk.found;
                 return look;
             }
-            look = Look::default();
+            look = Look {
+                used: look.used,
+                ..Look::default()
+            };
             candidates = self.candidates(&mut look, max);
             let nobody_new = candidates.iter().all(|pid| walk.seen.contains(pid));
             let is_stable = nobody_new && !look.is_stale && walk.all_live();
@@ -200,6 +204,12 @@ impl Search {
                 Owner::Mine => mine.push(pid),
                 Owner::Another => {}
                 Owner::Nobody => look.is_stale = true,
+                Owner::Dead(stat) => {
+                    look.is_stale = true;
+                    if Some(stat.session) == self.leader {
+                        look.account([(pid, stat.used)]);
+                    }
+                }
                 Owner::Undecided => look.undecided += 1,
                 Owner::Unknown => {
                     look.is_complete = false;
@@ -224,7 +234,7 @@ impl Search {
             if self.leaders.subreaper() {
                 self.leaders.reap(pid);
             }
-            return Owner::Nobody;
+            return Owner::Dead(stat);
         }
         let id = match told {
             Some(id) => id,
@@ -282,8 +292,19 @@ struct Look {
     has_unknown: bool,
     /// Whether there was more to look at than was to be looked at.
     is_cut: bool,
-    /// How much processor time those had used that were killed, the leader aside.
-    used: Duration,
+    /// How much processor time, in ticks, those had used that were killed, and those of the leader's session that have
+    /// ended and that nobody else has waited for.
+    used: HashMap<Pid, u64>,
+}
+
+impl Look {
+    /// Notes what processes have used, which may be in it with what they had used before.
+    fn account(&mut self, used: impl IntoIterator<Item = (Pid, u64)>) {
+        for (pid, ticks) in used {
+            let known = self.used.entry(pid).or_default();
+            *known = ticks.max(*known);
+        }
+    }
 }
 
 /// A walk down a tree.

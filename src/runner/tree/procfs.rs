@@ -30,8 +30,10 @@ pub(super) struct Stat {
     pub used: u64,
 }
 
-/// How long a tick of `/proc` is: `USER_HZ` is 100 on all architectures that this runs on (time(7)).
-pub(super) const TICK: Duration = Duration::from_millis(10);
+/// How long so many ticks of `/proc` are: `USER_HZ` is 100 on all architectures that this runs on (time(7)).
+pub(super) fn ticks(count: u64) -> Duration {
+    Duration::from_millis(count.saturating_mul(10))
+}
 
 /// What the kernel flags its own threads with (`include/linux/sched.h`; systemd and ps(1) go by it, too).
 const PF_KTHREAD: u32 = 0x0020_0000;

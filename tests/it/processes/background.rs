@@ -213,18 +213,21 @@ fn a_chatty_holder_does_not_hold_up_the_answer_either() {
 fn what_is_killed_is_accounted_for() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
-        let ready = daemon.dir().join("ready");
-        let command = format!(
-            "mkfifo {0}; setsid python3 -c \"import time\nwhile time.process_time() < 0.3: pass\nopen('{0}', 'w').close()\ntime.sleep(600)\" >/dev/null 2>&1 & read _ <{0}; true",
-            ready.display()
-        );
-        let body = daemon.bash(&command).json();
-        assert_eq!(body["background"][0]["killed"], true, "{mode:?}: {body}");
-        assert!(
-            // The kernel counts in ticks.
-            body["usage"]["cpu_ms"].as_u64() >= Some(250),
-            "{mode:?}: {body}"
-        );
+        // In a session of its own, and in the leader's group, which is killed before anybody looks.
+        for (number, beginning) in ["setsid", ""].into_iter().enumerate() {
+            let ready = daemon.dir().join(format!("ready{number}"));
+            let command = format!(
+                "mkfifo {0}; {beginning} python3 -c \"import time\nwhile time.process_time() < 0.3: pass\nopen('{0}', 'w').close()\ntime.sleep(600)\" >/dev/null 2>&1 & read _ <{0}; true",
+                ready.display()
+            );
+            let body = daemon.bash(&command).json();
+            assert_eq!(body["background"][0]["killed"], true, "{mode:?}: {body}");
+            assert!(
+                // The kernel counts in ticks.
+                body["usage"]["cpu_ms"].as_u64() >= Some(250),
+                "{mode:?} {beginning:?}: {body}"
+            );
+        }
     }
 }
 
