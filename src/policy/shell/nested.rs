@@ -39,9 +39,6 @@ pub(super) fn takes_scripts(name: &str) -> bool {
     SCRIPT_TAKERS.contains(&name) || runs_elsewhere(name)
 }
 
-/// Built-ins that are given variables with their values.
-const DECLARING: [&str; 5] = ["declare", "export", "local", "readonly", "typeset"];
-
 /// Words with which tmux runs commands of its own that say what to run, or reads them from a file.
 const TMUX_COMMANDS: [&str; 9] = [
     "if-shell",
@@ -248,15 +245,6 @@ impl Reader {
         // template (`{{ .State }}`), or names files; and no script.
         let mut shell = None;
         for word in arguments {
-            let assigned = word.split_once('=').filter(|_| DECLARING.contains(&name));
-            if let Some((variable, value)) = assigned
-                && is_known(variable)
-                && !is_known(value)
-            {
-                // Of what is not known the text names nothing.
-                nested.extend(self.unknown_value(&plain(value)));
-                continue;
-            }
             let scripts = scripts_of(word).filter(|text| !elsewhere || is_command(text));
             nested.extend(scripts.map(|text| Nested {
                 shell,
@@ -499,9 +487,8 @@ pub(super) fn is_input(file: &str) -> bool {
     let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     file == "-"
         || last == "stdin"
-        || is_number && before.is_none_or(|dir| matches!(dir, "fd" | ".") || !is_known(dir))
+        || is_number && matches!(before, Some("fd" | ".") | None)
         || path.starts_with("/dev/fd/")
         || path.starts_with("/proc/")
-        || !is_known(last)
-        || file.contains(UNKNOWN_WORDS)
+        || !is_known(file)
 }

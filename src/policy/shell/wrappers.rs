@@ -216,16 +216,15 @@ impl Reader {
             let is_ended = words.last().is_some_and(|word| word == ";");
             let end = words.len() - usize::from(is_ended);
             let mut is_behind_unknown = false;
-            let finds = words.iter().any(|word| base_name(word) == "find");
             for start in first + 1..end {
                 // Of that nothing is allowed, and to go on would take time that grows with its square.
                 if self.is_full() {
                     return nested;
                 }
-                // One that is behind the command of a wrapper is neither an option of the wrapper's nor what such an
-                // option has run; of find's it may be, behind one that is not known.
+                // One that is behind words that are known is neither an option of a wrapper's nor what such an option
+                // has run.
                 let is_operand = is_exact_so_far
-                    && (is_known(&words[start - 1]) || !finds)
+                    && is_known(&words[start - 1])
                     && !is_known(&words[start])
                     && !words[start].contains(UNKNOWN_WORDS);
                 if !done[start] && !is_operand && !words[start].starts_with('-') {
