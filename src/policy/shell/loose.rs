@@ -237,6 +237,10 @@ impl Reader {
         for hidden in hidden(text) {
             self.nested(&hidden, false)?;
         }
+        if text.contains("<<") {
+            // A here-document that nothing ends is one all the same, and what stands beside it is run.
+            self.unknown();
+        }
         let mut lines = text.lines();
         if text.contains('\n') {
             for line in lines.by_ref().take(LINES) {

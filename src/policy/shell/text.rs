@@ -88,6 +88,11 @@ impl Flat {
     ) -> Result<(), Unreadable> {
         self.arithmetic(source, piece);
         match &piece.piece {
+            // An expansion that the parser does not know.
+            WordPiece::Text(text) if has_expansion(text, &source[piece.end_index..]) => {
+                self.text.push(UNKNOWN_WORDS);
+                self.nested.push(unknown());
+            }
             WordPiece::Text(text) if quoted => self.push(text),
             WordPiece::Text(text) => self.unquoted(text),
             WordPiece::SingleQuotedText(text) => self.push(text),
@@ -237,6 +242,11 @@ fn may_be_words(raw: &str) -> bool {
     raw == "$@"
         || raw.starts_with("${@")
         || ["[@]", "$@", "${!"].iter().any(|sign| raw.contains(sign))
+}
+
+/// Whether an expansion begins in `text`, which is taken for plain, and goes on `behind` it.
+fn has_expansion(text: &str, behind: &str) -> bool {
+    text.contains("${") || text.ends_with('$') && behind.starts_with('{')
 }
 
 /// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,

@@ -1,5 +1,7 @@
 //! A script's tokens, as bash has them: where the parser's differ they are put right, or nothing is read.
 
+use std::collections::HashSet;
+
 use brush_parser::{SourceSpan, Token, uncached_tokenize_str};
 
 use super::loose::options;
@@ -51,6 +53,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
         may_comment: text.contains('#'),
         goes_on: text.contains("(\\\n"),
     };
+    if joined(text).contains("=(") && script.goes_on_behind_array(text) {
+        return Err(Unreadable::Ambiguous);
+    }
     if script.may_hide_document() {
         return Err(Unreadable::Ambiguous);
     }
@@ -143,6 +148,37 @@ struct Script<'a> {
 }
 
 impl Script<'_> {
+    /// Whether something touches the end of an array (`a=(x)b command`, `a=(x)# command`): to bash it is part of that word,
+    /// to the parser a command or a comment.
+    fn goes_on_behind_array(&self, text: &str) -> bool {
+        // For each parenthesis that is open, whether it is an array's.
+        let mut open = Vec::new();
+        let mut ends = HashSet::new();
+        let mut at = 0;
+        while let Some(token) = self.tokens.get(at) {
+            if self.opens_twice(at)
+                && let Some(length) = self.arithmetic(at)
+            {
+                at += length;
+                continue;
+            }
+            if is_operator(Some(token), "(") {
+                let before = at.checked_sub(1).map(|before| &self.tokens[before]);
+                open.push(
+                    matches!(before, Some(Token::Word(word, _)) if joined(word).ends_with('=')),
+                );
+            }
+            if is_operator(Some(token), ")") && open.pop() == Some(true) {
+                ends.insert(token.location().end.index);
+            }
+            at += 1;
+        }
+        let behind = text.chars().enumerate();
+        behind
+            .filter(|(at, _)| ends.contains(at))
+            .any(|(_, c)| !c.is_ascii_whitespace() && !";&|)<>".contains(c))
+    }
+
     /// Whether there are two parentheses at `at` that do not begin an arithmetic command.
     fn is_apart(&self, at: usize) -> bool {
         self.opens_twice(at) && self.arithmetic(at).is_none() && !self.is_loop(at)

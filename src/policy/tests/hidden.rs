@@ -329,3 +329,40 @@ fn a_call_that_has_bash_read_as_posix_says_is_asked_about() {
     });
     assert_eq!(judged.verdict, Verdict::Ask);
 }
+
+#[test]
+fn what_the_parser_has_otherwise_hides_no_command() {
+    let asked = [
+        "a=(x)b marker",
+        "a=(x)#; marker",
+        "a+=(x)= marker",
+        "a[0]=(x)\"\" marker",
+        "a=()x marker y",
+        "a=((x))b marker",
+        "a=(x)\\\nb marker",
+        "f() { a=(x)b marker; }; f",
+        "m${x~}arker",
+        "\"m${x@}arker\"",
+        "${SUDO~} marker",
+        "${x@Z} marker",
+        "${!} marker",
+        "bash -c 'm${x~}arker'",
+        "true || : \"${!x'}\"; marker_ x; : \"'}\"",
+        "script -qc '<<E marker' /dev/null",
+        "git -c alias.x='!<<E marker' x",
+        "strace -o '|<<E marker x' true",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    assert_eq!(unlike("git push *", &asked[..14], Verdict::Ask), NONE);
+    let harmless = [
+        "a=(x y); echo \"${a[@]}\"",
+        "a=(x) b=(y)\nls",
+        "a=(x)>f",
+        "(a=(x)); (cd x && ls)",
+        "a=(\n  x # first\n  y\n)\nls",
+        "[[ x =~ ^(a|b)$ ]] && ls",
+        "echo \"\\${x}\" '${x~}'",
+        "echo \"${x:-y}\" ${#x} ${x%.*} ${x//a/b} ${x^^} ${!x}",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
