@@ -204,10 +204,13 @@ impl Tree {
 
     /// Sends SIGKILL to all of it until none is left or `wait` is over.
     pub(super) async fn kill(&self, leader: &Leader, wait: Duration) -> Remains {
-        let deadline = Instant::now() + wait;
+        let mut deadline = None;
         let mut pause = FIRST_LOOK;
         let mut used = Duration::ZERO;
         loop {
+            // A look that began in time says nothing about the end of it: on a busy machine one takes as long as that,
+            // and whom it has killed are still dying.
+            let is_last = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             let mut remains = match self {
                 Self::Cgroup(tree) => {
                     // Who has moved to another cgroup is still in its group, mostly.
@@ -219,9 +222,10 @@ impl Tree {
             // Who is not dead at once is found, and counted, again.
             used = used.max(remains.used);
             remains.used = used;
-            if remains.known == 0 || Instant::now() >= deadline {
+            if remains.known == 0 || is_last {
                 return remains;
             }
+            deadline.get_or_insert_with(|| Instant::now() + wait);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_LOOK);
         }
