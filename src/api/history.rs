@@ -203,7 +203,7 @@ pub(super) async fn clear(
     query.map_err(bad_query)?;
     let clearing = async move {
         let cleared = api.executor.clear_history(&peer.caller).await;
-        cleared.map_err(unreadable)
+        cleared.map_err(|error| Refusal::new(Code::AuditUnavailable, error.to_string()))
     };
     let deleted = undivided(clearing).await?;
     Ok(json_response(

@@ -81,7 +81,7 @@ const PROBLEMS: &[(&str, &[Code])] = &[
         Code::OutputInvalid, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
     ("listExecutions",  &[Code::MalformedRequest, Code::Internal]),
-    ("clearExecutions", &[Code::MalformedRequest, Code::Internal]),
+    ("clearExecutions", &[Code::MalformedRequest, Code::AuditUnavailable]),
     ("listApprovals",   &[Code::MalformedRequest, Code::Internal]),
     ("showApproval",    &[Code::NotFound, Code::Internal, Code::MalformedRequest]),
     ("decideApproval",  &[Code::MalformedRequest, Code::PayloadTooLarge, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::ShuttingDown, Code::Internal]),

@@ -59,15 +59,17 @@ impl Store {
             }
             let approved = self.used_approval(id)?;
             let stages = self.stages(id)?;
+            let call: Value = record.open.call.read().unwrap_or_default();
+            let summary = call["summary"].as_str().unwrap_or_default();
             self.close(&CloseRecord {
                 approved,
+                summary: summary.to_owned(),
                 stages: Json::of(&(true, stages)),
                 ..lost(id, now)
             })?;
-            let call: Value = record.open.call.read().unwrap_or_default();
             happened.push(json!({
                 "type": "executionAborted", "status": Status::Lost,
-                "summary": call["summary"].as_str().unwrap_or_default(), "detail": Failure::LOST,
+                "summary": summary, "detail": Failure::LOST,
             }));
             let count = happened.len() as u64;
             self.events(&NumberedEvents {

@@ -199,12 +199,28 @@ impl Executor {
         };
         let approval = match ledger.decide(decision).await? {
             Verdicted::Done(approval) => *approval,
-            Verdicted::TooLate(approval) => return Err(CannotDecide::Decided(approval)),
+            Verdicted::TooLate(approval) => {
+                return Err(CannotDecide::Decided(self.lapsed(approval).await?));
+            }
             Verdicted::Unknown => return Err(CannotDecide::Unknown(id)),
         };
         let remembered = self.remember(&approval, by, answer.remember).await;
         self.inner.waiters.tell(&approval);
         remembered.map(|()| approval)
+    }
+
+    /// What could not be decided on. Where that is for the time alone it lapses now, whoever waits has yet to see it.
+    async fn lapsed(&self, approval: Box<Approval>) -> Result<Box<Approval>, LedgerError> {
+        if approval.status != ApprovalStatus::Pending {
+            return Ok(approval);
+        }
+        let settled = self
+            .inner
+            .settle(approval.id, ApprovalStatus::Expired)
+            .await?;
+        let settled = settled.map_or(approval, Box::new);
+        self.inner.waiters.tell(&settled);
+        Ok(settled)
     }
 
     /// Lets calls like this pass from now on. The decision stands whatever becomes of that.

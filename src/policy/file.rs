@@ -339,6 +339,13 @@ impl<'a> File<'a> {
 
     fn principals(&self, key: &str, value: &Value<'_>) -> Result<Vec<Principal>, PolicyError> {
         let kind = if key == "users" { "user" } else { "group" };
+        let items = self.items(key, value)?;
+        if items.is_empty() {
+            let detail = format!(
+                "names no {kind}, so that the rule would concern nobody: expected one or more, or no `{key}`"
+            );
+            return Err(self.error(value.span().start, Some(key), detail));
+        }
         let resolve = |item: &Value<'_>| {
             let name = self.text(key, item)?;
             let refused = |detail| self.error(item.span().start, Some(key), detail);
@@ -349,6 +356,6 @@ impl<'a> File<'a> {
                 ))
             })
         };
-        self.items(key, value)?.iter().map(resolve).collect()
+        items.iter().map(resolve).collect()
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn judge_script<'p>(
         let setting = Setting {
             shell: Shell::at(question.shell),
             input: question.stdin,
+            variables: question.env,
         };
         match read_shell_in(text, setting, policy.fence()) {
             Ok(reading) => judge_reading(policy, question, &reading, &mut found, &mut asked),
@@ -84,7 +85,13 @@ pub(super) fn judge_script<'p>(
     {
         return decision;
     }
-    asked.first.into_iter().for_each(|asked| found.add(asked));
+    if let Some(first) = asked.first {
+        // What is asked about for certain says why, before what may have to be.
+        match &mut found.0 {
+            Some(found) if found.verdict == first.verdict => *found = first,
+            _ => found.add(first),
+        }
+    }
     match whole {
         Some(whole) => found.add(whole),
         None => judge_allowance(policy, question, text, &mut found),

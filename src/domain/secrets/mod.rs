@@ -34,6 +34,10 @@ const MOST_LINES: usize = 256;
 /// a line that is longer is looked at in pieces.
 const LONGEST_HELD: usize = 8 * 1024;
 
+/// The longest line that patterns are not looked for in before it is there as a whole, in bytes. Of a longer one the last
+/// [`LONGEST_HELD`] are held back: each byte is looked at twice at the most, but for those of a match.
+const LONGEST_SEARCHED: usize = 2 * LONGEST_HELD;
+
 /// How much of what stands before something tells whether a word begins there, in bytes.
 pub const CONTEXT: usize = 32;
 
@@ -328,24 +332,49 @@ impl Search<'_> {
 
     /// Within lines, the last of which may not be there as a whole.
     fn patterns(&mut self, patterns: &[Regex]) {
-        let new = &self.text[self.from..];
-        let last = new
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        if new.len() - last <= LONGEST_HELD {
-            self.hold(self.from + last);
-        }
+        let last = line_begin(self.text, self.from);
+        let unfinished = self.text.len() - last;
+        let is_long = unfinished > LONGEST_SEARCHED;
+        let end = match self.ended || is_long {
+            true => self.text.len(),
+            false => last,
+        };
         let mut begin = self.from;
-        for line in self.text[self.from..self.hold].split_inclusive(|byte| *byte == b'\n') {
+        for line in self.text[self.from..end].split_inclusive(|byte| *byte == b'\n') {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
-            for found in patterns.iter().flat_map(|pattern| pattern.find_iter(text)) {
+            // What stands before tells a pattern that no line begins here, nor a word maybe.
+            let before = line_begin(&self.text[..begin], begin.saturating_sub(CONTEXT));
+            let line_text = &self.text[before..begin + text.len()];
+            for found in patterns
+                .iter()
+                .flat_map(|pattern| matches(pattern, line_text, begin - before))
+            {
                 if found.len() >= SHORTEST_MASKED {
-                    self.found.push(begin + found.start()..begin + found.end());
+                    self.found.push(before + found.start..before + found.end);
                 }
             }
             begin += line.len();
         }
+        match is_long {
+            false => self.hold(last),
+            true => self.hold_end_of_line(),
+        }
+    }
+
+    /// Holds back the end of a long line, in which a match may begin; and as a whole what lies across, which may go on.
+    fn hold_end_of_line(&mut self) {
+        if self.ended {
+            return;
+        }
+        let cut = self.text.len() - LONGEST_HELD;
+        let longest = self.text.len().saturating_sub(2 * LONGEST_SEARCHED);
+        for found in &mut self.found {
+            // The rest of one that is still longer is taken for what it looks like.
+            if found.start < longest && found.end > cut {
+                found.end = cut;
+            }
+        }
+        self.hold(cut);
     }
 
     fn hold(&mut self, at: usize) {
@@ -353,6 +382,25 @@ impl Search<'_> {
             self.hold = self.hold.min(at);
         }
     }
+}
+
+/// Where the last line of `text` begins, or `from` if that is behind.
+fn line_begin(text: &[u8], from: usize) -> usize {
+    let end = memchr::memrchr(b'\n', &text[from..]);
+    end.map_or(from, |at| from + at + 1)
+}
+
+/// What `pattern` matches in `text` from `at` on, each behind the one before.
+fn matches<'t>(
+    pattern: &'t Regex,
+    text: &'t [u8],
+    mut at: usize,
+) -> impl Iterator<Item = Range<usize>> + 't {
+    std::iter::from_fn(move || {
+        let found = (at <= text.len()).then(|| pattern.find_at(text, at))??;
+        at = found.end() + usize::from(found.is_empty());
+        Some(found.range())
+    })
 }
 
 /// Puts the mask in the place of everything found before `hold`. What lies across it is held back
@@ -543,6 +591,43 @@ mod tests {
                 "{unit}: {:?}",
                 begun.elapsed()
             );
+        }
+    }
+
+    #[test]
+    fn patterns_are_found_in_long_lines_wherever_they_are_cut() {
+        let secrets = secrets(
+            &[],
+            &[r#""password":"[^"]*""#, r"\bpin=[0-9]+", "^top: [a-z]+"],
+        );
+        let record = r#"{"user":"me","password":"hunter2secret","pin=":"pin=1234 xpin=1234"},"#;
+        let mut text = String::from("top: secret ");
+        while text.len() < 40_000 {
+            text.push_str(record);
+        }
+        text.push_str("top: open\ntop: secret\n");
+        let whole = secrets.mask_text(&text);
+        assert_eq!(
+            whole.matches("***").count(),
+            2 + 2 * text.matches("user").count()
+        );
+        for size in [1, 7, 61, 4096, 9000, 16_385, 20_000, 39_999] {
+            let cut = in_pieces(&secrets, text.as_bytes().chunks(size));
+            assert!(cut == whole.as_bytes(), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_match_in_a_long_line_is_masked_as_far_as_it_is_held() {
+        let secrets = secrets(&[], &["pw=[a-h]+"]);
+        let text = format!(
+            "{}pw={} x",
+            "-".repeat(20_000),
+            "a".repeat(LONGEST_SEARCHED)
+        );
+        for size in [1000, 4096, 65_536] {
+            let cut = in_pieces(&secrets, text.as_bytes().chunks(size));
+            assert!(cut.ends_with(b"-*** x"), "{size}");
         }
     }
 

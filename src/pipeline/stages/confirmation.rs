@@ -363,10 +363,9 @@ impl Question<'_> {
             drop(place);
             return self.read(decided);
         }
-        let left = approval.expires_at.duration_since(SystemTime::now());
         let ended = tokio::select! {
             told = &mut place.told => Ended::Told(told.ok().map(Box::new)),
-            () = tokio::time::sleep(left.unwrap_or_default()) => Ended::Expired,
+            () = reached(approval.expires_at) => Ended::Expired,
             reason = self.context.live.stop_requested() => Ended::Stopped(reason),
             () = self.inner.unanswered(self.execution) => Ended::Stopped(StopReason::Shutdown),
         };
@@ -480,6 +479,19 @@ impl Question<'_> {
                 "what somebody is asked about is put on record, whatever `audit` says: {error}"
             ),
         }
+    }
+}
+
+/// Completes at that time, soon after at the latest where the clock is set or the machine was suspended: timers know of
+/// neither.
+async fn reached(time: SystemTime) {
+    /// How long it is believed that the clock goes as timers do.
+    const LOOK: Duration = Duration::from_secs(10);
+    while let Ok(left) = time.duration_since(SystemTime::now()) {
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK)).await;
     }
 }
 

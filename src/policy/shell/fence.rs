@@ -77,7 +77,11 @@ pub(super) fn read(
     setting: Setting<'_>,
     fence: &Fence,
 ) -> Result<Reading, Unreadable> {
-    if script.len() > fence.max_bytes {
+    let variables = setting.variables.iter();
+    let variables: usize = variables
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    if script.len() + variables > fence.max_bytes {
         return Err(Unreadable::TooLong);
     }
     // A shell that reads what is not known here is asked about in any case.

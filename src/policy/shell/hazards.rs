@@ -8,7 +8,7 @@ mod tests;
 use super::super::paths::base_name;
 use super::git;
 use super::programs::{
-    ARGUMENTS, BUILTINS, DEFAULT_FILES, OPTIONS, Options, PROGRAMS, REMOTE, RUNS, WRAPPER,
+    ARGUMENTS, BUILTINS, DEFAULT_FILES, OPTIONS, Options, PROGRAMS, REMOTE, RUNS, SETTINGS, WRAPPER,
 };
 
 /// Why a command is on the list.
@@ -85,7 +85,7 @@ pub(super) fn run_by_options<'w>(program: &str, arguments: &'w [String]) -> Vec<
         // Their values follow one another.
         values.extend(arguments[1..].iter().map(String::as_str));
     }
-    for one in given(program, arguments).filter(|one| one.what == RUNS) {
+    for one in given(program, arguments).filter(|one| one.what == RUNS || one.what == SETTINGS) {
         let has_value = |option: &&&str| {
             let is = |(of, options): &(&str, &[&str])| *of == program && options.contains(option);
             !WITHOUT_VALUE.iter().any(is)
@@ -98,6 +98,11 @@ pub(super) fn run_by_options<'w>(program: &str, arguments: &'w [String]) -> Vec<
     let inner = |value: &&'w str| Some(value.split_once('=')?.1);
     let inner: Vec<&str> = values.iter().filter_map(inner).collect();
     values.extend(inner);
+    // `--config=alias.x=!COMMAND`.
+    let last = |value: &&'w str| value.rsplit_once('=').map_or(*value, |(_, last)| last);
+    let aliases: Vec<&str> = values.iter().map(last).collect();
+    let aliases = aliases.iter().filter_map(|value| value.strip_prefix('!'));
+    values.extend(aliases.collect::<Vec<_>>());
     values
 }
 

@@ -7,7 +7,7 @@ use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
 use super::dialect::{Apart, names_posix};
 use super::hazards::looks;
-use super::text::hidden;
+use super::text::{hidden, literal};
 use super::tokens::{joined, tokens};
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, strict};
@@ -37,11 +37,19 @@ pub(super) struct Reader {
     pub(super) input_read: Option<bool>,
     /// Whether that was looked at as what is read into a variable.
     pub(super) input_expanded: bool,
+    /// Variables that it finds set.
+    variables: Vec<(String, String)>,
     /// Functions, and which commands are given which texts.
     pub(super) functions: Vec<String>,
     pub(super) fed: Vec<(String, String)>,
     /// Whether what is read now is run in a directory that is not known.
     pub(super) elsewhere: bool,
+    /// Whether what is read now may have its input from a pipe.
+    pub(super) is_piped: bool,
+    /// Whether something is opened to be read that a write to a descriptor's name would open once more.
+    pub(super) opens: bool,
+    /// Whether the name of a descriptor is written to.
+    pub(super) reopens: bool,
     /// Who reads what is read now.
     pub(super) shell: Shell,
     /// Whether bash may at some time be in POSIX mode, and whether there is something that it then has otherwise.
@@ -108,9 +116,15 @@ impl Reader {
             input: setting.input.map(str::to_owned),
             input_read: None,
             input_expanded: false,
+            variables: (setting.variables.iter())
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
             functions: Vec::new(),
             fed: Vec::new(),
             elsewhere: false,
+            is_piped: false,
+            opens: false,
+            reopens: false,
             shell: setting.shell,
             may_be_posix: false,
             posix_matters: false,
@@ -122,7 +136,7 @@ impl Reader {
 
     /// Reads a script of the simplest form, as are those in it; none when one is not.
     pub(super) fn read_simple(mut self, script: &str) -> Option<Reading> {
-        let simple = self.simple(script, true, 0);
+        let simple = self.variables.is_empty() && self.simple(script, true, 0);
         (simple && !self.is_full()).then_some(self.reading)
     }
 
@@ -142,15 +156,13 @@ impl Reader {
         let expands = |word: &String| ["$(", "`", "<("].iter().any(|sign| word.contains(sign));
         let words = || segments.iter().flat_map(|segment| &segment.words);
         let reads_input = self.input.is_some() && words().any(|word| reads_variable(word));
-        if redefines(script) || reads_input || words().any(expands) {
+        let sets =
+            words().any(|word| word == "printf") && words().any(|word| word.starts_with("-v"));
+        if redefines(script) || reads_input || sets || words().any(expands) {
             return false;
         }
         segments.iter().all(|segment| {
-            let words: Vec<String> = segment
-                .words
-                .iter()
-                .map(|word| super::text::literal(word))
-                .collect();
+            let words: Vec<String> = segment.words.iter().map(|word| literal(word)).collect();
             let nested = self.command(&words, certain, None);
             depth < 4
                 && nested.iter().all(|nested| {
@@ -165,8 +177,17 @@ impl Reader {
     }
 
     pub(super) fn read(mut self, script: &str) -> Result<Reading, Unreadable> {
+        for (name, value) in std::mem::take(&mut self.variables) {
+            if redefines(&name) {
+                self.unknown();
+            }
+            self.set(&name, &literal(&value), false)?;
+        }
         self.script(script, true)?;
         self.functions_fed()?;
+        if self.opens && self.reopens {
+            self.reading.writes.push(None);
+        }
         if self.may_be_posix && self.posix_matters {
             self.unknown();
         }

@@ -23,6 +23,7 @@ mod tokens;
 mod walk;
 mod wrappers;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub use command::Command;
@@ -80,11 +81,7 @@ impl fmt::Display for Unreadable {
 /// # Errors
 /// See [`Unreadable`]; then anything may be in it.
 pub fn read_shell(script: &str, fence: &Fence) -> Result<Reading, Unreadable> {
-    let bash = Setting {
-        shell: Shell::Bash,
-        input: None,
-    };
-    read_shell_in(script, bash, fence)
+    read_shell_in(script, Setting::new(Shell::Bash, None), fence)
 }
 
 /// Where a script is run.
@@ -94,6 +91,21 @@ pub(super) struct Setting<'a> {
     pub shell: Shell,
     /// What it is given to read: shells in it may take that for a script.
     pub input: Option<&'a str>,
+    /// What it finds set besides what the daemon sets: what programs in it read there is a command as much as if the
+    /// script had set it.
+    pub variables: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Setting<'a> {
+    /// One in which no variable is set.
+    fn new(shell: Shell, input: Option<&'a str>) -> Self {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        Self {
+            shell,
+            input,
+            variables: &NONE,
+        }
+    }
 }
 
 /// The same for a script that is run there.

@@ -55,6 +55,9 @@ const TMUX_COMMANDS: [&str; 9] = [
 /// How many beginnings of a list of commands are looked at.
 const MAX_BEGINNINGS: usize = 16;
 
+/// How many letters may stand before an option's value in the same word.
+const MAX_LETTERS: usize = 4;
+
 /// Whether a shell is given that short option, alone or with others, or a word that may be it.
 fn has_letter(arguments: &[String], letter: char) -> bool {
     let mut arguments = arguments.iter();
@@ -96,7 +99,7 @@ fn has_history(arguments: &[String]) -> bool {
 }
 
 /// What may be one, and is where nothing of it is unknown and that is `certain`.
-fn script(text: &str, certain: bool) -> Nested {
+pub(super) fn script(text: &str, certain: bool) -> Nested {
     Nested::new(plain(text), certain && is_known(text))
 }
 
@@ -121,9 +124,15 @@ impl Reader {
             }
             "trap" => nested.extend(trapped(arguments).map(|text| script(text, certain))),
             "source" | "." => match file_of(arguments) {
-                Some(file) if is_input(file) => self.shell_input(input, certain, nested),
-                // A file with a script, whose name may be all that a rule knows of it.
-                Some(_) => self.add(arguments.join(" "), false),
+                Some(file) if is_input(file) => {
+                    self.shell_input(input, certain && is_known(file), nested);
+                }
+                // A file with a script, whose name may be all that a rule knows of it; or a link to its input.
+                Some(_) => {
+                    let dashes = usize::from(arguments[0] == "--");
+                    self.add(arguments[dashes..].join(" "), false);
+                    nested.extend(given(input));
+                }
                 None => {}
             },
             // From here on any word may be another; and which files name commands, who knows.
@@ -186,7 +195,14 @@ impl Reader {
                 nested.push(script(&text, false));
             }
         }
-        let mut add = |text: &str| nested.push(script(text, false));
+        let mut add = |text: &str| {
+            nested.push(script(text, false));
+            // `x:;@command`: what stands before the command of a recipe is make's.
+            let lines = text.split([';', '\n', '\t']);
+            let recipes =
+                lines.map(|line| line.trim_start_matches([INNER_BLANK, ' ', '@', '-', '+']));
+            nested.extend(recipes.take(MAX_BEGINNINGS).map(|line| script(line, false)));
+        };
         for option in ["--eval", "-E"] {
             let texts = values_of(option, "CfIjloW", arguments);
             texts.for_each(|text| add(&as_script(text)));
@@ -217,6 +233,9 @@ impl Reader {
         }
         if reads {
             self.shell_input(input, certain, nested);
+        } else {
+            // The file that it reads may be a link to it.
+            nested.extend(given(input));
         }
     }
 
@@ -244,6 +263,11 @@ impl Reader {
         // There another word is mostly one of a command (`docker exec c sh -c x`), which is looked at as a whole, a
         // template (`{{ .State }}`), or names files; and no script.
         let mut shell = None;
+        if name == "socat" {
+            // `exec:COMMAND`, in any letters.
+            let behind = arguments.iter().filter_map(|word| word.split_once(':'));
+            nested.extend(behind.map(|(_, text)| script(text, false)));
+        }
         for word in arguments {
             let scripts = scripts_of(word).filter(|text| !elsewhere || is_command(text));
             nested.extend(scripts.map(|text| Nested {
@@ -312,6 +336,11 @@ fn as_script(text: &str) -> String {
 /// What the values of options run.
 pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
     let mut add = |text: &str| nested.push(script(text, false));
+    if name == "gh" {
+        // `alias set x '!COMMAND'`.
+        let aliases = arguments.iter().filter_map(|word| word.strip_prefix('!'));
+        aliases.for_each(&mut add);
+    }
     if name == "zip" {
         // The program stands in the same word.
         let groups = arguments.iter().filter(|word| word.starts_with('-'));
@@ -323,6 +352,8 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
             // To a program, where the name of a file does not say so.
             "strace" if !text.starts_with(['|', '!']) => continue,
             "strace" => add(&text[1..]),
+            // Macros: `%(COMMAND)`.
+            "rpmbuild" | "rpmspec" => add(&text.replace("%(", "$(")),
             _ => add(text),
         }
         if name == "fzf" {
@@ -407,11 +438,14 @@ fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
     let attached = word
         .strip_prefix('-')
         .filter(|group| !group.starts_with('-'));
-    let attached = attached.and_then(|group| {
-        let mut letters = group.chars();
-        letters.next()?;
-        Some(letters.as_str())
+    // In a group, the last letter has the value.
+    let behind_letters = attached.into_iter().flat_map(|group| {
+        let letters = group.char_indices().take(MAX_LETTERS);
+        let letters = letters.take_while(|(_, c)| c.is_ascii_alphanumeric());
+        letters.map(move |(at, _)| &group[at + 1..])
     });
+    let behind_letters = behind_letters.filter(|text| !text.is_empty());
+    let attached = attached.and_then(|group| group.get(1..));
     // `ProxyCommand`, `EXEC`: names of settings and addresses.
     let name = attached.unwrap_or(word).split([':', INNER_BLANK]).next();
     let setting = name.is_some_and(|name| {
@@ -421,11 +455,18 @@ fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
     let values = [
         Some(word),
         behind('='),
-        attached,
         behind(':').filter(|_| setting),
         behind(INNER_BLANK).filter(|_| setting),
     ];
-    values.into_iter().flatten()
+    values.into_iter().flatten().chain(behind_letters)
+}
+
+/// What of its input a program may read, if it is known.
+fn given(input: Option<&Input>) -> Option<Nested> {
+    match input {
+        Some(Input::Text(text)) => Some(script(text, false)),
+        Some(Input::Unknown) | None => None,
+    }
 }
 
 /// The scripts a shell is given; whether it reads its input for one.

@@ -16,6 +16,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "python", "pypy", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "texlua", "luatex", "lualatex", "tclsh", "wish", "expect", "guile",
         "racket", "sbcl", "clisp", "emacs", "emacsclient", "ghci", "runghc", "julia", "octave", "Rscript", "R", "java", "jshell", "jdb", "jrunscript", "groovy", "scala", "kotlin", "swift", "gdb", "gdbtui", "lldb",
         "pydoc", "awk", "gawk", "mawk", "nawk", "original-awk", "bpftrace", "m4", "dc", "psql", "mysql", "mysqlsh", "mariadb", "sqlite3", "osascript", "ts-node", "tsx", "elixir", "erl", "dotnet", "gp", "gnuplot", "gs", "exiftool",
+        "file-rename", "json_pp", "pdb", "prename", "rename",
     ]),
     (WRAPPER, &[
         "env", "sudo", "sudo-rs", "sudoedit", "doas", "su", "runuser", "sg", "newgrp", "pkexec", "run0", "setpriv", "capsh", "xargs", "parallel", "sem", "timeout", "nice", "ionice", "nohup", "setsid",
@@ -29,7 +30,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "make-first-existing-target", "memusage", "nocache", "not", "openvt", "pg_virtualenv", "primusrun", "rr", "rtcwake", "runc", "s6-setsid", "scriptlive", "setlock", "sotruss", "switch_root", "trace-cmd", "trickle",
         "uclampset", "uftrace", "valgrind.bin", "vglrun", "apptainer", "coresched", "dbus-send", "enosys", "envuidgid", "gdbus", "homectl", "lckdo", "nq", "pipesz", "qdbus", "singularity", "tsocks", "tsp", "userdbctl",
         "asciinema", "byobu", "cage", "chamber", "cset", "dotenv", "envchain", "execlineb", "gamemoderun", "infisical", "k5start", "keyctl", "krenew", "mangohud", "mock", "nodemon", "op", "optirun", "pipexec", "prime-run", "schroot", "sops",
-        "startx", "steam-run", "timelimit", "ttyrec", "weston", "with-lock-ex", "xdg-terminal-exec", "xinit", "zellij",
+        "fstab-decode", "retry", "startx", "steam-run", "timelimit", "ttyrec", "weston", "with-lock-ex", "xdg-terminal-exec", "xinit", "zellij",
         "msgexec", "msgfilter", "mpirun", "mpiexec", "srun", "salloc", "sbatch", "doppler", "aws-vault", "run-mailcap", "xdg-open", "xterm", "uxterm", "rxvt", "urxvt", "gnome-terminal", "konsole", "xfce4-terminal", "alacritty", "kitty", "foot",
     ]),
     (REMOTE, &[
@@ -40,7 +41,7 @@ pub(super) const PROGRAMS: &[(&str, &[&str])] = &[
         "make", "bmake", "gmake", "cmake", "ninja", "meson", "bazel", "just", "task", "rake", "bundle", "gem", "cargo", "rustup", "rustc", "rustdoc", "go", "npm", "npx", "pnpm", "pnpx", "yarn", "corepack", "pip", "pipx", "pipenv", "uv", "uvx",
         "poetry", "pdm", "hatch", "rye", "tox", "nox", "pytest", "prove", "mvn", "gradle", "gradlew", "ant", "sbt", "javac", "javadoc", "composer", "phpunit", "jest", "mocha", "vitest", "eslint", "gulp", "grunt",
         "c89", "c89-gcc", "c99", "c99-gcc", "gcc", "cc", "g++", "c++", "cpp", "clang", "clang++", "clang-cpp", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "gold", "mold", "pre-commit", "terraform", "tofu",
-        "apt", "apt-get", "apt-key", "aptitude", "dpkg", "rpm", "dnf", "yum", "pacman", "apk", "zypper", "debuild", "dpkg-buildpackage", "puppet", "chef-apply", "chef-client", "chef-solo", "autoreconf", "automake", "autoconf", "libtool", "conda", "mamba", "micromamba",
+        "apt", "apt-get", "apt-key", "aptitude", "dpkg", "rpm", "dnf", "yum", "pacman", "apk", "zypper", "debuild", "dpkg-buildpackage", "puppet", "chef-apply", "chef-client", "chef-solo", "autom4te", "autoreconf", "automake", "autoconf", "libtool", "conda", "mamba", "micromamba",
     ]),
     (EDITOR, &[
         "vi", "vim", "vim.basic", "vim.gtk3", "vim.nox", "vim.tiny", "rvim", "gvim", "nvim", "view", "rview", "gview", "vimdiff", "editor", "sensible-editor", "select-editor", "ex", "ed", "red", "nano", "pico", "joe", "mc", "less", "more", "most", "pager", "sensible-pager", "zless", "zmore", "bzless", "bzmore", "lzless", "xzless", "xzmore", "zstdless", "man", "info", "ftp", "tnftp", "lftp", "smbclient", "telnet", "mutt", "mail", "mailx", "lynx", "w3m", "links", "top", "htop", "git-shell",
@@ -89,7 +90,7 @@ pub(super) const RUNS: &str = "runs a program its options name";
 const LOADS: &str = "loads code its options name";
 const WRITES: &str = "writes files its options name";
 const COMMANDS: &str = "takes commands from a file";
-const SETTINGS: &str = "takes settings that name programs";
+pub(super) const SETTINGS: &str = "takes settings that name programs";
 
 /// Letters of curl and wget that have a value.
 const CURL: &str = "AbCcdDeEFHhKmoPQrtTuUwxXyYz";
@@ -215,6 +216,16 @@ pub(super) const OPTIONS: &[Options] = &[
     options(&["youtube-dl", "yt-dlp"], &["--downloader", "--exec", "--exec-before-download", "--external-downloader", "--netrc-cmd"], "", RUNS),
     options(&["youtube-dl", "yt-dlp"], &["--config-locations", "--plugin-dirs"], "", SETTINGS),
     options(&["cpio"],   &["--rsh-command"], "", RUNS),
+    options(&["cargo"],  &["--config"], "", SETTINGS),
+    options(&["cmake"],  &["-D"], "", SETTINGS),
+    options(&["gpg-connect-agent"], &["--agent-program", "--keyboxd-program", "--dirmngr-program"], "", SETTINGS),
+    options(&["gpgtar"], &["--gpg"], "", RUNS),
+    options(&["mdadm"],  &["-p", "--alert", "--program"], "", RUNS),
+    options(&["mlr"],    &["--prepipe", "--prepipex"], "", RUNS),
+    options(&["pandoc"], &["-F", "-L", "--filter", "--lua-filter", "--pdf-engine"], "", RUNS),
+    options(&["protoc"], &["--plugin"], "", RUNS),
+    options(&["rpmbuild", "rpmspec"], &["-D", "-E", "--define", "--eval"], "", SETTINGS),
+    options(&["ssh-copy-id"], &["-o"], "Fip", SETTINGS),
     options(&["sort"],   &["--compress-program"], "", RUNS),
     options(&["sort"],   &["-o", "--output"], "kStT", WRITES),
     options(&["shuf"],   &["-o", "--output"], "in", WRITES),
@@ -298,6 +309,7 @@ pub(super) const ARGUMENTS: &[(&str, &[&str], usize, &str)] = &[
     ("systemctl",   &["edit", "set-environment", "import-environment", "link", "enable", "reenable"], 0, "has the system run other programs"),
     ("coredumpctl", &["debug", "gdb"], 0, EDITOR),
     ("gcloud",      &["scp", "ssh"], 0, REMOTE),
+    ("gh",          &["alias", "codespace", "cs", "extension", "extensions", "ext"], 0, WRAPPER),
     ("openssl",     &["engine"], 0, "loads code its arguments name"),
     ("helm",        &["plugin", "plugins"], 0, WRAPPER),
     ("hg",          &["bisect", "extdiff", "serve"], 2, WRAPPER),

@@ -241,7 +241,9 @@ impl Flat {
 fn may_be_words(raw: &str) -> bool {
     raw == "$@"
         || raw.starts_with("${@")
-        || ["[@]", "$@", "${!"].iter().any(|sign| raw.contains(sign))
+        || ["[@]", "$@", "{@", "${!"]
+            .iter()
+            .any(|sign| raw.contains(sign))
 }
 
 /// Whether an expansion begins in `text`, which is taken for plain, and goes on `behind` it.

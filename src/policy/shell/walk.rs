@@ -10,7 +10,7 @@ use super::dialect::Apart;
 use super::inner::with_options;
 use super::loose::{Nested, Reader, reads_variable, redefines};
 use super::nested::{Input, is_input, is_shell};
-use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, plain};
+use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, literal, plain};
 use super::{Shell, Unreadable};
 
 type Walk = Result<(), Unreadable>;
@@ -26,6 +26,9 @@ const NOWHERE: [&str; 5] = [
 
 /// The longest value of a variable that is tried as a command, in bytes.
 const MAX_VALUE_BYTES: usize = 4096;
+
+/// Of how many words it is looked at whether they are variables that a built-in sets.
+const MAX_SET: usize = 16;
 
 /// A descriptor, and what can be read there.
 type Fed = (i32, Input);
@@ -84,10 +87,13 @@ impl Reader {
             // That is `time` itself in POSIX mode and in other shells, which runs the program behind its options.
             self.unknown();
         }
-        pipeline
-            .seq
-            .iter()
-            .try_for_each(|command| self.one(command, certain))
+        let is_piped = self.is_piped;
+        for command in &pipeline.seq {
+            self.one(command, certain)?;
+            self.is_piped = true;
+        }
+        self.is_piped = is_piped;
+        Ok(())
     }
 
     fn one(&mut self, command: &ast::Command, certain: bool) -> Walk {
@@ -129,9 +135,13 @@ impl Reader {
             C::Subshell(subshell) => self.list(&subshell.list, certain),
             C::ForClause(clause) => {
                 let values = clause.values.as_deref().unwrap_or_default();
-                values
-                    .iter()
-                    .try_for_each(|value| self.text(flatten(&value.value)?, certain))?;
+                for value in values {
+                    let flat = flatten(&value.value)?;
+                    if is_read_by_programs(&clause.variable_name) {
+                        self.set(&clause.variable_name, &flat.text, certain)?;
+                    }
+                    self.text(flat, certain)?;
+                }
                 self.list(&clause.body.list, certain)
             }
             C::CaseClause(clause) => {
@@ -181,6 +191,7 @@ impl Reader {
         for item in suffix {
             self.item(item, certain, &mut words, &mut given)?;
         }
+        self.set_by(&words, &given, certain)?;
         if may_read(&words) {
             // Into a variable, which is expanded once more.
             given
@@ -271,28 +282,71 @@ impl Reader {
         };
         for value in values {
             let text = self.word(value, certain)?;
-            self.all(&hidden(&text), certain)?;
-            let name = assignment.name.to_string();
-            if redefines(&text) {
-                self.unknown();
-            }
-            if name == "PS4" && flatten_unquoted(&plain(&text)).is_err() {
-                // Of a prompt, what stands before the error is run.
-                self.unknown();
-            }
-            if is_known(&text) && text.contains('/') && is_input(&text) {
-                // BASH_ENV=/dev/stdin.
-                self.unknown();
-            }
-            self.value(&name, &text, certain)?;
+            self.set(&assignment.name.to_string(), &text, certain)?;
         }
         Ok(())
     }
 
+    /// Looks at what a variable is set to.
+    pub(super) fn set(&mut self, name: &str, text: &str, certain: bool) -> Walk {
+        self.all(&hidden(text), certain)?;
+        if redefines(text) {
+            self.unknown();
+        }
+        if name == "PS4" && flatten_unquoted(&plain(text)).is_err() {
+            // Of a prompt, what stands before the error is run.
+            self.unknown();
+        }
+        let is_file = is_known(text) && text.starts_with('/');
+        if matches!(name, "BASH_ENV" | "ENV") && !text.is_empty() && !is_file {
+            // A file that a shell reads before its script, wherever that is.
+            self.unknown();
+        }
+        if is_known(text) && text.contains('/') && is_input(text) {
+            // BASH_ENV=/dev/stdin.
+            self.unknown();
+        }
+        self.value(name, text, certain)
+    }
+
+    /// Looks at what built-ins set variables to: `printf -v NAME`, `read NAME <<< TEXT`.
+    fn set_by(&mut self, words: &[String], given: &Given, certain: bool) -> Walk {
+        let Some(at) = words
+            .iter()
+            .position(|word| word == "printf" || reads_variable(word))
+        else {
+            return Ok(());
+        };
+        let (before, behind) = words[at..].split_at(1);
+        if before[0] != "printf" {
+            let names = behind.iter().filter(|word| is_read_by_programs(word));
+            for name in names.take(MAX_SET) {
+                let mut texts = given.texts();
+                texts.try_for_each(|text| self.set(name, text, certain))?;
+                let own = self.input.as_deref().filter(|_| given.input.is_none());
+                if let Some(own) = own.map(literal) {
+                    self.set(name, &own, false)?;
+                }
+            }
+            return Ok(());
+        }
+        let name = match behind.first().and_then(|word| word.strip_prefix("-v")) {
+            Some("") => behind.get(1).map(String::as_str),
+            attached => attached,
+        };
+        match name.filter(|name| is_read_by_programs(name)) {
+            // Which of them it is, the format says.
+            Some(name) => behind[1..]
+                .iter()
+                .try_for_each(|text| self.set(name, text, false)),
+            None => Ok(()),
+        }
+    }
+
     /// The value of a variable as a command: PAGER=rm, or X=rm; $X.
     fn value(&mut self, name: &str, text: &str, certain: bool) -> Walk {
-        // The names of those that programs read are in capitals. Others are known when they are expanded, or not.
-        let is_own = name.contains(|c: char| c.is_ascii_lowercase());
+        // Others are known when they are expanded, or not.
+        let is_own = !is_read_by_programs(name);
         // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well. Elsewhere that begins an option.
         let signs: &[char] = match name {
             "LESSOPEN" => &['|', '-'],
@@ -433,6 +487,11 @@ impl Reader {
                     }
                     T::ProcessSubstitution(_, subshell) => self.list(&subshell.list, certain)?,
                 }
+                if matches!(kind, K::Read | K::ReadAndWrite | K::DuplicateInput)
+                    && descriptor.is_some_and(|descriptor| descriptor != STDIN)
+                {
+                    self.opens = true;
+                }
                 let usual = match kind {
                     K::Read | K::ReadAndWrite | K::DuplicateInput => STDIN,
                     K::Write | K::Append | K::Clobber | K::DuplicateOutput => STDOUT,
@@ -442,7 +501,7 @@ impl Reader {
             R::HereDocument(descriptor, document) => {
                 let body = document_body(document)?;
                 let text = match document.requires_expansion {
-                    false => super::text::literal(&body),
+                    false => literal(&body),
                     true => {
                         let flat = flatten_unquoted(&body)?;
                         self.apart(flat.apart);
@@ -467,11 +526,27 @@ impl Reader {
 
     fn write(&mut self, path: &str) {
         let path = plain(path);
+        self.reopens |= is_descriptor(&path);
+        if path == "/dev/stdin" {
+            // What that is, was opened to be read.
+            self.reading.writes.push(None);
+        }
         if !NOWHERE.contains(&path.as_str()) {
             let known = is_known(&path) && (path.starts_with('/') || !self.elsewhere);
             self.reading.writes.push(known.then_some(path));
         }
     }
+}
+
+/// Whether a variable of that name may be one that programs read: those are in capitals.
+fn is_read_by_programs(name: &str) -> bool {
+    !name.contains(|c: char| c.is_ascii_lowercase())
+}
+
+/// Whether the path is the name of a descriptor, by which what is open there is opened once more.
+fn is_descriptor(path: &str) -> bool {
+    let names = ["/dev/fd/", "/dev/std", "/proc/"];
+    names.iter().any(|name| path.starts_with(name))
 }
 
 /// Whether a command is one whose name looks like an option.

@@ -10,7 +10,7 @@ use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
-use super::nested::{Input, is_shell, takes_scripts};
+use super::nested::{Input, is_shell, script, takes_scripts};
 use super::text::{hidden, is_known, plain};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
@@ -63,7 +63,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["proxychains"], &["-f"], 0, false),
     wrapper(&["sshpass"], &["-d", "-f", "-P", "-p"], 0, false),
     wrapper(&["systemd-cat"], &["-p", "--priority", "-t", "--identifier", "--level-prefix", "--namespace", "--stderr-priority"], 0, false),
-    wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not", "pg_virtualenv", "primusrun", "s6-setsid", "sotruss", "trickle", "vglrun"], &[], 0, false),
+    wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not", "pg_virtualenv", "fstab-decode", "primusrun", "retry", "s6-setsid", "sotruss", "trickle", "vglrun"], &[], 0, false),
     wrapper(&["envdir", "setlock"], &[], 1, false),
     wrapper(&["torify", "torsocks"], &["-a", "--address", "-P", "--port", "-p", "--pass", "-u", "--user"], 0, false),
     wrapper(&["xargs"], &[], 0, false),
@@ -125,7 +125,8 @@ fn leads_elsewhere(name: &str, words: &[String]) -> bool {
             .iter()
             .any(|word| word == "-execdir" || word == "-okdir"),
         "su" | "runuser" => is_login(&words[1..]),
-        "conda" | "git" | "npm" | "npx" | "pnpm" | "poetry" | "uv" | "yarn" => true,
+        "bmake" | "conda" | "git" | "gmake" | "make" | "npm" | "npx" | "pnpm" | "poetry" | "uv"
+        | "yarn" => true,
         name => runs_its_arguments(name) && !STAY.contains(&name) && wrapper_of(name).is_none(),
     }
 }
@@ -181,8 +182,17 @@ impl Reader {
             let words = &words[start..end];
             self.add_words(&joined, (start, end), certain);
             let name = base_name(&words[0]).to_owned();
-            if matches!(name.as_str(), "cd" | "pushd" | "popd") {
+            // A name that is not known may be one of these.
+            let operands = words[1..].iter().filter(|word| !word.starts_with('-'));
+            let may_move = !is_known(&name) && operands.count() <= 1;
+            if may_move || matches!(name.as_str(), "cd" | "pushd" | "popd") {
                 self.reading.moves = true;
+            }
+            if let Some(subcommand) = name.strip_prefix("git-") {
+                // What git itself starts for one of its commands.
+                let mut as_git = vec!["git".to_owned(), subcommand.to_owned()];
+                as_git.extend_from_slice(&words[1..]);
+                nested.extend(self.command(&as_git, certain, input));
             }
             self.count_words(&name, words);
             elsewhere |= leads_elsewhere(&name, words);
@@ -194,7 +204,7 @@ impl Reader {
             } else if name != "find" && (!inner.is_empty() || is_shell(&name) || may_run(&name)) {
                 is_exact_so_far = false;
             }
-            let may_be_any = self.may_run_words(words, &mut nested);
+            let may_be_any = self.may_run_words(words, input, &mut nested);
             is_exact_so_far &= !may_be_any;
             if !inner.is_empty() || may_be_any || runs_its_arguments(&name) {
                 wrapped.get_or_insert(start);
@@ -283,7 +293,12 @@ impl Reader {
     }
 
     /// Whether the program may be a wrapper, or a shell, for nobody knows what it is: then its words may be scripts.
-    fn may_run_words(&mut self, words: &[String], nested: &mut Vec<Nested>) -> bool {
+    fn may_run_words(
+        &mut self,
+        words: &[String],
+        input: Option<&Input>,
+        nested: &mut Vec<Nested>,
+    ) -> bool {
         let Some((program, arguments)) = words.split_first().filter(|(name, _)| !is_known(name))
         else {
             return false;
@@ -303,6 +318,17 @@ impl Reader {
             } else {
                 self.add(text, false);
             }
+        }
+        // A setting for one that takes such, whose value is a command.
+        let settings = arguments.iter().filter_map(|word| word.split_once('='));
+        let settings = settings.filter(|(name, _)| name.starts_with('-') || name.contains('.'));
+        nested.extend(settings.map(|(_, value)| script(value.trim_start_matches('!'), false)));
+        match input {
+            Some(Input::Text(text)) => nested.push(script(text, false)),
+            // A file, or what comes out of a pipe.
+            Some(Input::Unknown) => self.unknown(),
+            None if self.is_piped => self.unknown(),
+            None => nested.extend(self.own_input(false)),
         }
         self.count(&nested[before..]);
         true

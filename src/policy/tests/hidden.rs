@@ -330,6 +330,184 @@ fn a_call_that_has_bash_read_as_posix_says_is_asked_about() {
     assert_eq!(judged.verdict, Verdict::Ask);
 }
 
+/// A call that has these variables, judged under a rule.
+fn with_variables(rule: &str, variables: &[(&str, &str)], script: &str) -> Verdict {
+    let policy = policy(&format!(
+        "default = \"allow\"\ndeny = [\"bash(command:{rule})\"]"
+    ));
+    let variables = variables.iter();
+    let variables = variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let judged = policy.judge(&Question {
+        tool: "bash",
+        input: &json!({ "command": script }),
+        paths: &[],
+        caller: &Caller::this_process(),
+        chain: &[],
+        working_dir: Some(Path::new("/srv")),
+        env: &variables.collect(),
+        stdin: None,
+        shell: Path::new("/bin/bash"),
+    });
+    judged.verdict
+}
+
+#[test]
+fn what_is_asked_about_for_certain_says_why() {
+    let policy = policy(
+        "default = \"allow\"\nask = [{ rule = \"bash(command:rm *)\", reason = \"it is gone\", match = [\"sudo rm x\"] }]",
+    );
+    for script in ["sudo rm x", "env rm x", "rm x", "ls; sudo rm x"] {
+        let judged = judge(&policy, "bash", &json!({ "command": script }));
+        assert_eq!(judged.verdict, Verdict::Ask);
+        assert_eq!(judged.reason, "it is gone", "{script}");
+    }
+}
+
+#[test]
+fn variables_of_a_call_hide_no_command() {
+    let asked = [
+        ("GIT_EXTERNAL_DIFF", "marker x", "git diff"),
+        ("GIT_SSH_COMMAND", "cd /; marker x", "git fetch"),
+        ("PAGER", "/bin/marker x", "man ls"),
+        ("LESSOPEN", "|marker x %s", "less f"),
+        ("TAR_OPTIONS", "-I 'marker x'", "tar cf a b"),
+        ("n", "a[$(marker x)]", "((n))"),
+        ("c", "marker x", "$c"),
+        ("GIT_CONFIG_COUNT", "1", "git x"),
+        ("X", "/dev/stdin", "ls"),
+    ];
+    for (name, value, script) in asked {
+        let verdict = with_variables("marker *", &[(name, value)], script);
+        assert_eq!(verdict, Verdict::Ask, "{name}={value} {script}");
+        let value = value.replace("marker x", "git push x");
+        let verdict = with_variables("git push *", &[(name, &value)], script);
+        assert_eq!(verdict, Verdict::Ask, "{name}={value} {script}");
+    }
+    let harmless = [
+        ("TERM", "xterm-marker"),
+        ("RUST_LOG", "info"),
+        ("DATABASE_URL", "postgres://u:p@h/db?a=b&c=d"),
+        ("GREETING", "hello, it's marker x"),
+        ("NODE_OPTIONS", "--max-old-space-size=4096"),
+    ];
+    for one in harmless {
+        let verdict = with_variables("marker *", &[one], "ls && git status");
+        assert_eq!(verdict, Verdict::Allow, "{one:?}");
+    }
+    let long = "x".repeat(70_000);
+    let verdict = with_variables("marker *", &[("x", &long)], "ls");
+    assert_eq!(verdict, Verdict::Ask, "nobody has looked");
+}
+
+#[test]
+fn what_is_known_in_part_hides_no_command() {
+    let asked = [
+        "/bin/ba?h <<< 'git push x'",
+        "\"$BASH\" <<< 'git push x'",
+        "\"$BASH\" < f",
+        "echo 'git push x' | \"$BASH\"",
+        "echo 'git push x' | { ls; \"$BASH\"; }",
+        "s${X}urce /dev/stdin <<< 'git push x'",
+        "g${X}t -c alias.x='!git push x' x",
+        "t${X}r --to-command='git push x' -xf a",
+        "sudo \"$BASH\" <<< 'git push x'",
+        "source \"$D/x\" <<< 'git push x'",
+        "ln -s /dev/stdin l; bash l <<< 'git push x'",
+        "ln -s /dev/stdin l; . ./l <<< 'git push x'",
+        "cd /dev; BASH_ENV=stdin bash -c : <<< 'git push x'",
+        "x=std; BASH_ENV=/dev/${x}in bash -c : <<< 'git push x'",
+        "for BASH_ENV in stdin; do bash -c :; done",
+        "printf -v PAGER '%s' 'git push x'; man ls",
+        "printf -vPAGER 'git push x'; man ls",
+        "read PAGER <<< 'git push x'; man ls",
+        "for PAGER in 'git push x'; do man ls; done",
+    ];
+    assert_eq!(unlike("git push *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "for f in git push x; do echo \"$f\"; done",
+        "bash x.sh <<< y",
+        "printf -v out '%s' x",
+        "read line <<< 'git push x'",
+        "BASH_ENV= bash -c ls",
+        "BASH_ENV=/etc/profile bash -c ls",
+    ];
+    assert_eq!(unlike("git push *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn options_in_a_group_and_settings_hide_no_command() {
+    let asked = [
+        "mapfile -tCmarker a",
+        "compgen -aCmarker",
+        "script -qcmarker f",
+        "su -lcmarker",
+        "hg --config alias.x='!marker y' x",
+        "hg --config=alias.x='!marker y' x",
+        "apt-cache -o Dir::Bin::dpkg=marker search x",
+        "gpg --agent-program=marker -k",
+        "svn --config-option config:helpers:diff-cmd=marker diff",
+        "cargo --config target.x.runner=marker run",
+        "socat - exec:marker",
+        "socat - 'system:marker x'",
+        ". -- marker",
+        "make --eval='x:;@marker'",
+        "make --eval='x:;-@+marker x'",
+        "gpgtar --gpg=marker -t x",
+        "mdadm --monitor --program=marker",
+        "mlr --prepipe 'marker x' cat f",
+        "pandoc --filter=marker x.md",
+        "protoc --plugin=protoc-gen-x=marker x.proto",
+        "rpmspec -E '%(marker x)'",
+        "gh alias set x '!marker y'",
+        "retry marker x",
+        "fstab-decode marker x",
+        "ssh-copy-id -o ProxyCommand=marker h",
+    ];
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:marker*)\"]");
+    let judged = asked.iter().map(|script| (*script, bash(&policy, script)));
+    let allowed = judged.filter(|(_, verdict)| *verdict == Verdict::Allow);
+    assert_eq!(allowed.collect::<Vec<_>>(), NONE);
+    let git = ["/usr/lib/git-core/git-push x", "sudo git-push x y"];
+    assert_eq!(unlike("git push *", &git, Verdict::Deny), NONE);
+    let harmless = [
+        "git-lfs pull",
+        "socat - TCP:host:80",
+        "make --eval='x:;@echo marker'",
+        "cmake -DX=marker/y ..",
+        "tar -xzf marker.tgz",
+    ];
+    assert_eq!(unlike("marker", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn what_was_opened_to_be_read_is_not_written_unasked() {
+    let policy = policy(
+        "default = \"allow\"\ndeny = [\"write_file(file_path:/srv/keys/**)\", \"bash(command:git push *)\"]",
+    );
+    let asked = [
+        "echo x 3<keys/x >/proc/self/fd/3",
+        "echo x 3<keys/x >/dev/fd/3",
+        "exec 1<keys/x; echo x >/dev/stdout",
+        "echo x 3<keys/x 1>&3 >/dev/stdout",
+        "echo x <keys/x >/dev/stdin",
+        "$C$E keys; echo x >y",
+        "make -C keys --eval='x:;echo > y'",
+    ];
+    let judged = asked.iter().map(|script| (*script, bash(&policy, script)));
+    let allowed = judged.filter(|(_, verdict)| *verdict != Verdict::Ask);
+    assert_eq!(allowed.collect::<Vec<_>>(), NONE);
+    let harmless = [
+        "echo x >/dev/stderr",
+        "while read -u 3 x; do echo \"$x\"; done 3<keys/x",
+        "echo x >&2 2>/dev/null",
+    ];
+    let judged = harmless
+        .iter()
+        .map(|script| (*script, bash(&policy, script)));
+    let asked = judged.filter(|(_, verdict)| *verdict != Verdict::Allow);
+    assert_eq!(asked.collect::<Vec<_>>(), NONE);
+}
+
 #[test]
 fn what_the_parser_has_otherwise_hides_no_command() {
     let asked = [

@@ -86,6 +86,18 @@ fn refusals_name_file_line_key_and_what_was_expected() {
             &["`groups`", "no-such-group"],
         ),
         (
+            "deny = [{rule = \"x\", users = []}]",
+            &["`users`", "would concern nobody"],
+        ),
+        (
+            "deny = [{rule = \"x\",\n groups = []}]",
+            &["p.toml:2: `groups`", "names no group"],
+        ),
+        (
+            "ask = [{rule = \"bash(command:rm *)\", not_match = [\"sudo rm x\"]}]",
+            &["`not_match`", "matches"],
+        ),
+        (
             "ask = [{rule = \"bash(command:a*)\",\n match = [\"b\"]}]",
             &["p.toml:2: `match`", "\"b\" does not match"],
         ),

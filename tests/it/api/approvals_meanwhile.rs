@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::approvals::{approvals, approve, during, pending, start, touch};
+use super::approvals::{answer, approvals, approve, during, pending, start, touch};
 use super::early::locked;
 use super::flow::wait_for_status;
 use super::{blocked, call};
@@ -43,6 +43,30 @@ fn a_decision_that_was_begun_is_told_whoever_goes_meanwhile() {
         decide_and_go(&daemon, &asked, locked(&daemon));
     });
     assert_eq!(reply.status, 200, "{}", reply.content());
+}
+
+#[test]
+fn what_nobody_has_decided_by_the_clock_has_expired() {
+    let daemon = start();
+    let (reply, ()) = during(&daemon, &bash_call("true", &json!({})), || {
+        let asked = pending(&daemon);
+        // As after a suspend, which whoever waits has not seen yet: timers stand still meanwhile.
+        let ledger = Connection::open(daemon.dir().join("state/ledger.db")).expect("a ledger");
+        let past = ledger.execute("UPDATE approvals SET expires_at = 1", []);
+        assert_eq!(past.expect("written"), 1);
+        let late = answer(&daemon, &asked, &json!({"decision": "approve"}));
+        let body = late.json();
+        assert_eq!(
+            (late.status, &body["code"]),
+            (409, &json!("approval_decided"))
+        );
+        let detail = body["detail"].as_str().expect("a text");
+        assert!(detail.ends_with("is expired already"), "{detail}");
+    });
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (403, &json!("approval_expired"))
+    );
 }
 
 #[test]

@@ -102,6 +102,11 @@ fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
             (&health["status"], &health["problems"][0]["code"]),
             (&json!("degraded"), &json!("ledger_full"))
         );
+        let cleared = daemon.connect().request("DELETE", "/executions", &[], b"");
+        assert_eq!(
+            (cleared.status, &cleared.json()["code"]),
+            (503, &json!("audit_unavailable"))
+        );
         disk.free();
         daemon.wait_until("all is well", || {
             daemon.get("/health").json()["status"] == "ok"

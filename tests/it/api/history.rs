@@ -114,6 +114,11 @@ fn what_was_under_way_is_lost_and_what_it_wrote_is_not() {
         format!("[stdout]\n{head}\n...(truncated)\n{tail}\n\n{end}")
     );
     assert!(daemon.log().contains("lost=1"), "{}", daemon.log());
+    let trail = daemon.get("/audit").body;
+    let trail = String::from_utf8(trail).expect("text");
+    let lost = trail.lines().find(|line| line.contains("\"lost\""));
+    let lost = lost.expect("on the audit trail, where it stays");
+    assert!(lost.contains(r#""summary":"yes | head"#), "{lost}");
     let events = daemon.get(&format!("/events?follow=false&execution_id={many}"));
     let events = String::from_utf8(events.body).expect("text");
     let last = events.trim_end().rsplit("\n\n").next().expect("one");

@@ -6,10 +6,7 @@ use super::*;
 
 /// Whether nothing is known of some command in it.
 fn is_unclear(script: &str, shell: &str) -> bool {
-    let setting = Setting {
-        shell: Shell::at(Path::new(shell)),
-        input: None,
-    };
+    let setting = Setting::new(Shell::at(Path::new(shell)), None);
     let reading = read_shell_in(script, setting, &fence(20)).expect(script);
     let mut commands = reading.commands.iter();
     commands.any(|one| one.text() == "\u{3}")

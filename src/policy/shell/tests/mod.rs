@@ -22,7 +22,7 @@ fn read_with_input(
     fence: &Fence,
 ) -> Result<Reading, Unreadable> {
     let shell = Shell::Bash;
-    read_shell_in(script, Setting { shell, input }, fence)
+    read_shell_in(script, Setting::new(shell, input), fence)
 }
 
 fn finds(script: &str) -> Option<bool> {
