@@ -312,6 +312,13 @@ impl Executor {
         let mut judgement = subject.judged(&call, &resolved, &self.policy()).await;
         let version = call.options.tool_version.as_deref();
         let tool = self.inner.registry().find(&call.tool, version);
+        if judgement.verdict != Verdict::Deny
+            && let Some(tool) = &tool
+            && let Some(refused) =
+                stages::refused_by_tool(tool, &call, &resolved, &caller, &config).await
+        {
+            judgement = refused;
+        }
         let of_tool = tool.map_or_else(RiskLevel::default, |tool| tool.risk_level(&config));
         let raised = of_tool.max(call.options.risk_level);
         judgement.risk_level = judgement.risk_level.max(raised);

@@ -35,7 +35,8 @@ pub(crate) use work::Stopped;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Call, Caller, Calls, ExecutionId, ExecutorError, RiskLevel, SpanContext, ToolDetails, Violation,
+    Call, Caller, Calls, ExecutionId, ExecutorError, Judgement, RiskLevel, SpanContext,
+    ToolDetails, Violation,
 };
 use crate::runner::{Live, Runner};
 use crate::sandbox::Sandbox;
@@ -79,6 +80,18 @@ pub(crate) trait ToolImpl: Send + Sync {
     /// Paths that lead nowhere whatever the disk has.
     fn resolve(&self, _call: &mut Call, _place: &Place) -> Result<Vec<Resolved>, Vec<Violation>> {
         Ok(Vec::new())
+    }
+
+    /// What it says itself of a call that it will refuse whatever the policy says, as far as that is known beforehand.
+    /// May wait for the disk.
+    fn refuses(
+        &self,
+        _call: &Call,
+        _resolved: &[Resolved],
+        _caller: &Caller,
+        _config: &ExecutorConfig,
+    ) -> Option<Judgement> {
+        None
     }
 
     /// How far it is trusted by itself.

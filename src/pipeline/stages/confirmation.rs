@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 
-use super::permission::{Judged, Subject, settle_risk};
+use super::permission::{Judged, Subject, refused_by_tool, settle_risk};
 use crate::config::ExecutorConfig;
 use crate::domain::{
     ApprovalId, Call, ExecutorError, Judgement, RiskLevel, Status, StopReason, Verdict, timestamp,
@@ -81,6 +81,15 @@ pub(super) async fn confirm(
             judgement: Box::new(judgement),
         });
     };
+    let caller = &execution.caller;
+    let refused = refused_by_tool(&tool, &call, &resolved, caller, &context.config).await;
+    if let Some(refused) = refused {
+        return Err(ExecutorError::PermissionDenied {
+            tool_name: call.tool,
+            input_summary: context.summary.clone(),
+            judgement: Box::new(refused),
+        });
+    }
     let question = Question {
         inner,
         ledger,

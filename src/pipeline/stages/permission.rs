@@ -8,7 +8,7 @@ use crate::config::ExecutorConfig;
 use crate::domain::{
     Background, Call, Caller, ExecutorError, Judgement, RiskLevel, Verdict, Violation,
 };
-use crate::pipeline::Execution;
+use crate::pipeline::{Execution, beside};
 use crate::policy::{NamedPath, Policy, Question};
 use crate::tools::{Confinement, Resolved, Tool, UseOfIt};
 
@@ -122,6 +122,26 @@ fn cannot_be_confined(
                 )
             }),
     }
+}
+
+/// What the tool itself says of a call that it will refuse in any case, so that nobody is told otherwise, or asked.
+pub(in crate::pipeline) async fn refused_by_tool(
+    tool: &Arc<Tool>,
+    call: &Call,
+    resolved: &[Resolved],
+    caller: &Caller,
+    config: &Arc<ExecutorConfig>,
+) -> Option<Judgement> {
+    if resolved.is_empty() {
+        return None;
+    }
+    let (tool, call, resolved) = (Arc::clone(tool), call.clone(), resolved.to_vec());
+    let (caller, config) = (caller.clone(), Arc::clone(config));
+    beside(move || {
+        let tool = &tool.implementation;
+        tool.refuses(&call, &resolved, &caller, &config)
+    })
+    .await
 }
 
 /// What a judgement depends on besides the call and the policy.

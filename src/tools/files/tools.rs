@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Access, FileError, Work, edit, list, read, search, write};
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Call, Calls, ExecutorError, Judgement, RiskLevel, ToolDefinition, ToolDetails, Verdict,
+    Call, Caller, Calls, ExecutorError, Judgement, RiskLevel, ToolDefinition, ToolDetails, Verdict,
     Violation,
 };
 use crate::tools::{
@@ -167,6 +167,19 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
         }])
     }
 
+    fn refuses(
+        &self,
+        call: &Call,
+        resolved: &[Resolved],
+        caller: &Caller,
+        config: &ExecutorConfig,
+    ) -> Option<Judgement> {
+        let access = Access::new(config, &Place::of(call, caller, config));
+        let mut paths = resolved.iter();
+        let error = paths.find_map(|path| access.refuses(&path.absolute, &path.real))?;
+        Some(refusal(&error))
+    }
+
     fn confinement(&self) -> Confinement {
         Confinement::Impossible
     }
@@ -262,18 +275,22 @@ fn denied(call: &Call, context: &Context<'_>, error: &FileError) -> ExecutorErro
     ExecutorError::PermissionDenied {
         tool_name: call.tool.clone(),
         input_summary: context.summary.clone(),
-        judgement: Box::new(Judgement {
-            verdict: Verdict::Deny,
-            rule: None,
-            source: None,
-            segment: None,
-            reason: error.to_string(),
-            suggest: None,
-            would_change: "[files] of executor.toml says what the file tools may touch".to_owned(),
-            risk_level: RiskLevel::Trusted,
-            risk_rule: None,
-            workspace: None,
-            remember_rules: Vec::new(),
-        }),
+        judgement: Box::new(refusal(error)),
+    }
+}
+
+fn refusal(error: &FileError) -> Judgement {
+    Judgement {
+        verdict: Verdict::Deny,
+        rule: None,
+        source: None,
+        segment: None,
+        reason: error.to_string(),
+        suggest: None,
+        would_change: "[files] of executor.toml says what the file tools may touch".to_owned(),
+        risk_level: RiskLevel::Trusted,
+        risk_rule: None,
+        workspace: None,
+        remember_rules: Vec::new(),
     }
 }

@@ -391,6 +391,50 @@ fn a_refusal_is_no_stream() {
 }
 
 #[test]
+fn what_can_only_be_refused_is_not_said_to_run_and_nobody_is_asked_about_it() {
+    let toml = "confirm_write = true\n[confirmation]\nself_approval = true\n[access]\ncallers = [\"user:root\"]\napprovers = [\"user:root\"]\n";
+    let daemon = start_with(toml);
+    std::os::unix::fs::symlink("/etc", base(&daemon).join("out")).expect("made");
+    fs::write(base(&daemon).join("f"), "a\n").expect("written");
+    let explained = |name: &str, input: &Value| {
+        let body = json!({"name": name, "input": input}).to_string();
+        let mut connection = daemon.connect();
+        let reply = connection.request("POST", "/permissions/explain", &[], body.as_bytes());
+        reply.json()["verdict"].clone()
+    };
+    let outside = [
+        ("read_file", json!({"file_path": "/etc/passwd"})),
+        ("read_file", json!({"file_path": "out/passwd"})),
+        ("list_dir", json!({"dir_path": "../.."})),
+        ("search_files", json!({"dir_path": "/etc", "pattern": "x"})),
+        (
+            "write_file",
+            json!({"file_path": "/etc/new", "content": ""}),
+        ),
+        ("write_file", json!({"file_path": "out/new", "content": ""})),
+    ];
+    for (name, input) in outside {
+        assert_eq!(explained(name, &input), "deny", "{name} {input}");
+        // Nobody is there to answer, if somebody is asked.
+        let refused = call(&daemon, name, input.clone()).json();
+        assert_eq!(refused["code"], "permission_denied", "{name}: {refused}");
+    }
+    let inside = [
+        ("read_file", json!({"file_path": "f"}), "allow"),
+        ("read_file", json!({"file_path": "not/there"}), "allow"),
+        ("list_dir", json!({"dir_path": "."}), "allow"),
+        (
+            "write_file",
+            json!({"file_path": "new", "content": ""}),
+            "ask",
+        ),
+    ];
+    for (name, input, expected) in inside {
+        assert_eq!(explained(name, &input), expected, "{name} {input}");
+    }
+}
+
+#[test]
 fn somebody_is_asked_before_a_file_is_written() {
     let daemon = start_with("confirm_write = true\n[access]\napprovers = []\n");
     fs::write(base(&daemon).join("f"), "a\n").expect("written");

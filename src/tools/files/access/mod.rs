@@ -139,6 +139,12 @@ impl Access {
         Ok((base, dir, rest))
     }
 
+    /// Why a path that leads to `real` now can only be refused; others are found out about when they are opened.
+    pub(super) fn refuses(&self, absolute: &Path, real: &Path) -> Option<FileError> {
+        let found = [absolute, real].map(|path| self.base_of(path).and_then(|_| self.hold(real)));
+        found.into_iter().find_map(Result::err)
+    }
+
     fn outside(&self) -> String {
         let bases = self
             .bases
