@@ -339,6 +339,7 @@ impl Search<'_> {
             true => self.text.len(),
             false => last,
         };
+        let others = self.found.len();
         let mut begin = self.from;
         for line in self.text[self.from..end].split_inclusive(|byte| *byte == b'\n') {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
@@ -357,18 +358,19 @@ impl Search<'_> {
         }
         match is_long {
             false => self.hold(last),
-            true => self.hold_end_of_line(),
+            true => self.hold_end_of_line(others),
         }
     }
 
     /// Holds back the end of a long line, in which a match may begin; and as a whole what lies across, which may go on.
-    fn hold_end_of_line(&mut self) {
+    /// Behind so many `others`, what was found are matches.
+    fn hold_end_of_line(&mut self, others: usize) {
         if self.ended {
             return;
         }
         let cut = self.text.len() - LONGEST_HELD;
         let longest = self.text.len().saturating_sub(2 * LONGEST_SEARCHED);
-        for found in &mut self.found {
+        for found in &mut self.found[others..] {
             // The rest of one that is still longer is taken for what it looks like.
             if found.start < longest && found.end > cut {
                 found.end = cut;
@@ -614,6 +616,17 @@ mod tests {
         for size in [1, 7, 61, 4096, 9000, 16_385, 20_000, 39_999] {
             let cut = in_pieces(&secrets, text.as_bytes().chunks(size));
             assert!(cut == whole.as_bytes(), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_masked_in_a_long_line_whatever_patterns_there_are() {
+        let value = "v".repeat(50_000);
+        let secrets = secrets(&[&value], &["pin: [0-9]+"]);
+        let text = format!("{}{value}, {}", "-".repeat(20_000), "-".repeat(4000));
+        for size in [1000, 65_536, 100_000] {
+            let cut = in_pieces(&secrets, text.as_bytes().chunks(size));
+            assert!(cut.len() == 24_005, "{size}: {}", cut.len());
         }
     }
 

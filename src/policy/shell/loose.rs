@@ -55,6 +55,8 @@ pub(super) struct Reader {
     /// Whether bash may at some time be in POSIX mode, and whether there is something that it then has otherwise.
     pub(super) may_be_posix: bool,
     posix_matters: bool,
+    /// How many commands of git's are around what is looked at, by the names of their programs.
+    pub(super) by_git: usize,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -128,6 +130,7 @@ impl Reader {
             shell: setting.shell,
             may_be_posix: false,
             posix_matters: false,
+            by_git: 0,
             depth: 0,
             bytes: 0,
             found: 0,

@@ -189,10 +189,7 @@ impl Reader {
                 self.reading.moves = true;
             }
             if let Some(subcommand) = name.strip_prefix("git-") {
-                // What git itself starts for one of its commands.
-                let mut as_git = vec!["git".to_owned(), subcommand.to_owned()];
-                as_git.extend_from_slice(&words[1..]);
-                nested.extend(self.command(&as_git, certain, input));
+                nested.extend(self.started_by_git(subcommand, words, certain, input));
             }
             self.count_words(&name, words);
             elsewhere |= leads_elsewhere(&name, words);
@@ -290,6 +287,26 @@ impl Reader {
             let command: Vec<String> = program.chain(arguments.iter().cloned()).collect();
             nested.extend(self.command(&command, certain, input));
         }
+    }
+
+    /// Adds what git would be told for what it starts itself for one of its commands, and answers the scripts in that.
+    fn started_by_git(
+        &mut self,
+        subcommand: &str,
+        words: &[String],
+        certain: bool,
+        input: Option<&Input>,
+    ) -> Vec<Nested> {
+        if self.by_git == MAX_WRAPPED {
+            self.unknown();
+            return Vec::new();
+        }
+        self.by_git += 1;
+        let as_git = ["git", subcommand].map(str::to_owned);
+        let as_git: Vec<String> = as_git.into_iter().chain(words[1..].to_vec()).collect();
+        let nested = self.command(&as_git, certain, input);
+        self.by_git -= 1;
+        nested
     }
 
     /// Whether the program may be a wrapper, or a shell, for nobody knows what it is: then its words may be scripts.

@@ -469,6 +469,8 @@ fn options_in_a_group_and_settings_hide_no_command() {
     assert_eq!(allowed.collect::<Vec<_>>(), NONE);
     let git = ["/usr/lib/git-core/git-push x", "sudo git-push x y"];
     assert_eq!(unlike("git push *", &git, Verdict::Deny), NONE);
+    let deep = "git-bisect run ".repeat(250) + "git-push x";
+    assert_eq!(unlike("git push *", &[&deep], Verdict::Ask), NONE);
     let harmless = [
         "git-lfs pull",
         "socat - TCP:host:80",
