@@ -86,9 +86,12 @@ pub(super) fn judge_script<'p>(
         return decision;
     }
     if let Some(first) = asked.first {
-        // What is asked about for certain says why, before what may have to be.
+        // What is asked about for certain says why, before what may have to be asked about.
         match &mut found.0 {
-            Some(found) if found.verdict == first.verdict => *found = first,
+            Some(Decision {
+                cause: Cause::MayMatch(rule),
+                ..
+            }) if rule.list == Verdict::Ask => found.0 = Some(first),
             _ => found.add(first),
         }
     }
@@ -174,12 +177,12 @@ fn judge_reading<'p>(
         }
     }
     for path in &reading.writes {
-        judge_write(policy, question, path.as_deref(), reading.moves, found);
+        judge_write(policy, question, path.as_deref(), reading, found);
     }
     // Who runs what nobody has read may write anywhere.
     let is_anything = |command: &Command| command.text().chars().eq([UNKNOWN_WORDS]);
     if reading.commands.iter().any(is_anything) {
-        judge_write(policy, question, None, reading.moves, found);
+        judge_write(policy, question, None, reading, found);
     }
     if let Some(may) = may {
         found.add(may);
@@ -261,16 +264,18 @@ fn judge_write<'p>(
     policy: &'p Policy,
     question: &'p Question<'_>,
     path: Option<&str>,
-    moved: bool,
+    reading: &Reading,
     found: &mut Strictest<'p>,
 ) {
     // After a change of directory nobody knows where a relative path leads.
-    let base = question.working_dir.filter(|_| !moved);
+    let base = question.working_dir.filter(|_| !reading.moves);
     let known = path.and_then(|path| absolute(path, base));
     // Where it leads as text, it may not lead: rules see both.
-    let misleads = known
-        .as_ref()
-        .filter(|known| path.is_some_and(goes_up) || leads_through_process(known));
+    let misleads = known.as_ref().filter(|known| {
+        let may_be_elsewhere = |path: &str| reading.may_move && !path.starts_with('/');
+        path.is_some_and(|path| goes_up(path) || may_be_elsewhere(path))
+            || leads_through_process(known)
+    });
     for rule in policy.write_rules(question) {
         let Some(known) = &known else {
             return found.add(Decision {

@@ -177,7 +177,10 @@ impl Secrets {
             search.patterns(&self.patterns);
         }
         let Search { hold, found, .. } = search;
-        replace(buffer, found, hold)
+        let longest = self.values.iter().map(|value| value.bytes().len()).max();
+        let longest = LONGEST_SEARCHED + longest.unwrap_or(0);
+        let floor = buffer.len().saturating_sub(longest);
+        replace(buffer, found, hold, floor)
     }
 }
 
@@ -369,7 +372,7 @@ impl Search<'_> {
             return;
         }
         let cut = self.text.len() - LONGEST_HELD;
-        let longest = self.text.len().saturating_sub(2 * LONGEST_SEARCHED);
+        let longest = self.text.len() - LONGEST_SEARCHED;
         for found in &mut self.found[others..] {
             // The rest of one that is still longer is taken for what it looks like.
             if found.start < longest && found.end > cut {
@@ -406,15 +409,23 @@ fn matches<'t>(
 }
 
 /// Puts the mask in the place of everything found before `hold`. What lies across it is held back
-/// as a whole.
-fn replace(buffer: &mut Vec<u8>, mut found: Vec<Range<usize>>, mut hold: usize) -> usize {
+/// as a whole, where it begins behind `floor`: of others, as far as something else begins.
+fn replace(
+    buffer: &mut Vec<u8>,
+    mut found: Vec<Range<usize>>,
+    mut hold: usize,
+    floor: usize,
+) -> usize {
     found.sort_by_key(|range| (range.start, range.end));
     for range in found.iter().rev() {
-        if range.end > hold {
+        if range.end > hold && range.start >= floor {
             hold = hold.min(range.start);
         }
     }
-    found.retain(|range| range.end <= hold);
+    found.retain(|range| range.start < hold);
+    found
+        .iter_mut()
+        .for_each(|range| range.end = range.end.min(hold));
     let Some(first) = found.first().map(|range| range.start) else {
         return hold;
     };
@@ -631,14 +642,35 @@ mod tests {
     }
 
     #[test]
+    fn secrets_that_overlap_without_end_are_not_held_without_end() {
+        let words = secrets(&[], &["pw=.*", "[a-z]{20,}"]);
+        let values = secrets(&["abcd", "cdab"], &[]);
+        let word = "a".repeat(2000) + " ";
+        for (secrets, begin, unit) in [(words, "pw=", word.as_str()), (values, "", "abcd")] {
+            let (mut buffer, mut done) = (begin.as_bytes().to_vec(), 0);
+            for _ in 0..200 {
+                buffer.extend(unit.repeat(4096 / unit.len()).into_bytes());
+                let before = done;
+                done = secrets.mask(&mut buffer, done, false);
+                assert!(buffer.len() - done <= LONGEST_SEARCHED + 4, "{unit}");
+                let handed_on = &buffer[before..done];
+                assert!(!handed_on.windows(4).any(|piece| piece == b"abcd"));
+                let context = done.saturating_sub(CONTEXT);
+                buffer.drain(..context);
+                done -= context;
+            }
+        }
+    }
+
+    #[test]
     fn a_match_in_a_long_line_is_masked_as_far_as_it_is_held() {
         let secrets = secrets(&[], &["pw=[a-h]+"]);
         let text = format!(
             "{}pw={} x",
             "-".repeat(20_000),
-            "a".repeat(LONGEST_SEARCHED)
+            "a".repeat(LONGEST_HELD - 3)
         );
-        for size in [1000, 4096, 65_536] {
+        for size in [1, 1000, 4096, 65_536] {
             let cut = in_pieces(&secrets, text.as_bytes().chunks(size));
             assert!(cut.ends_with(b"-*** x"), "{size}");
         }

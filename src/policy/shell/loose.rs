@@ -9,6 +9,7 @@ use super::dialect::{Apart, names_posix};
 use super::hazards::looks;
 use super::text::{hidden, literal};
 use super::tokens::{joined, tokens};
+use super::walk::MAX_SET;
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, strict};
 
@@ -180,7 +181,11 @@ impl Reader {
     }
 
     pub(super) fn read(mut self, script: &str) -> Result<Reading, Unreadable> {
-        for (name, value) in std::mem::take(&mut self.variables) {
+        let variables = std::mem::take(&mut self.variables);
+        if variables.len() > MAX_SET {
+            self.unknown();
+        }
+        for (name, value) in variables.into_iter().take(MAX_SET) {
             if redefines(&name) {
                 self.unknown();
             }

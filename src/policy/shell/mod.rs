@@ -40,6 +40,8 @@ pub struct Reading {
     pub writes: Vec<Option<String>>,
     /// Whether it changes its directory somewhere.
     pub moves: bool,
+    /// Whether a command of which it is not known may do so.
+    pub may_move: bool,
 }
 
 /// Why a script cannot be read.

@@ -56,7 +56,7 @@ const TMUX_COMMANDS: [&str; 9] = [
 const MAX_BEGINNINGS: usize = 16;
 
 /// How many letters may stand before an option's value in the same word.
-const MAX_LETTERS: usize = 4;
+const MAX_LETTERS: usize = 8;
 
 /// Whether a shell is given that short option, alone or with others, or a word that may be it.
 fn has_letter(arguments: &[String], letter: char) -> bool {
@@ -199,9 +199,13 @@ impl Reader {
             nested.push(script(text, false));
             // `x:;@command`: what stands before the command of a recipe is make's.
             let lines = text.split([';', '\n', '\t']);
-            let recipes =
-                lines.map(|line| line.trim_start_matches([INNER_BLANK, ' ', '@', '-', '+']));
-            nested.extend(recipes.take(MAX_BEGINNINGS).map(|line| script(line, false)));
+            let marks = [INNER_BLANK, ' ', '@', '-', '+'];
+            let recipes = lines.map(|line| line.trim_start_matches(marks));
+            let mut recipes = recipes.filter(|line| !line.is_empty());
+            let looked_at = recipes.by_ref().take(MAX_BEGINNINGS);
+            nested.extend(looked_at.map(|line| script(line, false)));
+            let unknown = || script(&UNKNOWN_WORDS.to_string(), false);
+            nested.extend(recipes.next().map(|_| unknown()));
         };
         for option in ["--eval", "-E"] {
             let texts = values_of(option, "CfIjloW", arguments);
@@ -440,9 +444,11 @@ fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
         .filter(|group| !group.starts_with('-'));
     // In a group, the last letter has the value.
     let behind_letters = attached.into_iter().flat_map(|group| {
+        let is_letter =
+            |c: char| c.is_ascii_alphanumeric() || !is_known(c.encode_utf8(&mut [0; 4]));
         let letters = group.char_indices().take(MAX_LETTERS);
-        let letters = letters.take_while(|(_, c)| c.is_ascii_alphanumeric());
-        letters.map(move |(at, _)| &group[at + 1..])
+        let letters = letters.take_while(move |(at, c)| *at == 0 || is_letter(*c));
+        letters.map(move |(at, c)| &group[at + c.len_utf8()..])
     });
     let behind_letters = behind_letters.filter(|text| !text.is_empty());
     let attached = attached.and_then(|group| group.get(1..));

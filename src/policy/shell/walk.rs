@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use brush_parser::ast;
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
-use super::super::paths::base_name;
+use super::super::paths::{absolute, base_name};
 use super::dialect::Apart;
 use super::inner::with_options;
 use super::loose::{Nested, Reader, reads_variable, redefines};
@@ -27,8 +27,8 @@ const NOWHERE: [&str; 5] = [
 /// The longest value of a variable that is tried as a command, in bytes.
 const MAX_VALUE_BYTES: usize = 4096;
 
-/// Of how many words it is looked at whether they are variables that a built-in sets.
-const MAX_SET: usize = 16;
+/// How many variables, or values of one, are looked at before it is not known what they are.
+pub(super) const MAX_SET: usize = 32;
 
 /// A descriptor, and what can be read there.
 type Fed = (i32, Input);
@@ -135,9 +135,13 @@ impl Reader {
             C::Subshell(subshell) => self.list(&subshell.list, certain),
             C::ForClause(clause) => {
                 let values = clause.values.as_deref().unwrap_or_default();
-                for value in values {
+                let is_read = is_read_by_programs(&clause.variable_name);
+                if is_read && values.len() > MAX_SET {
+                    self.unknown();
+                }
+                for (at, value) in values.iter().enumerate() {
                     let flat = flatten(&value.value)?;
-                    if is_read_by_programs(&clause.variable_name) {
+                    if is_read && at < MAX_SET {
                         self.set(&clause.variable_name, &flat.text, certain)?;
                     }
                     self.text(flat, certain)?;
@@ -298,8 +302,8 @@ impl Reader {
             self.unknown();
         }
         let is_file = is_known(text) && text.starts_with('/');
-        if matches!(name, "BASH_ENV" | "ENV") && !text.is_empty() && !is_file {
-            // A file that a shell reads before its script, wherever that is.
+        if name == "BASH_ENV" && !text.is_empty() && !is_file {
+            // A file that bash reads before its script, wherever that is.
             self.unknown();
         }
         if is_known(text) && text.contains('/') && is_input(text) {
@@ -319,14 +323,17 @@ impl Reader {
         };
         let (before, behind) = words[at..].split_at(1);
         if before[0] != "printf" {
-            let names = behind.iter().filter(|word| is_read_by_programs(word));
-            for name in names.take(MAX_SET) {
+            let mut names = behind.iter().filter(|word| is_read_by_programs(word));
+            for name in names.by_ref().take(MAX_SET) {
                 let mut texts = given.texts();
                 texts.try_for_each(|text| self.set(name, text, certain))?;
                 let own = self.input.as_deref().filter(|_| given.input.is_none());
                 if let Some(own) = own.map(literal) {
                     self.set(name, &own, false)?;
                 }
+            }
+            if names.next().is_some() {
+                self.unknown();
             }
             return Ok(());
         }
@@ -336,9 +343,13 @@ impl Reader {
         };
         match name.filter(|name| is_read_by_programs(name)) {
             // Which of them it is, the format says.
-            Some(name) => behind[1..]
-                .iter()
-                .try_for_each(|text| self.set(name, text, false)),
+            Some(name) => {
+                if behind.len() > MAX_SET {
+                    self.unknown();
+                }
+                let mut texts = behind[1..].iter().take(MAX_SET);
+                texts.try_for_each(|text| self.set(name, text, false))
+            }
             None => Ok(()),
         }
     }
@@ -526,8 +537,10 @@ impl Reader {
 
     fn write(&mut self, path: &str) {
         let path = plain(path);
-        self.reopens |= is_descriptor(&path);
-        if path == "/dev/stdin" {
+        let known = absolute(&path, None);
+        let name = known.as_deref().unwrap_or_default();
+        self.reopens |= is_descriptor(name);
+        if name == "/dev/stdin" || is_descriptor(name) && name.ends_with("/fd/0") {
             // What that is, was opened to be read.
             self.reading.writes.push(None);
         }

@@ -125,8 +125,11 @@ fn leads_elsewhere(name: &str, words: &[String]) -> bool {
             .iter()
             .any(|word| word == "-execdir" || word == "-okdir"),
         "su" | "runuser" => is_login(&words[1..]),
-        "bmake" | "conda" | "git" | "gmake" | "make" | "npm" | "npx" | "pnpm" | "poetry" | "uv"
-        | "yarn" => true,
+        "bmake" | "gmake" | "make" => words.iter().any(|word| {
+            let is_short = word.starts_with('-') && !word.starts_with("--") && word.contains('C');
+            is_short || word.starts_with("--d")
+        }),
+        "conda" | "git" | "npm" | "npx" | "pnpm" | "poetry" | "uv" | "yarn" => true,
         name => runs_its_arguments(name) && !STAY.contains(&name) && wrapper_of(name).is_none(),
     }
 }
@@ -184,11 +187,14 @@ impl Reader {
             let name = base_name(&words[0]).to_owned();
             // A name that is not known may be one of these.
             let operands = words[1..].iter().filter(|word| !word.starts_with('-'));
-            let may_move = !is_known(&name) && operands.count() <= 1;
-            if may_move || matches!(name.as_str(), "cd" | "pushd" | "popd") {
+            self.reading.may_move |= !is_known(&name) && operands.count() <= 1;
+            if matches!(name.as_str(), "cd" | "pushd" | "popd") {
                 self.reading.moves = true;
             }
             if let Some(subcommand) = name.strip_prefix("git-") {
+                // Elsewhere another may be called so, and a function.
+                let is_its = words[0].ends_with(&format!("/git-core/{name}"));
+                let certain = certain && is_its;
                 nested.extend(self.started_by_git(subcommand, words, certain, input));
             }
             self.count_words(&name, words);

@@ -361,6 +361,19 @@ fn what_is_asked_about_for_certain_says_why() {
         assert_eq!(judged.verdict, Verdict::Ask);
         assert_eq!(judged.reason, "it is gone", "{script}");
     }
+    let policy = self::policy(
+        "default = \"allow\"\ndeny = [\"bash(command:git push *)\"]\nask = [\"bash(command:rm *)\"]",
+    );
+    let judged = judge(
+        &policy,
+        "bash",
+        &json!({ "command": "rm x; $X git push x" }),
+    );
+    let rule = Some("bash(command:git push *)");
+    assert_eq!(
+        (judged.verdict, judged.rule.as_deref()),
+        (Verdict::Ask, rule)
+    );
 }
 
 #[test]
@@ -429,6 +442,8 @@ fn what_is_known_in_part_hides_no_command() {
         "printf -v out '%s' x",
         "read line <<< 'git push x'",
         "BASH_ENV= bash -c ls",
+        "ENV=prod ls",
+        "for ENV in dev prod; do ls; done",
         "BASH_ENV=/etc/profile bash -c ls",
     ];
     assert_eq!(unlike("git push *", &harmless, Verdict::Allow), NONE);
@@ -467,8 +482,25 @@ fn options_in_a_group_and_settings_hide_no_command() {
     let judged = asked.iter().map(|script| (*script, bash(&policy, script)));
     let allowed = judged.filter(|(_, verdict)| *verdict == Verdict::Allow);
     assert_eq!(allowed.collect::<Vec<_>>(), NONE);
-    let git = ["/usr/lib/git-core/git-push x", "sudo git-push x y"];
+    let git = [
+        "/usr/lib/git-core/git-push x",
+        "sudo /usr/lib/git-core/git-push x y",
+    ];
     assert_eq!(unlike("git push *", &git, Verdict::Deny), NONE);
+    let others = [
+        "git-push x",
+        "./git-push x",
+        "git-push() { :; }; git-push x",
+    ];
+    assert_eq!(unlike("git push *", &others, Verdict::Ask), NONE);
+    let lines = format!("make --eval='x:\n{}\t@git push x'", "\t@echo\n".repeat(20));
+    let grouped = [
+        "docker run --entrypoint=su img root \"-${c}git push x\"",
+        "docker exec c foo -@'git push x'",
+        "watch -é'git push x'",
+        &lines,
+    ];
+    assert_eq!(unlike("git push *", &grouped, Verdict::Ask), NONE);
     let deep = "git-bisect run ".repeat(250) + "git-push x";
     assert_eq!(unlike("git push *", &[&deep], Verdict::Ask), NONE);
     let harmless = [
@@ -492,6 +524,8 @@ fn what_was_opened_to_be_read_is_not_written_unasked() {
         "exec 1<keys/x; echo x >/dev/stdout",
         "echo x 3<keys/x 1>&3 >/dev/stdout",
         "echo x <keys/x >/dev/stdin",
+        "echo x <keys/x >/dev/fd/0",
+        "echo x 3<keys/x >/dev//fd/3",
         "$C$E keys; echo x >y",
         "make -C keys --eval='x:;echo > y'",
     ];
@@ -508,6 +542,9 @@ fn what_was_opened_to_be_read_is_not_written_unasked() {
         .map(|script| (*script, bash(&policy, script)));
     let asked = judged.filter(|(_, verdict)| *verdict != Verdict::Allow);
     assert_eq!(asked.collect::<Vec<_>>(), NONE);
+    for script in ["$X >keys/y", "make --eval='x:;echo > keys/y'"] {
+        assert_eq!(bash(&policy, script), Verdict::Deny, "{script}");
+    }
 }
 
 #[test]
