@@ -9,7 +9,7 @@ use super::dialect::{Apart, names_posix};
 use super::hazards::looks;
 use super::text::{hidden, literal};
 use super::tokens::{joined, tokens};
-use super::walk::MAX_SET;
+use super::variables::MAX_SET;
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, strict};
 

@@ -20,6 +20,7 @@ pub mod strict;
 mod tests;
 mod text;
 mod tokens;
+mod variables;
 mod walk;
 mod wrappers;
 

@@ -308,8 +308,8 @@ impl Reader {
             return Vec::new();
         }
         self.by_git += 1;
-        let as_git = ["git", subcommand].map(str::to_owned);
-        let as_git: Vec<String> = as_git.into_iter().chain(words[1..].to_vec()).collect();
+        let as_git = ["git", subcommand].map(str::to_owned).into_iter();
+        let as_git: Vec<String> = as_git.chain(words[1..].iter().cloned()).collect();
         let nested = self.command(&as_git, certain, input);
         self.by_git -= 1;
         nested

@@ -141,8 +141,8 @@ impl Access {
 
     /// Why a path that leads to `real` now can only be refused; others are found out about when they are opened.
     pub(super) fn refuses(&self, absolute: &Path, real: &Path) -> Option<FileError> {
-        let found = [absolute, real].map(|path| self.base_of(path).and_then(|_| self.hold(real)));
-        found.into_iter().find_map(Result::err)
+        let mut paths = [absolute, real].into_iter();
+        paths.find_map(|path| self.base_of(path).err())
     }
 
     fn outside(&self) -> String {

@@ -1,0 +1,133 @@
+//! What variables are set to, by a script or for it: programs read commands there.
+
+use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
+use super::Shell;
+use super::inner::with_options;
+use super::loose::{Nested, Reader, reads_variable, redefines};
+use super::nested::is_input;
+use super::text::{flatten_unquoted, hidden, is_known, literal, plain};
+use super::walk::{Given, Walk};
+
+/// The longest value of a variable that is tried as a command, in bytes.
+const MAX_VALUE_BYTES: usize = 4096;
+
+/// How many variables, or values of one, are looked at before it is not known what they are.
+pub(super) const MAX_SET: usize = 32;
+
+impl Reader {
+    /// Looks at what a variable is set to.
+    pub(super) fn set(&mut self, name: &str, text: &str, certain: bool) -> Walk {
+        self.all(&hidden(text), certain)?;
+        if redefines(text) {
+            self.unknown();
+        }
+        if name == "PS4" && flatten_unquoted(&plain(text)).is_err() {
+            // Of a prompt, what stands before the error is run.
+            self.unknown();
+        }
+        let is_file = is_known(text) && text.starts_with('/');
+        if name == "BASH_ENV" && !text.is_empty() && !is_file {
+            // A file that bash reads before its script, wherever that is.
+            self.unknown();
+        }
+        if is_known(text) && text.contains('/') && is_input(text) {
+            // BASH_ENV=/dev/stdin.
+            self.unknown();
+        }
+        self.value(name, text, certain)
+    }
+
+    /// Looks at what built-ins set variables to: `printf -v NAME`, `read NAME <<< TEXT`.
+    pub(super) fn set_by(&mut self, words: &[String], given: &Given, certain: bool) -> Walk {
+        let Some(at) = words
+            .iter()
+            .position(|word| word == "printf" || reads_variable(word))
+        else {
+            return Ok(());
+        };
+        let (before, behind) = words[at..].split_at(1);
+        if before[0] != "printf" {
+            let mut names = behind.iter().filter(|word| is_read_by_programs(word));
+            for name in names.by_ref().take(MAX_SET) {
+                let mut texts = given.texts();
+                texts.try_for_each(|text| self.set(name, text, certain))?;
+                let own = self.input.as_deref().filter(|_| given.input.is_none());
+                if let Some(own) = own.map(literal) {
+                    self.set(name, &own, false)?;
+                }
+            }
+            if names.next().is_some() {
+                self.unknown();
+            }
+            return Ok(());
+        }
+        let name = match behind.first().and_then(|word| word.strip_prefix("-v")) {
+            Some("") => behind.get(1).map(String::as_str),
+            attached => attached,
+        };
+        match name.filter(|name| is_read_by_programs(name)) {
+            // Which of them it is, the format says.
+            Some(name) => {
+                if behind.len() > MAX_SET {
+                    self.unknown();
+                }
+                let mut texts = behind[1..].iter().take(MAX_SET);
+                texts.try_for_each(|text| self.set(name, text, false))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The value of a variable as a command: PAGER=rm, or X=rm; $X.
+    fn value(&mut self, name: &str, text: &str, certain: bool) -> Walk {
+        // Others are known when they are expanded, or not.
+        let is_own = !is_read_by_programs(name);
+        // LESSOPEN='|rm %s' is read from, with a `-` for standard input as well. Elsewhere that begins an option.
+        let signs: &[char] = match name {
+            "LESSOPEN" => &['|', '-'],
+            _ => &['|'],
+        };
+        let command = plain(text);
+        let command = command.trim_start_matches(signs);
+        if let Some(options) = with_options(name, text) {
+            self.nested(&options, certain)?;
+        }
+        if text.len() > MAX_VALUE_BYTES {
+            if !is_own {
+                self.unknown();
+            }
+        } else if !is_known(text) {
+            if !is_own && let Some(script) = self.unknown_value(command) {
+                self.nested(&script, false)?;
+            }
+        } else if !text.is_empty() {
+            let value = Nested {
+                shell: (!is_own).then_some(Shell::Posix),
+                ..Nested::new(command.to_owned(), false)
+            };
+            self.nested(&value, false)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the commands of a value with something in it that is not known, and answers it as the script that it may be.
+    /// What the first word is has to be known: most of them are no commands.
+    pub(super) fn unknown_value(&mut self, text: &str) -> Option<Nested> {
+        for piece in text.split([';', '|', '&', '(', '`', '\n']) {
+            let words = piece.split_whitespace();
+            let words = words.skip_while(|word| !is_known(word));
+            let words: Vec<String> = words.map(str::to_owned).collect();
+            self.wrapped(&words);
+        }
+        // Words of it are quoted, some of which may be a script for another shell.
+        text.contains(['\'', '"', '\\']).then(|| Nested {
+            shell: Some(Shell::Posix),
+            ..Nested::new(text.replace([UNKNOWN, UNKNOWN_WORDS], "x"), false)
+        })
+    }
+}
+
+/// Whether a variable of that name may be one that programs read: those are in capitals.
+pub(super) fn is_read_by_programs(name: &str) -> bool {
+    !name.contains(|c: char| c.is_ascii_lowercase())
+}
