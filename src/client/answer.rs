@@ -2,6 +2,7 @@
 //! understands a newer daemon.
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// The answer to a call: what came of it, or the problem that kept it from a result, or both.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,6 +177,8 @@ pub struct Problem {
     /// What in the input does not match the tool's schema.
     #[serde(default)]
     pub errors: Vec<SchemaError>,
+    /// What the policy said of a call that it refused. A hook's refusal has none.
+    pub judgement: Option<Value>,
 }
 
 /// One place where an input does not match its schema.

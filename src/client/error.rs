@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-use super::answer::Answer;
+use super::answer::{Answer, Problem};
 use super::sse::FrameTooLarge;
 use crate::domain::with_causes;
 
@@ -115,10 +115,7 @@ impl ClientError {
             Self::Interrupted { .. } | Self::StreamCutShort { .. } => {
                 Some("see `journalctl -u shelly-executor` for what happened to it")
             }
-            Self::Refused { answer } => answer
-                .problem
-                .as_ref()
-                .and_then(|problem| refusal_hint(&problem.code)),
+            Self::Refused { answer } => answer.problem.as_ref().and_then(refusal_hint),
             Self::UnexpectedAnswer { .. } | Self::Malformed { .. } => {
                 Some("is this the socket of a shelly-executor of about the same version?")
             }
@@ -149,8 +146,8 @@ fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
     }
 }
 
-fn refusal_hint(code: &str) -> Option<&'static str> {
-    match code {
+fn refusal_hint(problem: &Problem) -> Option<&'static str> {
+    match problem.code.as_str() {
         "unknown_tool" => Some(
             "`shellyctl tools` lists the tools, `shellyctl status` the skills that cannot be used",
         ),
@@ -158,7 +155,7 @@ fn refusal_hint(code: &str) -> Option<&'static str> {
             "`shellyctl history -n 1000` lists those that you may see, with their ids of 36 characters",
         ),
         "invalid_input" => Some("`shellyctl tools NAME` shows what a tool takes"),
-        "permission_denied" => {
+        "permission_denied" if problem.judgement.is_some() => {
             Some("`shellyctl policy explain` shows which rule that is, and what it lets pass")
         }
         "approval_expired" | "user_rejected" => {
@@ -224,6 +221,13 @@ mod tests {
             error.to_string(),
             "the input is invalid: /command: is required (invalid_input)"
         );
-        assert_eq!(refusal_hint("access_denied"), None, "its detail says it");
+        let hint = |code: &str, judgement: Option<serde_json::Value>| {
+            let problem = serde_json::json!({"title": "t", "code": code, "judgement": judgement});
+            refusal_hint(&serde_json::from_value(problem).expect("a problem"))
+        };
+        assert_eq!(hint("access_denied", None), None, "its detail says it");
+        let judged = hint("permission_denied", Some(serde_json::json!({})));
+        assert!(judged.is_some_and(|hint| hint.contains("policy explain")));
+        assert_eq!(hint("permission_denied", None), None, "a hook said it");
     }
 }

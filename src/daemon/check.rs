@@ -127,11 +127,19 @@ fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidCon
     executor.set_policy(policy);
     let described = executor.unknown_among(&tools.display().to_string(), descriptions.names());
     let doubts = settings.doubts().into_iter().chain(described);
+    let doubts = doubts.chain(emptied(path));
     let doubts = doubts.chain(policy_files.absence());
     let doubts = doubts.chain(executor.unknown_tools());
     let doubts = doubts.chain(executor.wrong_hooks());
     let doubts = doubts.chain(executor.broken_skills());
     Ok(doubts.chain(executor.lacks_sandbox()).collect())
+}
+
+/// That a file has no content, if that is so.
+fn emptied(path: &Path) -> Option<String> {
+    let is_empty = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
+    let path = path.display();
+    is_empty.then(|| format!("{path}: the file is empty, which a daemon that runs refuses, and starts with all defaults: a comment in it says that they are meant"))
 }
 
 /// One with the tools that a daemon would have.

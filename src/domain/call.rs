@@ -225,7 +225,11 @@ fn absolute(member: &'static str, dir: PathBuf) -> Result<PathBuf, InvalidCall> 
         let detail = format!("has {length} bytes: expected a path of at most {LONGEST_PATH}");
         return Err(InvalidCall::new(member, detail));
     }
-    if !dir.is_absolute() || dir.as_os_str().as_encoded_bytes().contains(&0) {
+    if dir.as_os_str().as_encoded_bytes().contains(&0) {
+        let detail = format!("{dir:?} holds a NUL character, which no path does");
+        return Err(InvalidCall::new(member, detail));
+    }
+    if !dir.is_absolute() {
         let detail = format!("{dir:?} is no absolute path: expected one such as `/srv/app`");
         return Err(InvalidCall::new(member, detail));
     }

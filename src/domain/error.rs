@@ -43,7 +43,7 @@ pub enum ExecutorError {
 
     /// The tool is switched off by configuration.
     #[error(
-        "the tool `{tool_name}` is disabled: an operator enables it in [tools] of executor.toml"
+        "the tool `{tool_name}` is disabled: an operator enables it in executor.toml ([tools] disabled, for the file tools also [files] enabled)"
     )]
     ToolDisabled {
         /// The tool.

@@ -109,12 +109,13 @@ impl Store {
         self.settle(id, used, at, "approval_used")
     }
 
-    /// Takes back an approved one that nothing will be run under. Says whether there was one.
+    /// Takes back an approved one that nothing will be run under, though it may have been used up for that. Says whether
+    /// there was one.
     pub(super) fn revoke(&mut self, approval: &Approval, at: i64) -> Result<bool, Fault> {
         let revoked = self
             .connection
             .prepare_cached(
-                "UPDATE approvals SET status = 'withdrawn' WHERE id = ? AND status = 'approved'",
+                "UPDATE approvals SET status = 'withdrawn' WHERE id = ? AND status IN ('approved', 'used')",
             )?
             .execute([approval.id.as_bytes()])?;
         if revoked > 0 {

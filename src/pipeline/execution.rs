@@ -278,12 +278,7 @@ impl Execution {
         let mut changed_by = self.call().changed_by.clone();
         changed_by.push(hook.to_owned());
         self.set_call(call, summary, changed_by);
-        let mut known = self.lock_known();
-        known.ruling = None;
-        // One that is used up; what still waits for its answer is found to be stale.
-        if known.approved.take().is_some() {
-            self.questions.set_asked(None);
-        }
+        self.learn(|known| known.ruling = None);
     }
 
     fn set_call(&self, call: &Call, summary: &str, changed_by: Vec<String>) {
@@ -320,9 +315,24 @@ impl Execution {
         self.questions.set_asked(Some(approval));
     }
 
+    /// Nobody is asked any more.
+    pub(super) fn forget_question(&self) {
+        self.questions.set_asked(None);
+    }
+
     /// What was asked about it, if something was.
     pub fn asked(&self) -> Option<Asked> {
         self.questions.asked()
+    }
+
+    /// What was asked about it and nothing is run under.
+    pub(super) fn unused_approval(&self) -> Option<Asked> {
+        self.questions.unused()
+    }
+
+    /// From here on its tool does something, under an approval if it took one.
+    pub(super) fn use_approval(&self) {
+        self.questions.set_used();
     }
 
     /// Follows what is asked about it: another question when a hook has changed what was approved.

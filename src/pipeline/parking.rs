@@ -62,19 +62,22 @@ impl Inner {
 
     /// An approval that was asked for and that nothing will be run under any more, though it may have been given.
     pub(super) async fn withdraw(&self, execution: &Execution) {
-        let unused = execution.asked().filter(|_| execution.approved().is_none());
-        let (Some(asked), Some(entry)) = (unused, &execution.entry) else {
+        let (Some(asked), Some(entry)) = (execution.unused_approval(), &execution.entry) else {
             return;
         };
         let settled = self.settle(asked.id, ApprovalStatus::Withdrawn).await;
         // Where it was refused, or has expired, it stays so.
         if let Ok(Some(approval)) = settled
-            && approval.status == ApprovalStatus::Approved
+            && matches!(
+                approval.status,
+                ApprovalStatus::Approved | ApprovalStatus::Used
+            )
             && entry
                 .revoke(approval)
                 .await
                 .is_ok_and(|was_given| was_given)
         {
+            execution.learn(|known| known.approved = None);
             entry.note(Event::ConfirmationDecided {
                 approval_id: asked.id,
                 decision: ApprovalStatus::Withdrawn.as_str().to_owned(),

@@ -1,4 +1,5 @@
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
@@ -15,6 +16,8 @@ struct Channels {
     waiting: watch::Sender<bool>,
     /// What was asked about it, if something was.
     asked: watch::Sender<Option<Asked>>,
+    /// Whether something is run under the answer.
+    is_used: AtomicBool,
 }
 
 impl Questions {
@@ -25,6 +28,20 @@ impl Questions {
 
     pub(super) fn asked(&self) -> Option<Asked> {
         self.0.get()?.asked.borrow().clone()
+    }
+
+    /// From here on something is run under what was answered, if anything was asked.
+    pub(super) fn set_used(&self) {
+        if let Some(channels) = self.0.get() {
+            channels.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What was asked and nothing is run under.
+    pub(super) fn unused(&self) -> Option<Asked> {
+        let channels = self.0.get()?;
+        let is_used = channels.is_used.load(Ordering::Relaxed);
+        self.asked().filter(|_| !is_used)
     }
 
     pub(super) fn follow(&self) -> watch::Receiver<Option<Asked>> {

@@ -108,6 +108,19 @@ impl Glob {
         Some(program)
     }
 
+    /// Whether what it matches begins with the name of a program, or the beginning of one, and no path.
+    pub(super) fn names_program(&self) -> bool {
+        let Shape::Command(tokens) = &self.shape else {
+            return false;
+        };
+        let mut first = tokens
+            .iter()
+            .take_while(|token| **token != Token::Char(' '))
+            .peekable();
+        matches!(first.peek(), Some(Token::Char(_)))
+            && !first.any(|token| *token == Token::Char('/'))
+    }
+
     /// Whether it begins with `*`: then it matches what ends in a text that it matches.
     pub(super) fn begins_with_any(&self) -> bool {
         match &self.shape {
@@ -277,9 +290,16 @@ fn may_match(tokens: &[Token], text: &str) -> bool {
     let mut begins = true;
     while let Some(c) = chars.next() {
         begins &= c == UNKNOWN_WORDS || c == ' ';
-        if c == UNKNOWN || c == UNKNOWN_WORDS {
+        if c == UNKNOWN_WORDS {
             let first = at.iter().position(|&here| here).unwrap_or(at.len());
             at[first..].fill(true);
+            continue;
+        }
+        if c == UNKNOWN {
+            // It ends no word.
+            for (place, token) in tokens.iter().enumerate() {
+                at[place + 1] |= at[place] && *token != Token::Char(' ');
+            }
             continue;
         }
         let mut next = vec![false; at.len()];

@@ -230,7 +230,13 @@ impl<'p, 'r> Held<'p, 'r> {
             return Fit::Not;
         }
         let mut fit = Fit::Not;
-        for text in forms(command.text()) {
+        let command_text = command.text();
+        for text in forms(command_text) {
+            // A file in a directory that is known only when it runs goes by its name, where the rule has no path.
+            let is_path = text.len() == command_text.len() && text.starts_with(UNKNOWN);
+            if is_path && self.glob.names_program() && has_known_name(text) {
+                continue;
+            }
             if !self.glob.may_begin(text) {
                 continue;
             }
@@ -256,8 +262,17 @@ impl<'p, 'r> Held<'p, 'r> {
 /// The command as written, and with its program's name only.
 pub(super) fn forms(text: &str) -> impl Iterator<Item = &str> {
     let program = text.split(' ').next().unwrap_or_default();
-    let name = program.rfind('/').map(|at| &text[at + 1..]);
-    std::iter::once(text).chain(name)
+    // What ends in a slash is no program.
+    let directory = program.rfind('/').filter(|at| at + 1 < program.len());
+    std::iter::once(text).chain(directory.map(|at| &text[at + 1..]))
+}
+
+/// Whether the program of a command is a path, the last name in which is known.
+fn has_known_name(text: &str) -> bool {
+    let program = text.split(' ').next().unwrap_or_default();
+    let name = program.rsplit_once('/').map(|(_, name)| name);
+    !program.contains(UNKNOWN_WORDS)
+        && name.is_some_and(|name| !name.is_empty() && !name.contains(UNKNOWN))
 }
 
 fn judge_write<'p>(

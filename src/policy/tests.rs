@@ -1,6 +1,7 @@
 //! Policies as a whole: text in, judgements out.
 
 mod bounds;
+mod everyday;
 mod hidden;
 mod refusals;
 mod remembered;

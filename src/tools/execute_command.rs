@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::sections::{self, Streams};
 use super::{Context, Place, Produced, Resolved, ToolImpl, UseOfIt, schema_of, shell};
 use crate::config::ExecutorConfig;
 use crate::domain::{Call, Ending, ExecutorError, Exit, ToolDefinition, ToolDetails, Violation};
-use crate::runner::{Captured, Outcome};
+use crate::runner::Outcome;
 
 /// What it takes.
 #[derive(Deserialize, JsonSchema)]
@@ -25,7 +26,7 @@ struct Input {
 struct Output {
     /// The exit code; the negative number of the signal that ended it, if one did.
     return_code: i32,
-    /// What it wrote to standard output, as far as the answer holds it.
+    /// What it wrote to standard output, as far as the answer holds it: cut where the text is, and marked there.
     stdout: String,
     /// What it wrote to standard error, likewise.
     stderr: String,
@@ -107,13 +108,19 @@ impl ToolImpl for ExecuteCommand {
     ) -> BoxFuture<'a, Result<Produced, ExecutorError>> {
         async move {
             let Input { command, .. } = shell::input(call, &context)?;
+            let (cap, truncate) = (context.config.max_output_bytes, context.config.truncate);
             let outcome = shell::run(command, call, context).await?;
             Ok(match return_code(&outcome) {
                 Some(return_code) => {
+                    let streams = Streams {
+                        stdout: &outcome.stdout,
+                        stderr: &outcome.stderr,
+                    };
+                    let (stdout, stderr) = sections::texts(streams, cap, truncate);
                     let output = Output {
                         return_code,
-                        stdout: text(&outcome.stdout),
-                        stderr: text(&outcome.stderr),
+                        stdout,
+                        stderr,
                     };
                     // Of a number and two texts nothing can fail.
                     let output = serde_json::to_value(output).unwrap_or_default();
@@ -133,11 +140,4 @@ fn return_code(outcome: &Outcome) -> Option<i32> {
         Ending::Itself(Exit::Signal(signal)) => Some(-signal.0),
         Ending::Stopped { .. } => None,
     }
-}
-
-/// A stream as far as it is in memory.
-fn text(stream: &Captured) -> String {
-    let mut text = String::from_utf8_lossy(&stream.head).into_owned();
-    text.push_str(&String::from_utf8_lossy(&stream.tail));
-    text
 }

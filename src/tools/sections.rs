@@ -91,6 +91,22 @@ pub fn content(streams: Streams<'_>, cap: usize, truncate: Truncate, closing: Cl
     }
 }
 
+/// Standard output and standard error by themselves, each as much as goes into [`content`], for programs: the newline
+/// at an end stays.
+pub fn texts(streams: Streams<'_>, cap: usize, truncate: Truncate) -> (String, String) {
+    let (stdout, stderr) = (streams.stdout, streams.stderr);
+    let shares = shares(stdout.total, stderr.total, cap as u64);
+    let text = |stream: &Captured, share: usize| {
+        let mut text = String::with_capacity(share);
+        match whole(stream, share) {
+            Some(whole) => push_decoded(&mut text, whole),
+            None => write_stream(&mut text, stream, share, truncate),
+        };
+        text
+    };
+    (text(stdout, shares.0), text(stderr, shares.1))
+}
+
 /// How many bytes of each stream go in. Standard error, where the reason of a failure stands, has
 /// at least a quarter of the cap; beyond that it gets what standard output leaves.
 fn shares(stdout: u64, stderr: u64, cap: u64) -> (usize, usize) {
@@ -102,8 +118,7 @@ fn shares(stdout: u64, stderr: u64, cap: u64) -> (usize, usize) {
 
 /// Writes at most `share` bytes of a stream, without a newline at their end.
 fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Truncate) -> Written {
-    if stream.total == share as u64 && stream.head.len() >= share {
-        let whole = &stream.head[..share];
+    if let Some(whole) = whole(stream, share) {
         return push_decoded(text, whole.strip_suffix(b"\n").unwrap_or(whole));
     }
     match truncate {
@@ -125,6 +140,12 @@ fn write_stream(text: &mut String, stream: &Captured, share: usize, truncate: Tr
         }
     }
     Written::Cut
+}
+
+/// All of a stream, if its share is that.
+fn whole(stream: &Captured, share: usize) -> Option<&[u8]> {
+    let is_whole = stream.total == share as u64;
+    stream.head.get(..share).filter(|_| is_whole)
 }
 
 /// The last `wanted` bytes of a stream; where the tail is shorter than that, it follows directly
@@ -329,6 +350,23 @@ mod tests {
         assert_eq!(
             cut.text,
             "[stdout]\n012\n...(truncated)\n789\n\n[exit_code]\n0"
+        );
+    }
+
+    #[test]
+    fn what_programs_get_is_cut_as_what_a_model_reads() {
+        let (out, err) = (captured(b"0123456789\n"), captured(b"ab\n"));
+        let streams = Streams {
+            stdout: &out,
+            stderr: &err,
+        };
+        let both = |cap, truncate| texts(streams, cap, truncate);
+        let whole = ("0123456789\n".to_owned(), "ab\n".to_owned());
+        assert_eq!(both(14, Truncate::Tail), whole);
+        let (out, err) = both(8, Truncate::Middle);
+        assert_eq!(
+            (out.as_str(), err.as_str()),
+            ("012\n...(truncated)\n89", "a\n...(truncated)")
         );
     }
 

@@ -111,7 +111,9 @@ impl Hooks<'_> {
                     return Err(self.denied(hook, Some(reason)).into());
                 }
                 (Came::Answer(Answer::Change { input }), _) => {
-                    return Err(Detour::Changed(Box::new(self.changed(hook, call, input))));
+                    return Err(Detour::Changed(Box::new(
+                        self.changed(hook, call, input).await,
+                    )));
                 }
                 (Came::Stopped(reason), _) => return Err(self.execution.stopped(reason).into()),
             }
@@ -239,7 +241,12 @@ impl Hooks<'_> {
     }
 
     /// The same call with the input that a hook made of it.
-    fn changed(&self, hook: &Hook, call: &Call, input: Value) -> Call {
+    async fn changed(&self, hook: &Hook, call: &Call, input: Value) -> Call {
+        // What was given for the other one; where the answer is still to come, it is found to be stale.
+        if self.execution.approved().is_some() {
+            self.inner.withdraw(self.execution).await;
+            self.execution.forget_question();
+        }
         let call = Call {
             input,
             ..call.clone()

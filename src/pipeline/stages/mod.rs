@@ -154,6 +154,7 @@ async fn carry_out(
         if let Some(reason) = execution.stop_reason() {
             return Err(execution.stopped(reason).into());
         }
+        execution.use_approval();
         let ran = execution::run(confirmed, context, &again).await;
         drop(held.place);
         let ran = match ran {

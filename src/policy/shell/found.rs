@@ -2,6 +2,7 @@
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::base_name;
+use super::containers::is_quiet;
 use super::git;
 use super::hazards::{is_short, runs_elsewhere};
 use super::inner::Options;
@@ -34,7 +35,7 @@ impl Reader {
         longer.push(UNKNOWN_WORDS.to_string());
         let runs = matches!(name, "" | "eval" | "find" | "xargs")
             || is_shell(name)
-            || may_run(name)
+            || may_run(name) && !is_quiet(name, command)
             || is_wrapper(name)
             || has_unknown_script(name, &longer[1..]);
         if runs {

@@ -1,6 +1,7 @@
 //! Programs whose options say what else they run, and those that start a shell of their own.
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
+use super::containers;
 use super::hazards::{is_ip_exec, is_short, runs_elsewhere};
 use super::loose::{Nested, Reader};
 use super::nested::Input;
@@ -228,27 +229,6 @@ const ENTER: &[(&[&str], &[&str], usize)] = &[
     (&["virsh"], &["console"], 1),
 ];
 
-/// Programs that run what is in a container, whose own program may be a shell.
-const CONTAINERS: &[&str] = &[
-    "crictl",
-    "docker",
-    "docker-compose",
-    "kubectl",
-    "nerdctl",
-    "oc",
-    "podman",
-    "podman-compose",
-    "podman-remote",
-];
-
-/// Long options of `docker run` and its like that have a value in the next word, the usual ones.
-#[rustfmt::skip]
-const RUN_VALUED: &[&str] = &[
-    "--add-host", "--cap-add", "--cap-drop", "--cpus", "--device", "--entrypoint", "--env", "--env-file", "--gpus", "--hostname",
-    "--ipc", "--label", "--memory", "--mount", "--name", "--namespace", "--network", "--pid", "--platform", "--publish", "--pull",
-    "--restart", "--security-opt", "--shm-size", "--tmpfs", "--ulimit", "--user", "--volume", "--workdir",
-];
-
 /// Whether the command may start a shell elsewhere that reads its input, without naming one.
 fn enters(name: &str, arguments: &[String]) -> bool {
     let has = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.as_str()));
@@ -262,22 +242,7 @@ fn enters(name: &str, arguments: &[String]) -> bool {
             })
         }
         "lxc-attach" => !has(&["--"]),
-        name if CONTAINERS.contains(&name) => {
-            let gives_input = |word: &String| {
-                let short = word.starts_with('-') && !word.starts_with("--") && word.contains('i');
-                short || word.starts_with("--interactive") || word.starts_with("--stdin")
-            };
-            let composes = name.ends_with("compose") || has(&["compose"]);
-            let takes_input = composes || arguments.iter().any(gives_input);
-            let run = arguments.iter().position(|word| word == "run");
-            // The image, or the service, alone: behind it stands a command.
-            let runs_own = run.is_some_and(|at| {
-                let run = Options::read(&arguments[at + 1..], "aceEhlmpuvw", RUN_VALUED);
-                run.operands.len() <= 1
-            });
-            let starts = has(&["debug"]) || has(&["start"]) && !composes;
-            has(&["attach"]) || takes_input && (runs_own || starts)
-        }
+        name if containers::is_one(name) => containers::enters(name, arguments),
         name => ENTER.iter().any(|(programs, words, own)| {
             if !programs.contains(&name) {
                 return false;

@@ -3,6 +3,7 @@
 //! [`fence`] keeps within bounds.
 
 mod command;
+mod containers;
 mod cost;
 mod dialect;
 mod fence;

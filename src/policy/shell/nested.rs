@@ -6,7 +6,7 @@ use super::Shell;
 use super::git;
 use super::hazards::{run_by_options, runs_elsewhere, unversioned, values_of};
 use super::loose::{Nested, Reader};
-use super::remote::{is_ssh, remote_scripts, ways_there};
+use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
 use super::text::{is_known, plain};
 
 /// What a command reads.
@@ -78,6 +78,63 @@ fn has_letter(arguments: &[String], letter: char) -> bool {
         }
     }
     false
+}
+
+/// Some file, for one whose name is known only when it runs.
+const FILE: &str = "./file";
+
+/// Shells of which all options are known, and none has a script in the same word.
+const USUAL: [&str; 10] = [
+    "ash",
+    "bash",
+    "bash-static",
+    "dash",
+    "ksh",
+    "lksh",
+    "mksh",
+    "rbash",
+    "sh",
+    "zsh",
+];
+
+/// What a shell is given besides its options: from where on only its script gets to see the words. `None` where that
+/// is known only when it runs.
+pub(super) fn seen_by_script(name: &str, arguments: &[String]) -> Option<usize> {
+    let mut at = 0;
+    let mut takes_script = false;
+    while let Some(word) = arguments.get(at).filter(|word| is_known(word)) {
+        let is_option = word.starts_with(['-', '+']);
+        if !is_option || word == "-" || word == "--" {
+            at += usize::from(is_option);
+            break;
+        }
+        takes_script |= !word.starts_with("--") && word.contains('c');
+        at += 1 + values_behind(word);
+    }
+    let options = arguments.get(..at)?;
+    let first = arguments.get(at)?;
+    // One that is not known is the file with the script, or an option if there is more.
+    let may_be_last = at + 1 == arguments.len() && !first.contains(UNKNOWN_WORDS);
+    let is_file = !takes_script && (may_be_last || first.contains('/') && !is_input(first));
+    let is_clear = options.iter().all(|word| is_known(word)) && (is_known(first) || is_file);
+    (is_clear && USUAL.contains(&name)).then_some(at + 1)
+}
+
+/// The arguments of a shell as far as it reads them itself: without what is known only when it runs, and only its script
+/// gets to see.
+fn read_by_shell(name: &str, arguments: &[String]) -> Vec<String> {
+    let Some(own) = seen_by_script(name, arguments) else {
+        return arguments.to_vec();
+    };
+    let (own, behind) = arguments.split_at(own);
+    let own = own.iter().map(|word| match is_known(word) {
+        true => word.as_str(),
+        false => FILE,
+    });
+    let behind = behind.iter().filter(|word| is_known(word));
+    own.chain(behind.map(String::as_str))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn says_version(arguments: &[String]) -> bool {
@@ -169,7 +226,10 @@ impl Reader {
                 && arguments.len() == 1
                 && input.is_none()
                 && self.input.is_none() => {}
-            _ if is_shell(name) => self.scripts_of_shell(arguments, certain, input, nested),
+            _ if is_shell(name) => {
+                let read = read_by_shell(name, arguments);
+                self.scripts_of_shell(&read, certain, input, nested);
+            }
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
             "bmake" | "gmake" | "make" => self.scripts_of_make(arguments, nested),
             _ => scripts_of_options(name, arguments, nested),
@@ -240,6 +300,9 @@ impl Reader {
         } else {
             // The file that it reads may be a link to it.
             nested.extend(given(input));
+            if input.is_none() && arguments.iter().any(|word| word == FILE) {
+                nested.extend(self.own_input(false));
+            }
         }
     }
 
@@ -250,6 +313,9 @@ impl Reader {
             self.unknown();
         }
         let elsewhere = runs_elsewhere(name);
+        if joins_words(name) && !arguments.iter().all(|word| is_known(word)) {
+            self.unknown();
+        }
         let texts = remote_scripts(name, arguments);
         nested.extend(texts.iter().map(|text| Nested {
             shell: Some(Shell::Posix),
@@ -261,7 +327,18 @@ impl Reader {
                     shell: Some(Shell::Posix),
                     ..script(&text, false)
                 }),
-                false => self.unknown_value(&plain(&text)),
+                false => {
+                    let text = plain(&text);
+                    if text
+                        .split_whitespace()
+                        .next()
+                        .is_some_and(|first| !is_known(first))
+                    {
+                        // Whatever that is, it is run.
+                        self.unknown();
+                    }
+                    self.unknown_value(&text)
+                }
             });
         }
         // There another word is mostly one of a command (`docker exec c sh -c x`), which is looked at as a whole, a
@@ -272,7 +349,12 @@ impl Reader {
             let behind = arguments.iter().filter_map(|word| word.split_once(':'));
             nested.extend(behind.map(|(_, text)| script(text, false)));
         }
+        let sets_any = sets_variables(name, arguments);
         for word in arguments {
+            if let Some(value) = sets_any.then(|| self.set_in_words(word)).flatten() {
+                nested.extend(value);
+                continue;
+            }
             let scripts = scripts_of(word).filter(|text| !elsewhere || is_command(text));
             nested.extend(scripts.map(|text| Nested {
                 shell,
@@ -303,6 +385,21 @@ impl Reader {
                 self.unknown();
             }
         }
+    }
+}
+
+/// Whether a program sets variables that stand in its words, to what these say.
+fn sets_variables(name: &str, arguments: &[String]) -> bool {
+    // To such, a value is a name, or arithmetic.
+    let evaluates = |word: &String| {
+        let letters = word.strip_prefix(['-', '+']).unwrap_or_default();
+        !is_known(word) && !word.contains('=') || letters.contains(['n', 'i'])
+    };
+    match name {
+        "declare" | "export" | "local" | "readonly" | "typeset" => !arguments.iter().any(evaluates),
+        // Of what may be several words, one may be a program.
+        "doas" | "env" | "sudo" => !arguments.iter().any(|word| word.contains(UNKNOWN_WORDS)),
+        _ => false,
     }
 }
 
@@ -534,8 +631,11 @@ pub(super) fn is_input(file: &str) -> bool {
     let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     file == "-"
         || last == "stdin"
-        || is_number && matches!(before, Some("fd" | ".") | None)
+        || is_number && before.is_none_or(|before| matches!(before, "fd" | ".") || !is_known(before))
         || path.starts_with("/dev/fd/")
         || path.starts_with("/proc/")
-        || !is_known(file)
+        // The name of one that is known is no descriptor's, wherever it is.
+        || file.contains(UNKNOWN_WORDS)
+        || !is_known(last)
+        || last.is_empty()
 }

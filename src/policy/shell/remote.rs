@@ -1,7 +1,8 @@
 //! What programs hand to a shell elsewhere, and the programs here that they reach it by.
 
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
-use super::hazards::values_of;
+use super::containers::{command_within, is_one, is_quiet};
+use super::hazards::{runs_elsewhere, values_of};
 use super::inner::Options;
 
 /// Options of ssh that have values.
@@ -43,6 +44,32 @@ impl<'w> Ssh<'w> {
         let behind = behind.map(|(_host, rest)| Options::read(rest, valued, &[]));
         Some(Self { before, behind })
     }
+}
+
+/// Whether a program copies files, and has a program named by its options only.
+fn copies(name: &str) -> bool {
+    matches!(name, "rsync" | "scp" | "sftp")
+}
+
+/// Whether a program that runs commands elsewhere may make one text of the words of a command, to be parted there, and
+/// not by [`remote_scripts`].
+pub(super) fn joins_words(name: &str) -> bool {
+    let is_known = is_ssh(name) || is_one(name) || copies(name);
+    runs_elsewhere(name) && !is_known
+}
+
+/// Whether a program on the list of those that run others runs none that its words name, but for values of options.
+pub(super) fn keeps_its_words(name: &str, words: &[String]) -> bool {
+    copies(name) || is_quiet(name, words)
+}
+
+/// Where in `words` the command begins that the program runs elsewhere, if that is known.
+pub(super) fn command_elsewhere(name: &str, words: &[String]) -> Option<usize> {
+    let Some(ssh) = Ssh::read(name, &words[1..]) else {
+        return command_within(name, words);
+    };
+    let (host, command) = ssh.before.operands.split_first()?;
+    (!host.contains(UNKNOWN_WORDS)).then_some(words.len() - command.len())
 }
 
 /// The texts that the program `name` hands to a shell there, whatever they look like.

@@ -21,6 +21,16 @@ impl Reader {
         if redefines(text) {
             self.unknown();
         }
+        self.read_by_bash(name, text);
+        if is_known(text) && text.contains('/') && is_input(text) {
+            // BASH_ENV=/dev/stdin.
+            self.unknown();
+        }
+        self.value(name, text, certain)
+    }
+
+    /// Looks at what bash reads itself.
+    fn read_by_bash(&mut self, name: &str, text: &str) {
         if name == "PS4" && flatten_unquoted(&plain(text)).is_err() {
             // Of a prompt, what stands before the error is run.
             self.unknown();
@@ -30,11 +40,20 @@ impl Reader {
             // A file that bash reads before its script, wherever that is.
             self.unknown();
         }
-        if is_known(text) && text.contains('/') && is_input(text) {
-            // BASH_ENV=/dev/stdin.
-            self.unknown();
+    }
+
+    /// Looks at a variable in the words of a command that sets some, to something of which a part is known only when
+    /// it runs, and answers the script that it may be. `None` where the word is no such one.
+    pub(super) fn set_in_words(&mut self, word: &str) -> Option<Option<Nested>> {
+        let (name, text) = word.split_once('=')?;
+        let name = name.strip_suffix('+').unwrap_or(name);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if is_known(text) || name.is_empty() || !name.chars().all(is_name) {
+            return None;
         }
-        self.value(name, text, certain)
+        self.read_by_bash(name, text);
+        let is_read = is_read_by_programs(name);
+        Some(is_read.then(|| self.unknown_value(&plain(text))).flatten())
     }
 
     /// Looks at what built-ins set variables to: `printf -v NAME`, `read NAME <<< TEXT`.
@@ -113,6 +132,8 @@ impl Reader {
     /// Adds the commands of a value with something in it that is not known, and answers it as the script that it may be.
     /// What the first word is has to be known: most of them are no commands.
     pub(super) fn unknown_value(&mut self, text: &str) -> Option<Nested> {
+        // It is parted into words only where it is used.
+        let text = text.replace(UNKNOWN, &UNKNOWN_WORDS.to_string());
         for piece in text.split([';', '|', '&', '(', '`', '\n']) {
             let words = piece.split_whitespace();
             let words = words.skip_while(|word| !is_known(word));

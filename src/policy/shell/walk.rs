@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use brush_parser::ast;
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Unreadable;
 use super::dialect::Apart;
@@ -256,6 +256,10 @@ impl Reader {
                 self.assignment(assignment, certain)?;
                 words.push(match assignment.value {
                     ast::AssignmentValue::Scalar(_) => self.word(word, certain)?,
+                    // Each of its values was looked at.
+                    ast::AssignmentValue::Array(_) if words.first().is_some_and(declares) => {
+                        format!("{}={UNKNOWN}", assignment.name)
+                    }
                     ast::AssignmentValue::Array(_) => UNKNOWN_WORDS.to_string(),
                 });
                 Ok(())
@@ -448,6 +452,14 @@ fn begins_with_option(command: &ast::Command) -> bool {
     let name = simple.word_or_name.as_ref();
     let name = name.and_then(|name| flatten(&name.value).ok());
     name.is_some_and(|name| name.text.starts_with('-'))
+}
+
+/// Whether a command is a built-in for variables, in whose words arrays may be set.
+fn declares(name: &String) -> bool {
+    matches!(
+        name.as_str(),
+        "declare" | "export" | "local" | "readonly" | "typeset"
+    )
 }
 
 /// Whether a command may read its input into a variable of a shell's, or have later ones do so.

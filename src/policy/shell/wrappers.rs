@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Shell;
 use super::dialect::{asks_for_posix, names_posix};
@@ -10,7 +10,8 @@ use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
-use super::nested::{Input, is_shell, script, takes_scripts};
+use super::nested::{Input, is_shell, script, seen_by_script, takes_scripts};
+use super::remote::{command_elsewhere, keeps_its_words};
 use super::text::{hidden, is_known, plain};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
@@ -76,6 +77,7 @@ const WRAPPERS: &[Wrapper] = &[
 const EXACT: &[(&[&str], &[&str])] = &[
     (&["env"], &["-i", "-v"]),
     (&["sudo"], &["-E", "-H", "-S", "-b", "-k", "-n"]),
+    (&["exec"], &["-c", "-l"]),
     (&["timeout"], &["--foreground", "--preserve-status", "-v"]),
     (&["time"], &["-p", "-v"]),
     (&["setsid"], &["-w", "--wait"]),
@@ -105,14 +107,12 @@ fn is_exact(name: &str, words: &[String], inner: &[Wrapped]) -> bool {
     })
 }
 
-/// Those before `begin`, and what is known of the others.
-fn without_unknown(words: &[String], begin: usize) -> Cow<'_, [String]> {
-    if words.iter().all(|word| is_known(word)) {
-        return Cow::Borrowed(words);
-    }
-    let kept = words.iter().enumerate();
-    let kept = kept.filter(|(at, word)| *at < begin || is_known(word));
-    kept.map(|(_, word)| word.clone()).collect()
+/// Those that are the wrapper's own, without the values of which something is known only when it runs.
+fn own_words(words: &[String], begin: usize) -> Vec<String> {
+    let own = words.iter().take(begin);
+    // A variable has its name.
+    let kept = own.filter(|word| is_known(word) || word.contains('='));
+    kept.cloned().collect()
 }
 
 /// Wrappers that run what they run where they are.
@@ -174,6 +174,9 @@ impl Reader {
         let mut done = vec![false; words.len()];
         let mut wrapped = None;
         let mut is_exact_so_far = true;
+        let mut has_find = false;
+        // Which words are what a program works with, whatever they come to.
+        let mut is_data = vec![false; words.len()];
         let mut elsewhere = false;
         while let Some((start, end, certain)) = starts.pop() {
             if self.is_full() {
@@ -201,15 +204,39 @@ impl Reader {
             elsewhere |= leads_elsewhere(&name, words);
             let inner = self.unwrap(&name, words);
             let mut own = Cow::Borrowed(words);
-            if is_exact(&name, words, &inner) {
-                // What is unknown behind it is not its own.
-                own = without_unknown(words, inner[0].0);
-            } else if name != "find" && (!inner.is_empty() || is_shell(&name) || may_run(&name)) {
-                is_exact_so_far = false;
-            }
             let may_be_any = self.may_run_words(words, input, &mut nested);
-            is_exact_so_far &= !may_be_any;
-            if !inner.is_empty() || may_be_any || runs_its_arguments(&name) {
+            let runs_words = runs_its_arguments(&name) && !keeps_its_words(&name, words);
+            // Words of its own, and behind them those that are data where they are not known.
+            let (mut begin, mut data) = (0, 0..0);
+            if is_exact(&name, words, &inner) {
+                begin = inner[0].0.min(words.len());
+                own = Cow::Owned(own_words(words, begin));
+            } else if let Some(found) = command_elsewhere(&name, words) {
+                begin = found;
+                is_exact_so_far &= words.get(begin).is_none_or(|word| runs_nothing(word));
+                if is_exact_so_far {
+                    data = begin..words.len();
+                }
+            } else if name == "find" {
+                has_find = true;
+            } else if may_be_any
+                || !inner.is_empty()
+                || is_shell(&name)
+                || may_run(&name) && !keeps_its_words(&name, words)
+            {
+                let positional = seen_by_script(&name, &words[1..]).filter(|_| is_exact_so_far);
+                if let Some(behind) = positional {
+                    data = 1 + behind..words.len();
+                }
+                is_exact_so_far = false;
+            } else if is_exact_so_far {
+                data = 1..words.len();
+            }
+            let data = data.filter(|at| !is_known(&words[*at]));
+            (1..begin)
+                .chain(data)
+                .for_each(|at| is_data[start + at] = true);
+            if !inner.is_empty() || may_be_any || runs_words {
                 wrapped.get_or_insert(start);
             }
             if name == "--" {
@@ -240,6 +267,7 @@ impl Reader {
                     && is_known(&words[start - 1])
                     && !is_known(&words[start])
                     && !words[start].contains(UNKNOWN_WORDS);
+                let is_operand = is_operand || is_data[start] && !has_find;
                 if !done[start] && !is_operand && !words[start].starts_with('-') {
                     let words = &words[start..end];
                     self.add_words(&joined, (start, end), false);
@@ -339,7 +367,8 @@ impl Reader {
             } else if text.contains([';', '|', '&', '\n', '(']) {
                 self.unknown();
             } else {
-                self.add(text, false);
+                // It is parted into words only there.
+                self.add(text.replace(UNKNOWN, &UNKNOWN_WORDS.to_string()), false);
             }
         }
         // A setting for one that takes such, whose value is a command.
@@ -429,6 +458,12 @@ pub(super) fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
 /// Whether a program runs what its words name, as commands or as scripts.
 pub(super) fn may_run(name: &str) -> bool {
     takes_scripts(name) || runs_its_arguments(name)
+}
+
+/// Whether a program is known to run nothing of what its words say.
+fn runs_nothing(program: &str) -> bool {
+    let name = base_name(program);
+    is_known(name) && !may_run(name) && !is_shell(name) && !is_wrapper(name)
 }
 
 /// Says of scripts who reads them, where that is not known better.

@@ -58,8 +58,9 @@ fn a_remembered_approval_outweighs_what_asks_and_nothing_else() {
         ("git push origin $X", Verdict::Deny),
         ("git push origin > /etc/x", Verdict::Deny),
         ("X=1 git push origin", Verdict::Deny),
-        ("sudo systemctl stop z", Verdict::Deny),
         // What asks is within the command that was approved, or in another.
+        ("sudo systemctl stop z", Verdict::Allow),
+        ("sudo systemctl stop y", Verdict::Deny),
         ("nice systemctl stop x", Verdict::Allow),
         ("nice systemctl stop y", Verdict::Deny),
         ("nice systemctl stop x; git push origin", Verdict::Allow),

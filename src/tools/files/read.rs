@@ -19,8 +19,10 @@ pub(crate) struct Input {
     /// Its encoding, such as "utf-8", "utf-16le" or "latin1". Detected when absent.
     pub(crate) encoding: Option<String>,
     /// The first line to read, counted from 1.
+    #[schemars(range(min = 1))]
     pub(crate) start_line: Option<u64>,
     /// The last line to read; the end of the file when absent.
+    #[schemars(range(min = 1))]
     pub(crate) end_line: Option<u64>,
     /// Whether each line begins with its number and a tab.
     #[serde(default)]
@@ -79,15 +81,25 @@ fn content(output: &Output, input: &Input) -> String {
         _ => output.content.clone(),
     };
     if output.invalid_bytes > 0 {
-        let (count, encoding) = (output.invalid_bytes, &output.encoding);
+        let count = counted(output.invalid_bytes, "byte is", "bytes are");
+        let encoding = &output.encoding;
         content.push_str(&format!(
-            "\n[{count} bytes are not {encoding}: each run is shown as \u{fffd}]"
+            "\n[{count} not {encoding}, and shown as \u{fffd}]"
         ));
     }
     if output.truncated {
         content.push_str("\n[more follows: read on from a higher offset]");
     }
     content
+}
+
+/// There is nothing at an offset.
+fn ends_before(size: u64) -> FileError {
+    let size = match size {
+        0 => "it ends before that".to_owned(),
+        size => format!("the file has only {}", counted(size, "byte", "bytes")),
+    };
+    FileError::input("offset", size)
 }
 
 enum Range {
@@ -177,7 +189,8 @@ impl Reading<'_> {
         let most = self.work.access.max_file_size;
         let asked = &self.found.asked;
         if (lines.first, lines.last) == (1, None) {
-            return Err(whole::too_large(asked, self.found.size(), most));
+            let instead = ": read a part of it with start_line and end_line, or offset and length";
+            return Err(whole::too_large(asked, self.found.size(), most, instead));
         }
         let mut file = self.found.open(OFlags::RDONLY)?;
         let encoding = self.encoding(&self.head()?)?;
@@ -205,7 +218,7 @@ impl Reading<'_> {
         if picked.bytes.is_empty() {
             let why = format!(
                 "the file has only {}",
-                counted(picked.line - 1, "line", "lines")
+                counted(picked.lines(), "line", "lines")
             );
             return Err(FileError::input("start_line", why));
         }
@@ -224,11 +237,12 @@ impl Reading<'_> {
     fn bytes(&self, offset: u64, length: Option<u64>) -> Result<Output, FileError> {
         let asked = &self.found.asked;
         let size = self.found.size();
-        if offset > size {
-            let why = format!("the file has only {}", counted(size, "byte", "bytes"));
-            return Err(FileError::input("offset", why));
-        }
-        let wanted = length.unwrap_or(u64::MAX).min(size - offset);
+        // Files of the kernel's have a size of 0 and are read to their end all the same.
+        let left = match size {
+            0 => u64::MAX,
+            size => size.checked_sub(offset).ok_or_else(|| ends_before(size))?,
+        };
+        let wanted = length.unwrap_or(u64::MAX).min(left);
         let length = wanted.min(self.work.access.max_file_size);
         let encoding = self.encoding(&self.head()?)?;
         let file = self.found.open(OFlags::RDONLY)?;
@@ -244,12 +258,16 @@ impl Reading<'_> {
                 break;
             }
         }
+        let read = bytes.len() as u64;
+        if size == 0 && read == 0 && offset > 0 {
+            return Err(ends_before(size));
+        }
         let decoded = match offset {
             0 => encoding.decode(&bytes),
             _ => encoding.decode_part(&bytes),
         };
         Ok(Output {
-            truncated: length < wanted,
+            truncated: length < wanted && read == length,
             ..self.output(encoding, decoded)
         })
     }
@@ -289,6 +307,8 @@ struct Picked {
     most: u64,
     /// The line that the next byte is in.
     line: u64,
+    /// Whether it has any so far.
+    is_begun: bool,
     bytes: Vec<u8>,
 }
 
@@ -301,8 +321,14 @@ impl Picked {
             wanted,
             most,
             line: 1,
+            is_begun: false,
             bytes: Vec::new(),
         }
+    }
+
+    /// How many have come by; a last one without its newline counts.
+    fn lines(&self) -> u64 {
+        self.line - u64::from(!self.is_begun)
     }
 
     fn is_done(&self) -> bool {
@@ -320,6 +346,7 @@ impl Picked {
                 return Err(TooMuch);
             }
             self.line += u64::from(end.is_some());
+            self.is_begun = end.is_none();
             chunk = rest;
         }
         Ok(())

@@ -28,7 +28,7 @@ enum Charset {
 #[derive(Debug, PartialEq)]
 pub(super) struct Decoded {
     pub(super) text: String,
-    /// How many bytes the encoding does not know; each run is a U+FFFD in the text.
+    /// How many bytes the encoding does not know; U+FFFD stands in their place.
     pub(super) invalid_bytes: u64,
 }
 

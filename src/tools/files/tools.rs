@@ -176,7 +176,10 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
     ) -> Option<Judgement> {
         let access = Access::new(config, &Place::of(call, caller, config));
         let mut paths = resolved.iter();
-        let error = paths.find_map(|path| access.refuses(&path.absolute, &path.real))?;
+        let error = paths.find_map(|path| match self.reach {
+            Reach::Itself => access.refuses_file(&path.absolute, &path.real),
+            Reach::Below | Reach::Contents => access.refuses(&path.absolute, &path.real),
+        })?;
         Some(refusal(&error))
     }
 

@@ -14,7 +14,7 @@ pub(super) const CHUNK: usize = 256 * 1024;
 pub(super) fn read(work: &Work<'_>, found: &Found) -> Result<Vec<u8>, FileError> {
     let most = work.access.max_file_size;
     if found.size() > most {
-        return Err(too_large(&found.asked, found.size(), most));
+        return Err(too_large(&found.asked, found.size(), most, ""));
     }
     let mut file = found.open(OFlags::RDONLY)?;
     let mut bytes = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn read(work: &Work<'_>, found: &Found) -> Result<Vec<u8>, FileError>
         let read = chunk.map_err(FileError::io("read", &found.asked))?;
         // It may have grown since its size was looked at.
         if bytes.len() as u64 > most {
-            return Err(too_large(&found.asked, bytes.len() as u64, most));
+            return Err(too_large(&found.asked, bytes.len() as u64, most, ""));
         }
         if read == 0 {
             return Ok(bytes);
@@ -34,10 +34,9 @@ pub(super) fn read(work: &Work<'_>, found: &Found) -> Result<Vec<u8>, FileError>
     }
 }
 
-pub(super) fn too_large(asked: &str, size: u64, most: u64) -> FileError {
-    let why = format!(
-        "has {size} bytes, and [files] max_file_size_mb allows {most}: read a part of it with start_line and end_line, or offset and length"
-    );
+/// `instead` is what can be done instead, if something can.
+pub(super) fn too_large(asked: &str, size: u64, most: u64, instead: &str) -> FileError {
+    let why = format!("has {size} bytes, and [files] max_file_size_mb allows {most}{instead}");
     FileError::refused(asked, why)
 }
 

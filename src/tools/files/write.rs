@@ -18,7 +18,7 @@ pub(crate) struct Input {
     #[serde(default)]
     pub(crate) mode: Mode,
     /// The encoding, such as "utf-8" or "latin1". When absent, "utf-8", or for "a" what the file
-    /// has.
+    /// has, if that can be told.
     pub(crate) encoding: Option<String>,
     /// Whether to make the directories that are missing.
     #[serde(default)]
@@ -159,9 +159,23 @@ fn old(work: &Work<'_>, input: &Input, existing: &Existing) -> Result<Old, FileE
         let why = "it is binary, and [files] allowed_extensions leaves only text";
         return Err(FileError::denied(&found.real, why));
     }
-    let text = encoding
+    let decoded = encoding
         .zip(bytes.as_deref())
-        .map(|(encoding, bytes)| encoding.decode(bytes).text);
+        .map(|(encoding, bytes)| (encoding, encoding.decode(bytes)));
+    if let Some((encoding, decoded)) = &decoded
+        && decoded.invalid_bytes > 0
+        && input.mode == Mode::Append
+        && input.encoding.is_none()
+        && !input.content.is_ascii()
+    {
+        let (count, name) = (decoded.invalid_bytes, encoding.name());
+        let count = counted(count, "byte that is", "bytes that are");
+        let why = format!(
+            "has {count} not {name}, so that its encoding cannot be told: name that of what is to be added"
+        );
+        return Err(FileError::refused(&input.file_path, why));
+    }
+    let text = decoded.map(|(_, decoded)| decoded.text);
     Ok(Old {
         text,
         encoding: encoding.unwrap_or(Encoding::UTF_8),
@@ -265,7 +279,9 @@ fn permissions(text: &str) -> Result<u32, FileError> {
     let bits = u32::from_str_radix(text, 8).ok();
     bits.filter(|bits| is_octal && (3..=4).contains(&text.len()) && *bits <= 0o777)
         .ok_or_else(|| {
-            let why = format!("{text:?} is none: expected octal digits, as in \"0644\"");
+            let why = format!(
+                "{text:?} is none: expected three or four octal digits up to \"0777\", as in \"0644\""
+            );
             FileError::input("permissions", why)
         })
 }

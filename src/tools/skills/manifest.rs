@@ -101,8 +101,9 @@ fn check_directory(fields: &mut Fields<'_>, path: &Path, name: &str, version: &V
     let found = path.file_name().unwrap_or_default().to_string_lossy();
     let versioned = format!("{name}@{version}");
     if found != name && found != *versioned {
-        let detail =
-            format!("is {name:?} in the directory {found:?}: expected {name:?} or {versioned:?}");
+        let detail = format!(
+            "is {name:?} in the directory {found:?}: expected that to be called {name:?} or {versioned:?}"
+        );
         fields.wrong("name", detail);
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::approvals::{answer, approvals, approve, during, pending, start, touch};
+use super::approvals::{answer, approvals, approve, during, pending, start, start_with, touch};
 use super::early::locked;
 use super::flow::wait_for_status;
 use super::{blocked, call};
@@ -234,6 +234,35 @@ fn what_is_restricted_meanwhile_is_so_for_what_was_asked_about_before() {
             _ => assert!(is_refused, "{restriction} {body}"),
         }
     }
+}
+
+#[test]
+fn an_approval_of_what_was_cancelled_in_the_queue_is_withdrawn() {
+    let daemon = start_with("self_approval = true\n[flow]\ntools.\"*\".max_running = 1");
+    let holder = daemon.begin("sleep 600", &json!({}));
+    wait_for_status(&daemon, &holder, "running");
+    let marker = daemon.dir().join("marker");
+    let second = daemon.begin(&touch(&marker), &json!({}));
+    let asked = pending(&daemon);
+    approve(&daemon, &asked);
+    wait_for_status(&daemon, &second, "queued");
+    let cancel = |id: &str| {
+        let path = format!("/executions/{id}");
+        daemon.connect().request("DELETE", &path, &[], b"")
+    };
+    assert_eq!(cancel(&second).status, 202);
+    let record = daemon.ended(&second);
+    assert_eq!(
+        (&record["status"], &record["approval"]),
+        (&json!("cancelled"), &Value::Null)
+    );
+    let given = &approvals(&daemon, "?all=true")[0];
+    assert_eq!(
+        (&given["id"], &given["status"], &given["decided_by"]),
+        (&asked["id"], &json!("withdrawn"), &json!(0))
+    );
+    assert!(!marker.exists());
+    assert_eq!(cancel(&holder).status, 202);
 }
 
 #[test]

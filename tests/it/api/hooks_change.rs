@@ -157,8 +157,12 @@ fn what_is_changed_after_an_approval_takes_another() {
     for (decision, status) in [("approve", 200), ("deny", 403)] {
         thread::scope(|scope| {
             let calling = scope.spawn(|| daemon.bash("echo old"));
-            answer(&pending("echo old"), "approve");
+            let first = pending("echo old");
+            answer(&first, "approve");
             let second = pending("echo new");
+            // Nothing will be run under it.
+            let path = format!("/approvals/{}", first["id"].as_str().expect("an id"));
+            assert_eq!(daemon.get(&path).json()["status"], "withdrawn");
             answer(&second, decision);
             let reply = calling.join().expect("answered");
             assert_eq!(reply.status, status, "{}", reply.content());
@@ -228,6 +232,8 @@ fn what_a_hook_leaves_time_to_change_is_not_run_under_an_approval() {
             (reply.status, &reply.json()["code"]),
             (409, &json!("approval_stale"))
         );
+        assert_eq!(daemon.get(&path).json()["status"], "withdrawn");
+        assert_eq!(record(&daemon, &reply)["approval"], Value::Null);
     });
 }
 

@@ -158,6 +158,14 @@ fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
             "{told}"
         );
 
+        fs::write(dir.join("good.toml"), "").expect("written");
+        let doubted = refused(dir, &["--check-config", "--config", "good.toml"]);
+        let told = String::from_utf8_lossy(&doubted.stdout);
+        assert!(
+            doubted.status.success() && told.contains("the file is empty"),
+            "{told}"
+        );
+
         let idle = "[sandbox]\nruntime = \"no-such-runtime\"\n\
                     [[hooks]]\nname = \"h\"\nbefore = \"execution\"\nskill = \"s\"\n\
                     input = { q = \"{{ inptu.x }}\" }\n";

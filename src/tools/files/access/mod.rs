@@ -145,6 +145,12 @@ impl Access {
         paths.find_map(|path| self.base_of(path).err())
     }
 
+    /// The same of a path to one file.
+    pub(super) fn refuses_file(&self, absolute: &Path, real: &Path) -> Option<FileError> {
+        self.refuses(absolute, real)
+            .or_else(|| self.check_extension(real).err())
+    }
+
     fn outside(&self) -> String {
         let bases = self
             .bases

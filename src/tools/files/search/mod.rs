@@ -189,7 +189,11 @@ fn matcher(input: &Input) -> Result<RegexMatcher, FileError> {
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default();
         let why = why.strip_prefix("error: ").unwrap_or(why);
-        let hint = "set fixed_strings for text";
+        let hint = match input.fixed_strings {
+            // Where it is text, what is left is a line end, or its length.
+            true => "lines are searched one by one: expected a part of one",
+            false => "set fixed_strings for text",
+        };
         FileError::input("pattern", format!("cannot be searched for: {why}; {hint}"))
     })
 }

@@ -266,6 +266,9 @@ fn extensions_are_held_to_where_they_are_configured() {
             denied,
             "{path}"
         );
+        // It is known beforehand.
+        let path = room.at(path);
+        assert_eq!(room.access().refuses_file(&path, &path).is_some(), denied);
     }
     room.refusal(
         write_file,

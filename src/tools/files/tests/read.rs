@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::Room;
+use crate::config::BaseDir;
 use crate::domain::Digest;
 use crate::tools::files::FileError;
 use crate::tools::files::read::read_file;
@@ -102,7 +103,7 @@ fn encodings_are_detected_or_named_and_what_does_not_fit_is_told() {
         assert_eq!(output["content"], content, "{bytes:?}");
         assert_eq!(output["invalid_bytes"], invalid, "{bytes:?}");
         assert_eq!(
-            answer.content.contains("bytes are not utf-8"),
+            answer.content.contains("[1 byte is not utf-8"),
             invalid > 0,
             "{bytes:?}"
         );
@@ -162,6 +163,13 @@ fn of_a_file_that_is_too_large_parts_are_read() {
         &["only 1000000 lines"],
     );
 
+    // A last one without its newline counts.
+    room.put("g", format!("{lines}last"));
+    let last = json!({"file_path": "g", "start_line": 1_000_001});
+    assert_eq!(room.output(read_file, last)["content"], "last");
+    let beyond = json!({"file_path": "g", "start_line": 1_000_002});
+    room.refusal(read_file, beyond, &["only 1000001 lines"]);
+
     let bytes = json!({"file_path": "f", "offset": 7, "length": 6});
     assert_eq!(room.output(read_file, bytes)["content"], "line 2");
     let rest = room
@@ -178,6 +186,23 @@ fn of_a_file_that_is_too_large_parts_are_read() {
         (&all["total_lines"], all["content"] == lines),
         (&json!(1_000_000), true)
     );
+}
+
+#[test]
+fn bytes_of_a_file_of_the_kernels_are_read_though_it_has_no_size() {
+    let mut room = Room::new();
+    room.config.files.base_dirs = vec![BaseDir::Named("/proc".into())];
+    let file = json!({"file_path": "/proc/cpuinfo"});
+    let whole = room.output(read_file, file)["content"].clone();
+    let whole = whole.as_str().expect("text");
+    let part = json!({"file_path": "/proc/cpuinfo", "offset": 5, "length": 9});
+    let part = room.output(read_file, part);
+    assert_eq!(
+        (&part["content"], &part["truncated"]),
+        (&json!(whole[5..14]), &json!(false))
+    );
+    let beyond = json!({"file_path": "/proc/cpuinfo", "offset": 1 << 30});
+    room.refusal(read_file, beyond, &["offset", "ends before"]);
 }
 
 #[test]

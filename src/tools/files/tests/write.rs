@@ -117,7 +117,7 @@ fn text_is_written_in_the_encoding_that_is_named_or_there() {
         (b"\xff\xfea\0", None, "a", b"\xff\xfea\0\xe9\0"),
         (b"\xff\xfea\0", None, "w", b"\xc3\xa9"),
         (b"\xfe", Some("latin1"), "a", b"\xfe\xe9"),
-        (b"\xfe", None, "a", b"\xfe\xc3\xa9"),
+        (b"\xfe", Some("utf-8"), "a", b"\xfe\xc3\xa9"),
     ] {
         room.put("f", before);
         let mut input = json!({"file_path": "f", "content": "\u{e9}", "mode": mode});
@@ -127,6 +127,13 @@ fn text_is_written_in_the_encoding_that_is_named_or_there() {
         room.call(write_file, input.clone()).expect("written");
         assert_eq!(room.bytes("f"), after, "{input}");
     }
+    // What the file is in cannot be told, unless somebody says so.
+    room.put("f", b"h\xe9");
+    let added = json!({"file_path": "f", "content": "\u{e9}", "mode": "a"});
+    room.refusal(write_file, added, &["encoding", "not utf-8"]);
+    assert_eq!(room.bytes("f"), b"h\xe9");
+    let plain = json!({"file_path": "f", "content": "e", "mode": "a"});
+    room.call(write_file, plain).expect("the same in all");
     let lacks = json!({"file_path": "f", "content": "\u{20ac}", "encoding": "latin1"});
     room.refusal(write_file, lacks, &["encoding", "latin1"]);
 }

@@ -132,7 +132,7 @@ fn no_link_leads_out_and_nothing_hangs() {
             "dir/skill.json: is a directory: expected a regular file".to_owned(),
             "fifo/skill.json: is a FIFO: expected a regular file".to_owned(),
             format!(
-                "inner/skill.json:{line}: `name` is \"good\" in the directory \"inner\": expected \"good\" or \"good@1.0.0\""
+                "inner/skill.json:{line}: `name` is \"good\" in the directory \"inner\": expected that to be called \"good\" or \"good@1.0.0\""
             ),
             "linked: leads out of its directory: expected no link to elsewhere".to_owned(),
         ]

@@ -278,7 +278,8 @@ fn a_default_fits_its_own_schema() {
 fn a_name_is_that_of_the_directory() {
     let skills = Skills::new();
     skills.skill("b", &composite("a", "bash"));
-    let expected = "`name` is \"a\" in the directory \"b\": expected \"a\" or \"a@1.0.0\"";
+    let expected =
+        "`name` is \"a\" in the directory \"b\": expected that to be called \"a\" or \"a@1.0.0\"";
     assert!(
         skills.problems()[0].ends_with(expected),
         "{:?}",
