@@ -13,6 +13,7 @@ pub mod hazards;
 mod inner;
 mod loose;
 mod nested;
+mod operands;
 mod parts;
 mod programs;
 mod remote;

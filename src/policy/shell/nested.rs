@@ -8,6 +8,7 @@ use super::hazards::{run_by_options, runs_elsewhere, unversioned, values_of};
 use super::loose::{Nested, Reader};
 use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
 use super::text::{is_known, plain};
+use super::variables::declares;
 
 /// What a command reads.
 pub(super) enum Input {
@@ -390,13 +391,13 @@ impl Reader {
 
 /// Whether a program sets variables that stand in its words, to what these say.
 fn sets_variables(name: &str, arguments: &[String]) -> bool {
-    // To such, a value is a name, or arithmetic.
+    // With such an option a value is the name of another, or arithmetic; and what is not known may be such an option.
     let evaluates = |word: &String| {
         let letters = word.strip_prefix(['-', '+']).unwrap_or_default();
         !is_known(word) && !word.contains('=') || letters.contains(['n', 'i'])
     };
     match name {
-        "declare" | "export" | "local" | "readonly" | "typeset" => !arguments.iter().any(evaluates),
+        name if declares(name) => !arguments.iter().any(evaluates),
         // Of what may be several words, one may be a program.
         "doas" | "env" | "sudo" => !arguments.iter().any(|word| word.contains(UNKNOWN_WORDS)),
         _ => false,

@@ -152,3 +152,11 @@ impl Reader {
 pub(super) fn is_read_by_programs(name: &str) -> bool {
     !name.contains(|c: char| c.is_ascii_lowercase())
 }
+
+/// Whether a command is a built-in for variables, in whose words arrays may be set.
+pub(super) fn declares(name: &str) -> bool {
+    matches!(
+        name,
+        "declare" | "export" | "local" | "readonly" | "typeset"
+    )
+}

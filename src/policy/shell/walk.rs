@@ -11,7 +11,7 @@ use super::dialect::Apart;
 use super::loose::{Nested, Reader, reads_variable};
 use super::nested::{Input, is_shell};
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, literal, plain};
-use super::variables::{MAX_SET, is_read_by_programs};
+use super::variables::{MAX_SET, declares, is_read_by_programs};
 
 pub(super) type Walk = Result<(), Unreadable>;
 
@@ -257,7 +257,9 @@ impl Reader {
                 words.push(match assignment.value {
                     ast::AssignmentValue::Scalar(_) => self.word(word, certain)?,
                     // Each of its values was looked at.
-                    ast::AssignmentValue::Array(_) if words.first().is_some_and(declares) => {
+                    ast::AssignmentValue::Array(_)
+                        if words.first().is_some_and(|name| declares(name)) =>
+                    {
                         format!("{}={UNKNOWN}", assignment.name)
                     }
                     ast::AssignmentValue::Array(_) => UNKNOWN_WORDS.to_string(),
@@ -452,14 +454,6 @@ fn begins_with_option(command: &ast::Command) -> bool {
     let name = simple.word_or_name.as_ref();
     let name = name.and_then(|name| flatten(&name.value).ok());
     name.is_some_and(|name| name.text.starts_with('-'))
-}
-
-/// Whether a command is a built-in for variables, in whose words arrays may be set.
-fn declares(name: &String) -> bool {
-    matches!(
-        name.as_str(),
-        "declare" | "export" | "local" | "readonly" | "typeset"
-    )
 }
 
 /// Whether a command may read its input into a variable of a shell's, or have later ones do so.

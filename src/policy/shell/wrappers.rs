@@ -1,7 +1,5 @@
 //! Programs that run the program their arguments name, and what they run.
 
-use std::borrow::Cow;
-
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Shell;
@@ -10,8 +8,9 @@ use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
-use super::nested::{Input, is_shell, script, seen_by_script, takes_scripts};
-use super::remote::{command_elsewhere, keeps_its_words};
+use super::nested::{Input, script, takes_scripts};
+use super::operands::Operands;
+use super::remote::keeps_its_words;
 use super::text::{hidden, is_known, plain};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
@@ -73,48 +72,6 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
 
-/// Wrappers of which all options are known: those without a value. What stands behind the command is its own.
-const EXACT: &[(&[&str], &[&str])] = &[
-    (&["env"], &["-i", "-v"]),
-    (&["sudo"], &["-E", "-H", "-S", "-b", "-k", "-n"]),
-    (&["exec"], &["-c", "-l"]),
-    (&["timeout"], &["--foreground", "--preserve-status", "-v"]),
-    (&["time"], &["-p", "-v"]),
-    (&["setsid"], &["-w", "--wait"]),
-    (&["ionice", "nice", "nohup", "stdbuf"], &[]),
-];
-
-/// Whether it is known where the only command in these words begins, whatever is unknown in them.
-fn is_exact(name: &str, words: &[String], inner: &[Wrapped]) -> bool {
-    let (Some(wrapper), [(begin, _)]) = (wrapper_of(name), inner) else {
-        return false;
-    };
-    let Some((_, flags)) = EXACT.iter().find(|(names, _)| names.contains(&name)) else {
-        return false;
-    };
-    let mut own = words[..(*begin).min(words.len())].windows(2);
-    own.all(|pair| {
-        let (before, word) = (pair[0].as_str(), pair[1].as_str());
-        if !is_known(word) {
-            let name = word.split_once('=').map_or(word, |(name, _)| name);
-            let is_value = wrapper.values.contains(&before) || is_known(name);
-            return is_value && !word.contains(UNKNOWN_WORDS);
-        }
-        // `-oL`, but no group of letters that have no value.
-        let has_value = wrapper.values.iter().any(|value| word.starts_with(value));
-        let is_option = word.starts_with('-') && word != "--";
-        !is_option || flags.contains(&word) || has_value
-    })
-}
-
-/// Those that are the wrapper's own, without the values of which something is known only when it runs.
-fn own_words(words: &[String], begin: usize) -> Vec<String> {
-    let own = words.iter().take(begin);
-    // A variable has its name.
-    let kept = own.filter(|word| is_known(word) || word.contains('='));
-    kept.cloned().collect()
-}
-
 /// Wrappers that run what they run where they are.
 const STAY: &[&str] = &["at", "batch", "sg", "newgrp", "script", "pee", "mispipe"];
 
@@ -146,6 +103,11 @@ fn wrapper_of(name: &str) -> Option<&'static Wrapper> {
         .find(|wrapper| names.iter().any(|name| wrapper.names.contains(name)))
 }
 
+/// The options of a wrapper whose value is the next word.
+pub(super) fn values_of_wrapper(name: &str) -> Option<&'static [&'static str]> {
+    wrapper_of(name).map(|wrapper| wrapper.values)
+}
+
 /// How many commands of find's, and how many wrappers around one, are looked at for what find has found.
 pub(super) const MAX_WRAPPED: usize = 16;
 
@@ -173,10 +135,7 @@ impl Reader {
         let mut starts: Vec<(usize, usize, bool)> = vec![(0, words.len(), certain)];
         let mut done = vec![false; words.len()];
         let mut wrapped = None;
-        let mut is_exact_so_far = true;
-        let mut has_find = false;
-        // Which words are what a program works with, whatever they come to.
-        let mut is_data = vec![false; words.len()];
+        let mut operands = Operands::new(words.len());
         let mut elsewhere = false;
         while let Some((start, end, certain)) = starts.pop() {
             if self.is_full() {
@@ -189,8 +148,8 @@ impl Reader {
             self.add_words(&joined, (start, end), certain);
             let name = base_name(&words[0]).to_owned();
             // A name that is not known may be one of these.
-            let operands = words[1..].iter().filter(|word| !word.starts_with('-'));
-            self.reading.may_move |= !is_known(&name) && operands.count() <= 1;
+            let others = words[1..].iter().filter(|word| !word.starts_with('-'));
+            self.reading.may_move |= !is_known(&name) && others.count() <= 1;
             if matches!(name.as_str(), "cd" | "pushd" | "popd") {
                 self.reading.moves = true;
             }
@@ -203,39 +162,9 @@ impl Reader {
             self.count_words(&name, words);
             elsewhere |= leads_elsewhere(&name, words);
             let inner = self.unwrap(&name, words);
-            let mut own = Cow::Borrowed(words);
             let may_be_any = self.may_run_words(words, input, &mut nested);
             let runs_words = runs_its_arguments(&name) && !keeps_its_words(&name, words);
-            // Words of its own, and behind them those that are data where they are not known.
-            let (mut begin, mut data) = (0, 0..0);
-            if is_exact(&name, words, &inner) {
-                begin = inner[0].0.min(words.len());
-                own = Cow::Owned(own_words(words, begin));
-            } else if let Some(found) = command_elsewhere(&name, words) {
-                begin = found;
-                is_exact_so_far &= words.get(begin).is_none_or(|word| runs_nothing(word));
-                if is_exact_so_far {
-                    data = begin..words.len();
-                }
-            } else if name == "find" {
-                has_find = true;
-            } else if may_be_any
-                || !inner.is_empty()
-                || is_shell(&name)
-                || may_run(&name) && !keeps_its_words(&name, words)
-            {
-                let positional = seen_by_script(&name, &words[1..]).filter(|_| is_exact_so_far);
-                if let Some(behind) = positional {
-                    data = 1 + behind..words.len();
-                }
-                is_exact_so_far = false;
-            } else if is_exact_so_far {
-                data = 1..words.len();
-            }
-            let data = data.filter(|at| !is_known(&words[*at]));
-            (1..begin)
-                .chain(data)
-                .for_each(|at| is_data[start + at] = true);
+            let own = operands.learn(start, &name, words, &inner);
             if !inner.is_empty() || may_be_any || runs_words {
                 wrapped.get_or_insert(start);
             }
@@ -255,20 +184,12 @@ impl Reader {
             // The end of find's `-exec` is no word of the command.
             let is_ended = words.last().is_some_and(|word| word == ";");
             let end = words.len() - usize::from(is_ended);
-            let mut is_behind_unknown = false;
             for start in first + 1..end {
                 // Of that nothing is allowed, and to go on would take time that grows with its square.
                 if self.is_full() {
                     return nested;
                 }
-                // One that is behind words that are known is neither an option of a wrapper's nor what such an option
-                // has run.
-                let is_operand = is_exact_so_far
-                    && is_known(&words[start - 1])
-                    && !is_known(&words[start])
-                    && !words[start].contains(UNKNOWN_WORDS);
-                let is_operand = is_operand || is_data[start] && !has_find;
-                if !done[start] && !is_operand && !words[start].starts_with('-') {
+                if !done[start] && !operands.has(words, start) && !words[start].starts_with('-') {
                     let words = &words[start..end];
                     self.add_words(&joined, (start, end), false);
                     let name = base_name(&words[0]).to_owned();
@@ -278,11 +199,9 @@ impl Reader {
                     }
                     self.named(&name, words, false, input, &mut nested);
                     elsewhere |= leads_elsewhere(&name, words);
-                    let may_run_next = may_run(&name) || is_shell(&name) || is_wrapper(&name);
-                    is_exact_so_far &= !(is_behind_unknown && may_run_next);
+                    operands.pass(&words[0]);
                 }
-                // That may have been an option of find's which has the next word run.
-                is_behind_unknown |= !is_known(&words[start]);
+                operands.pass_over(&words[start]);
             }
         }
         nested.iter_mut().for_each(|one| one.elsewhere |= elsewhere);
@@ -458,12 +377,6 @@ pub(super) fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
 /// Whether a program runs what its words name, as commands or as scripts.
 pub(super) fn may_run(name: &str) -> bool {
     takes_scripts(name) || runs_its_arguments(name)
-}
-
-/// Whether a program is known to run nothing of what its words say.
-fn runs_nothing(program: &str) -> bool {
-    let name = base_name(program);
-    is_known(name) && !may_run(name) && !is_shell(name) && !is_wrapper(name)
 }
 
 /// Says of scripts who reads them, where that is not known better.
