@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::hazards::unversioned;
-use super::nested::is_shell;
+use super::shells::is_shell;
 use super::text::is_known;
 
 /// Who reads a script.

@@ -7,7 +7,8 @@ use super::git;
 use super::hazards::{is_short, runs_elsewhere};
 use super::inner::Options;
 use super::loose::Reader;
-use super::nested::{is_shell, scripts_of_options, takes_scripts};
+use super::nested::{scripts_of_options, takes_scripts};
+use super::shells::is_shell;
 use super::text::is_known;
 use super::wrappers::{MAX_WRAPPED, Wrapped, is_wrapper, may_run, wrapped_by};
 

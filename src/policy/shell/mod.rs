@@ -17,6 +17,7 @@ mod operands;
 mod parts;
 mod programs;
 mod remote;
+mod shells;
 pub mod strict;
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::base_name;
-use super::nested::{is_shell, seen_by_script};
 use super::remote::{command_elsewhere, keeps_its_words};
+use super::shells::{is_shell, seen_by_script};
 use super::text::is_known;
 use super::wrappers::{Wrapped, is_wrapper, may_run, values_of_wrapper};
 

@@ -4,7 +4,7 @@ use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::Shell;
 use super::inner::with_options;
 use super::loose::{Nested, Reader, reads_variable, redefines};
-use super::nested::is_input;
+use super::shells::is_input;
 use super::text::{flatten_unquoted, hidden, is_known, literal, plain};
 use super::walk::{Given, Walk};
 

@@ -9,7 +9,8 @@ use super::super::paths::{absolute, base_name};
 use super::Unreadable;
 use super::dialect::Apart;
 use super::loose::{Nested, Reader, reads_variable};
-use super::nested::{Input, is_shell};
+use super::nested::Input;
+use super::shells::is_shell;
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, literal, plain};
 use super::variables::{MAX_SET, declares, is_read_by_programs};
 

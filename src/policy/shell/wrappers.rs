@@ -439,7 +439,8 @@ fn named_apart<'a>(name: &str, arguments: &'a [String]) -> (Vec<&'a str>, &'a [S
 #[cfg(test)]
 mod tests {
     use super::super::hazards::always;
-    use super::super::nested::{SCRIPT_TAKERS, SHELLS};
+    use super::super::nested::SCRIPT_TAKERS;
+    use super::super::shells::SHELLS;
     use super::*;
 
     /// Whoever reads its words as commands cannot be harmless.

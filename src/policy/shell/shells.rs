@@ -1,0 +1,236 @@
+//! What shells are given to read: a script in their words, in a file, or on their input.
+
+use super::super::glob::UNKNOWN_WORDS;
+use super::super::paths::absolute;
+use super::hazards::unversioned;
+use super::loose::{Nested, Reader};
+use super::nested::{Input, given, script};
+use super::text::{is_known, plain};
+
+/// Shells: `-c` and a script, or a script on their input.
+#[rustfmt::skip]
+pub(super) const SHELLS: &[&str] = &[
+    "ash", "bash", "bash-static", "csh", "dash", "elvish", "fish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "osh", "pdksh", "posh", "pwsh", "rbash", "rksh", "rzsh",
+    "sash", "sh", "tcsh", "xonsh", "yash", "ysh", "zsh",
+];
+
+/// Some file, for one whose name is known only when it runs.
+const FILE: &str = "./file";
+
+/// Shells of which all options are known, and none has a script in the same word.
+const USUAL: [&str; 10] = [
+    "ash",
+    "bash",
+    "bash-static",
+    "dash",
+    "ksh",
+    "lksh",
+    "mksh",
+    "rbash",
+    "sh",
+    "zsh",
+];
+
+pub(super) fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name) || SHELLS.contains(&unversioned(name))
+}
+
+impl Reader {
+    /// Adds the scripts that the shell `name` is given to `nested`.
+    pub(super) fn scripts_of_shell(
+        &mut self,
+        name: &str,
+        arguments: &[String],
+        certain: bool,
+        input: Option<&Input>,
+        nested: &mut Vec<Nested>,
+    ) {
+        let arguments = &read_by_shell(name, arguments);
+        let joined = self.joined(arguments);
+        for (at, word) in arguments.iter().enumerate() {
+            if self.is_full() {
+                return;
+            }
+            if !word.starts_with('-') {
+                self.add_words(&joined, (at, arguments.len()), false);
+            }
+        }
+        let mut add = |text: &str, certain: bool| nested.push(script(text, certain));
+        let reads = shell_scripts(arguments, certain, &mut add);
+        // One that is interactive has a history of what it reads.
+        if has_history(arguments) || reads && has_letter(arguments, 'i') {
+            self.unknown();
+        }
+        if reads {
+            self.shell_input(input, certain, nested);
+        } else {
+            // The file that it reads may be a link to it.
+            nested.extend(given(input));
+            if input.is_none() && arguments.iter().any(|word| word == FILE) {
+                nested.extend(self.own_input(false));
+            }
+        }
+    }
+
+    /// Adds what a shell that reads its input for a script is given there.
+    pub(super) fn shell_input(
+        &mut self,
+        input: Option<&Input>,
+        certain: bool,
+        nested: &mut Vec<Nested>,
+    ) {
+        match input {
+            Some(Input::Text(text)) if is_known(text) => {
+                nested.push(Nested::new(plain(text), certain));
+            }
+            Some(Input::Text(_) | Input::Unknown) | None => {
+                nested.extend(self.own_input(certain && input.is_none()));
+                // What stands before it, in a pipe or in the same script, may have its say.
+                self.unknown();
+            }
+        }
+    }
+}
+
+/// What a shell is given besides its options: from where on only its script gets to see the words. `None` where that
+/// is known only when it runs.
+pub(super) fn seen_by_script(name: &str, arguments: &[String]) -> Option<usize> {
+    let mut at = 0;
+    let mut takes_script = false;
+    while let Some(word) = arguments.get(at).filter(|word| is_known(word)) {
+        let is_option = word.starts_with(['-', '+']);
+        if !is_option || word == "-" || word == "--" {
+            at += usize::from(is_option);
+            break;
+        }
+        takes_script |= !word.starts_with("--") && word.contains('c');
+        at += 1 + values_behind(word);
+    }
+    let options = arguments.get(..at)?;
+    let first = arguments.get(at)?;
+    // One that is not known is the file with the script, or an option if there is more.
+    let may_be_last = at + 1 == arguments.len() && !first.contains(UNKNOWN_WORDS);
+    let is_file = !takes_script && (may_be_last || first.contains('/') && !is_input(first));
+    let is_clear = options.iter().all(|word| is_known(word)) && (is_known(first) || is_file);
+    (is_clear && USUAL.contains(&name)).then_some(at + 1)
+}
+
+/// The arguments of a shell as far as it reads them itself: without what is known only when it runs, and only its script
+/// gets to see.
+fn read_by_shell(name: &str, arguments: &[String]) -> Vec<String> {
+    let Some(own) = seen_by_script(name, arguments) else {
+        return arguments.to_vec();
+    };
+    let (own, behind) = arguments.split_at(own);
+    let own = own.iter().map(|word| match is_known(word) {
+        true => word.as_str(),
+        false => FILE,
+    });
+    let behind = behind.iter().filter(|word| is_known(word));
+    own.chain(behind.map(String::as_str))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The scripts a shell is given; whether it reads its input for one.
+fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> bool {
+    let (mut takes_script, mut reads_first) = (false, false);
+    let mut rest = arguments.iter().map(String::as_str);
+    let mut first = None;
+    while let Some(word) = rest.next() {
+        if let Some(long) = word.strip_prefix("--c") {
+            // fish and nu: `--command=SCRIPT`, `--commands SCRIPT`.
+            takes_script = true;
+            if let Some((_, script)) = long.split_once('=') {
+                first = Some(script);
+                break;
+            }
+            continue;
+        }
+        let option = word.starts_with('-') || word.starts_with('+');
+        if !option || word == "-" || word == "--" {
+            first = if word == "-" || word == "--" {
+                rest.next()
+            } else {
+                Some(word)
+            };
+            break;
+        }
+        takes_script |= !word.starts_with("--") && word.contains('c');
+        for _ in 0..values_behind(word) {
+            let value = rest.next();
+            // What an interactive one reads before all else.
+            reads_first |= word.starts_with("--") && value.is_some_and(is_input);
+        }
+    }
+    if !arguments.iter().all(|word| is_known(word)) {
+        add(&UNKNOWN_WORDS.to_string(), false);
+    }
+    if !takes_script {
+        return reads_first || first.is_none_or(is_input) || has_letter(arguments, 's');
+    }
+    if let Some(script) = first {
+        add(script, certain);
+    }
+    // Should an option before it have a value that we do not know of.
+    arguments.iter().for_each(|word| add(word, false));
+    reads_first
+}
+
+/// Whether a shell is given that short option, alone or with others, or a word that may be it.
+fn has_letter(arguments: &[String], letter: char) -> bool {
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next() {
+        let is_option = word.starts_with(['-', '+']) && word != "--";
+        if !is_known(word) || !is_option {
+            return !is_known(word);
+        }
+        let is_short = !word.starts_with("--");
+        if is_short && word.contains(letter) {
+            return true;
+        }
+        for _ in 0..values_behind(word) {
+            // What it is called may be known only when it runs.
+            if arguments.next().is_some_and(|name| !is_known(name)) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+pub(super) fn says_version(arguments: &[String]) -> bool {
+    arguments.first().is_some_and(|word| word == "--version")
+}
+
+/// How many words behind an option of a shell's are its values: names of further options, one for each letter.
+fn values_behind(option: &str) -> usize {
+    match option {
+        "--rcfile" | "--init-file" => 1,
+        long if long.starts_with("--") => 0,
+        group => group.matches(['o', 'O']).count(),
+    }
+}
+
+/// Whether a shell is told to take `!` for what was run before, which may then be run in other words.
+pub(super) fn has_history(arguments: &[String]) -> bool {
+    has_letter(arguments, 'H') || arguments.iter().any(|word| word == "histexpand")
+}
+
+/// Whether a file is what a command is given to read, as far as its name tells: with directories that lead there, or
+/// without.
+pub(super) fn is_input(file: &str) -> bool {
+    let path = absolute(file, None).unwrap_or_default();
+    let mut names = file.rsplit('/');
+    let (last, before) = (names.next().unwrap_or_default(), names.next());
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    file == "-"
+        || last == "stdin"
+        || is_number && before.is_none_or(|before| matches!(before, "fd" | ".") || !is_known(before))
+        || path.starts_with("/dev/fd/")
+        || path.starts_with("/proc/")
+        // The name of one that is known is no descriptor's, wherever it is.
+        || file.contains(UNKNOWN_WORDS)
+        || !is_known(last)
+        || last.is_empty()
+}
