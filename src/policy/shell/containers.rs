@@ -16,44 +16,93 @@ const LIKE_DOCKER: &[&str] = &[
 
 const LIKE_KUBECTL: &[&str] = &["kubectl", "oc"];
 
-/// Their options before a command that have a value in the next word.
-const GLOBAL: &str = "Hclns";
+/// Options of which it is known whether they have a value in the next word.
+struct Known {
+    flags: &'static str,
+    valued: &'static str,
+    flags_long: &'static [&'static str],
+    valued_long: &'static [&'static str],
+}
 
+/// Before a command.
 #[rustfmt::skip]
-const GLOBAL_LONG: &[&str] = &[
-    "--address", "--as", "--as-group", "--cgroup-manager", "--cluster", "--config", "--connection", "--context", "--host", "--kubeconfig",
-    "--log-level", "--namespace", "--request-timeout", "--root", "--runroot", "--server", "--storage-driver", "--token", "--url", "--user",
-];
+const GLOBAL: Known = Known {
+    flags: "D",
+    valued: "Hclns",
+    flags_long: &["debug", "insecure-skip-tls-verify", "match-server-version", "remote", "tls", "tlsverify"],
+    valued_long: &[
+        "address", "as", "as-group", "cgroup-manager", "cluster", "config", "connection", "context", "host", "kubeconfig",
+        "log-level", "namespace", "request-timeout", "root", "runroot", "server", "storage-driver", "token", "url", "user",
+    ],
+};
 
-/// The same behind `compose`.
-const COMPOSE: &str = "fp";
-
+/// Behind `compose`, before its command.
 #[rustfmt::skip]
-const COMPOSE_LONG: &[&str] = &[
-    "--ansi", "--env-file", "--file", "--parallel", "--profile", "--progress", "--project-directory", "--project-name",
-];
+const COMPOSE: Known = Known {
+    flags: "",
+    valued: "fp",
+    flags_long: &["all-resources", "compatibility", "dry-run"],
+    valued_long: &["ansi", "env-file", "file", "parallel", "profile", "progress", "project-directory", "project-name"],
+};
 
-/// Options of `docker exec` and its like that have a value in the next word.
-const EXEC: &str = "euw";
+/// Behind `exec`.
+const EXEC: Known = Known {
+    flags: "Tdit",
+    valued: "euw",
+    flags_long: &["detach", "interactive", "no-tty", "privileged", "tty"],
+    valued_long: &["detach-keys", "env", "env-file", "index", "user", "workdir"],
+};
 
-const EXEC_LONG: &[&str] = &[
-    "--detach-keys",
-    "--env",
-    "--env-file",
-    "--index",
-    "--user",
-    "--workdir",
-];
-
-/// The same of `docker run`, the usual ones.
-const RUN: &str = "aceEhlmpuvw";
-
+/// Behind `run`. What an `--entrypoint` names is run itself.
 #[rustfmt::skip]
-const RUN_LONG: &[&str] = &[
-    "--add-host", "--cap-add", "--cap-drop", "--cpus", "--device", "--entrypoint", "--env", "--env-file", "--gpus", "--hostname",
-    "--ipc", "--label", "--memory", "--mount", "--name", "--namespace", "--network", "--pid", "--platform", "--publish", "--pull",
-    "--restart", "--security-opt", "--shm-size", "--tmpfs", "--ulimit", "--user", "--volume", "--workdir",
-];
+const RUN: Known = Known {
+    flags: "PTdiqt",
+    valued: "aehlmpuvw",
+    flags_long: &[
+        "build", "detach", "init", "interactive", "no-deps", "privileged", "publish-all", "quiet", "quiet-pull", "read-only", "remove-orphans",
+        "rm", "service-ports", "sig-proxy", "tty", "use-aliases",
+    ],
+    valued_long: &[
+        "add-host", "annotation", "attach", "cap-add", "cap-drop", "cidfile", "cpu-shares", "cpus", "cpuset-cpus", "device", "dns", "dns-search", "entrypoint", "env",
+        "env-file", "expose", "gpus", "group-add", "hostname", "ip", "ipc", "label", "link", "log-driver", "log-opt", "mac-address", "memory",
+        "memory-swap", "mount", "name", "network", "network-alias", "pid", "pids-limit", "platform", "publish", "pull", "restart", "runtime",
+        "security-opt", "shm-size", "stop-signal", "stop-timeout", "sysctl", "tmpfs", "ulimit", "user", "userns", "uts", "volume", "volume-driver",
+        "volumes-from", "workdir",
+    ],
+};
+
+impl Known {
+    /// The words behind options; `None` where there is an option that is not known. None of these programs takes a
+    /// beginning of one for it.
+    fn behind<'w>(&self, words: &'w [String]) -> Option<&'w [String]> {
+        let mut rest = words;
+        while let Some((word, after)) = rest.split_first() {
+            let takes_next = if let Some(long) = word.strip_prefix("--") {
+                let (name, has_value) = long
+                    .split_once('=')
+                    .map_or((long, false), |(name, _)| (name, true));
+                let is_valued = self.valued_long.contains(&name);
+                if !is_valued && !self.flags_long.contains(&name) {
+                    return long.is_empty().then_some(after);
+                }
+                is_valued && !has_value
+            } else if let Some(group) = word.strip_prefix('-').filter(|group| !group.is_empty()) {
+                let end = group.find(|letter| !self.flags.contains(letter));
+                let valued = end.map(|end| &group[end..]);
+                if valued
+                    .is_some_and(|group| !group.starts_with(|letter| self.valued.contains(letter)))
+                {
+                    return None;
+                }
+                valued.is_some_and(|group| group.len() == 1)
+            } else {
+                break;
+            };
+            rest = after.get(usize::from(takes_next)..).unwrap_or_default();
+        }
+        Some(rest)
+    }
+}
 
 /// Words behind which a command of docker's stands.
 const GROUPS: &[&str] = &[
@@ -87,16 +136,16 @@ const QUIET_OF_KUBECTL: &[&str] = &[
     "explain", "expose", "get", "label", "logs", "patch", "port-forward", "replace", "rollout", "scale", "taint", "top", "uncordon", "version", "wait",
 ];
 
-/// What such a program is told to do, and the words behind that; `None` where that is known only when it runs.
-fn told<'w>(name: &str, words: &'w [String]) -> Option<(&'w str, &'w [String])> {
+/// What such a program is told to do, and the words behind that; `None` where that is not known.
+fn told<'w>(name: &str, arguments: &'w [String]) -> Option<(&'w str, &'w [String])> {
     let mut rest = match name.ends_with("compose") {
-        true => Options::read(&words[1..], COMPOSE, COMPOSE_LONG),
-        false => Options::read(&words[1..], GLOBAL, GLOBAL_LONG),
+        true => COMPOSE.behind(arguments)?,
+        false => GLOBAL.behind(arguments)?,
     };
     loop {
-        let (word, behind) = rest.operands.split_first()?;
+        let (word, behind) = rest.split_first()?;
         if LIKE_DOCKER.contains(&name) && GROUPS.contains(&word.as_str()) {
-            rest = Options::read(behind, COMPOSE, COMPOSE_LONG);
+            rest = COMPOSE.behind(behind)?;
             continue;
         }
         return is_known(word).then_some((word, behind));
@@ -104,45 +153,65 @@ fn told<'w>(name: &str, words: &'w [String]) -> Option<(&'w str, &'w [String])> 
 }
 
 /// Whether the command is one of a container program's that runs nothing of what its words say.
-pub(super) fn is_quiet(name: &str, words: &[String]) -> bool {
+pub(super) fn is_quiet(name: &str, arguments: &[String]) -> bool {
     let quiet = match name {
         name if LIKE_DOCKER.contains(&name) => QUIET,
         name if LIKE_KUBECTL.contains(&name) => QUIET_OF_KUBECTL,
         _ => return false,
     };
-    told(name, words).is_some_and(|(command, _)| quiet.contains(&command))
+    told(name, arguments).is_some_and(|(command, _)| quiet.contains(&command))
 }
 
-/// Where in `words` the command begins that is run in a container, if that is known.
-pub(super) fn command_within(name: &str, words: &[String]) -> Option<usize> {
+/// Where in `arguments` the command begins that is run in a container, if that is known.
+pub(super) fn command_within(name: &str, arguments: &[String]) -> Option<usize> {
+    let begin = behind_container(name, arguments)?;
+    let names_program = |word: &String| word.starts_with(ENTRYPOINT);
+    (!arguments[..begin].iter().any(names_program)).then_some(begin)
+}
+
+/// The option of `docker run` that names the program, whose arguments then stand behind the image.
+pub(super) const ENTRYPOINT: &str = "--entrypoint";
+
+/// Where in `arguments` those for the container begin, behind its name or that of its image, if that is known.
+pub(super) fn behind_container(name: &str, arguments: &[String]) -> Option<usize> {
     let is_of_kubectl = LIKE_KUBECTL.contains(&name);
     if !is_of_kubectl && !LIKE_DOCKER.contains(&name) {
         return None;
     }
-    let begin = match (told(name, words)?, is_of_kubectl) {
+    let begin = match (told(name, arguments)?, is_of_kubectl) {
         (("exec" | "run", behind), true) => {
             let end = behind.iter().position(|word| word == "--")?;
-            words.len() - behind.len() + end + 1
+            arguments.len() - behind.len() + end + 1
         }
         ((command, behind), false) => {
-            let options = match command {
-                "exec" => Options::read(behind, EXEC, EXEC_LONG),
-                "create" | "run" => Options::read(behind, RUN, RUN_LONG),
+            let operands = match command {
+                "exec" => EXEC.behind(behind)?,
+                "create" | "run" => RUN.behind(behind)?,
                 _ => return None,
             };
             // The container, or its image.
-            let (named, command) = options.operands.split_first()?;
+            let (named, command) = operands.split_first()?;
             if named.contains(UNKNOWN_WORDS) {
                 return None;
             }
-            words.len() - command.len()
+            arguments.len() - command.len()
         }
         _ => return None,
     };
     // Of those that may be none or many, which one is which is not known.
     let is_any = |word: &String| word.chars().eq([UNKNOWN_WORDS]);
-    (!words[..begin].iter().any(is_any)).then_some(begin)
+    (!arguments[..begin].iter().any(is_any)).then_some(begin)
 }
+
+/// Options of `docker run` and its like that have a value in the next word, the usual ones.
+const RUN_VALUED: &str = "aceEhlmpuvw";
+
+#[rustfmt::skip]
+const RUN_VALUED_LONG: &[&str] = &[
+    "--add-host", "--cap-add", "--cap-drop", "--cpus", "--device", "--entrypoint", "--env", "--env-file", "--gpus", "--hostname",
+    "--ipc", "--label", "--memory", "--mount", "--name", "--namespace", "--network", "--pid", "--platform", "--publish", "--pull",
+    "--restart", "--security-opt", "--shm-size", "--tmpfs", "--ulimit", "--user", "--volume", "--workdir",
+];
 
 /// Whether the program runs what is in containers, whose own program may be a shell.
 pub(super) fn is_one(name: &str) -> bool {
@@ -161,7 +230,7 @@ pub(super) fn enters(name: &str, arguments: &[String]) -> bool {
     let run = arguments.iter().position(|word| word == "run");
     // The image, or the service, alone: behind it stands a command.
     let runs_own = run.is_some_and(|at| {
-        let run = Options::read(&arguments[at + 1..], RUN, RUN_LONG);
+        let run = Options::read(&arguments[at + 1..], RUN_VALUED, RUN_VALUED_LONG);
         run.operands.len() <= 1
     });
     let starts = has(&["debug"]) || has(&["start"]) && !composes;

@@ -36,7 +36,7 @@ impl Reader {
         longer.push(UNKNOWN_WORDS.to_string());
         let runs = matches!(name, "" | "eval" | "find" | "xargs")
             || is_shell(name)
-            || may_run(name) && !is_quiet(name, command)
+            || may_run(name) && !is_quiet(name, &longer[1..])
             || is_wrapper(name)
             || has_unknown_script(name, &longer[1..]);
         if runs {

@@ -35,7 +35,7 @@ pub fn hazard(words: &[String]) -> Option<Hazard> {
     let (name, arguments) = words.split_first()?;
     let program = base_name(name);
     if let Some(what) = listed(BUILTINS, program) {
-        return Some(Hazard::Shell(what));
+        return (!only_ends(program, arguments)).then_some(Hazard::Shell(what));
     }
     if program == "printf" && assigns(arguments) {
         return Some(Hazard::Shell("assigns to a variable, PATH maybe"));
@@ -221,7 +221,9 @@ pub fn default_files(name: &str) -> &'static [&'static str] {
 
 /// Whether the program `name` is on the list whatever its arguments are.
 pub fn always(name: &str) -> Option<Hazard> {
-    hazard(&[name.to_owned()])
+    // Alone it is, and with some options not.
+    let is_at_times = name == "set";
+    hazard(&[name.to_owned()]).filter(|_| !is_at_times)
 }
 
 /// Whether bash's printf sets a variable: by its option, or by a conversion that counts (`%n`).
@@ -238,6 +240,24 @@ fn assigns(arguments: &[String]) -> bool {
             .trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #0'*.$hlLjztq".contains(c));
         conversion.starts_with('n')
     })
+}
+
+/// Whether a built-in does nothing but to end something, or to have the script end where a command fails.
+fn only_ends(program: &str, arguments: &[String]) -> bool {
+    let is_number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut words = arguments.iter().map(String::as_str);
+    match program {
+        "exit" | "return" | "break" | "continue" => arguments.iter().all(is_number),
+        "set" if arguments.is_empty() => false,
+        "set" => words.all(|word| {
+            let letters = word
+                .strip_prefix(['-', '+'])
+                .filter(|group| !group.is_empty());
+            let is_group = |group: &str| group.bytes().all(|letter| b"euo".contains(&letter));
+            matches!(word, "errexit" | "nounset" | "pipefail") || letters.is_some_and(is_group)
+        }),
+        _ => false,
+    }
 }
 
 fn listed(list: &[(&'static str, &[&str])], program: &str) -> Option<&'static str> {

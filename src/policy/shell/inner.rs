@@ -36,6 +36,8 @@ impl Reader {
             };
             nested.extend(read.map(|read| match name {
                 "crontab" => Nested::new(without_times(&read.text), false),
+                // `!COMMAND` is one of a shell's here.
+                "sftp" => Nested::new(read.text.replace('!', ""), false),
                 _ => read,
             }));
             let lists = |word: &String| {

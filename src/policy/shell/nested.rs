@@ -171,7 +171,7 @@ impl Reader {
             self.unknown();
         }
         let elsewhere = runs_elsewhere(name);
-        if joins_words(name) && !arguments.iter().all(|word| is_known(word)) {
+        if joins_words(name, arguments) && !arguments.iter().all(|word| is_known(word)) {
             self.unknown();
         }
         let texts = remote_scripts(name, arguments);
@@ -229,10 +229,12 @@ impl Reader {
 
 /// Whether a program sets variables that stand in its words, to what these say.
 fn sets_variables(name: &str, arguments: &[String]) -> bool {
-    // With such an option a value is the name of another, or arithmetic; and what is not known may be such an option.
+    // With such an option a value is the name of another, arithmetic or what an array is made of; and what is not known
+    // may be such an option.
     let evaluates = |word: &String| {
         let letters = word.strip_prefix(['-', '+']).unwrap_or_default();
-        !is_known(word) && !word.contains('=') || letters.contains(['n', 'i'])
+        let may_be_option = !is_known(word) && !word.contains('=');
+        may_be_option || word.contains(UNKNOWN_WORDS) || letters.contains(['a', 'A', 'i', 'n'])
     };
     match name {
         name if declares(name) => !arguments.iter().any(evaluates),

@@ -11,7 +11,7 @@ use super::wrappers::{Wrapped, is_wrapper, may_run, values_of_wrapper};
 
 /// Wrappers of which all options are known: those without a value. What stands behind the command is its own.
 const EXACT: &[(&[&str], &[&str])] = &[
-    (&["env"], &["-i", "-v"]),
+    (&["env"], &["-", "-i", "-v"]),
     (&["sudo"], &["-E", "-H", "-S", "-b", "-k", "-n"]),
     (&["exec"], &["-c", "-l"]),
     (&["timeout"], &["--foreground", "--preserve-status", "-v"]),
@@ -51,14 +51,17 @@ impl Operands {
         inner: &[Wrapped],
     ) -> Cow<'w, [String]> {
         let mut own = Cow::Borrowed(words);
-        // Words before the command that it runs, and behind that those which are data where they are not known.
+        // Words before the command that it runs, and behind that those which are data where they are not known. Where it
+        // is not known that a program is one, nothing is.
         let (mut begin, mut data) = (0, 0..0);
-        if is_exact(name, words, inner) {
+        if !self.is_exact {
+            self.has_find |= name == "find";
+        } else if is_exact(name, words, inner) {
             begin = inner[0].0.min(words.len());
             own = Cow::Owned(own_words(words, begin));
         } else if let Some(found) = command_elsewhere(name, words) {
             begin = found;
-            self.is_exact &= words.get(begin).is_none_or(|word| runs_nothing(word));
+            self.is_exact = words.get(begin).is_none_or(|word| runs_nothing(word));
             if self.is_exact {
                 data = begin..words.len();
             }
@@ -69,12 +72,11 @@ impl Operands {
             || is_shell(name)
             || may_run(name) && !keeps_its_words(name, words)
         {
-            let positional = seen_by_script(name, &words[1..]).filter(|_| self.is_exact);
-            if let Some(behind) = positional {
+            if let Some(behind) = seen_by_script(name, &words[1..]) {
                 data = 1 + behind..words.len();
             }
             self.is_exact = false;
-        } else if self.is_exact {
+        } else {
             data = 1..words.len();
         }
         let data = data.filter(|at| !is_known(&words[*at]));
@@ -133,14 +135,15 @@ fn is_exact(name: &str, words: &[String], inner: &[Wrapped]) -> bool {
 
 /// Those that are the wrapper's own, without the values of which something is known only when it runs.
 fn own_words(words: &[String], begin: usize) -> Vec<String> {
-    let own = words.iter().take(begin);
-    // A variable has its name.
-    let kept = own.filter(|word| is_known(word) || word.contains('='));
-    kept.cloned().collect()
+    let own = words.iter().take(begin).enumerate();
+    // A variable has its name, and so has the program, if it stands behind a directory.
+    let kept = own.filter(|(at, word)| *at == 0 || is_known(word) || word.contains('='));
+    kept.map(|(_, word)| word.clone()).collect()
 }
 
 /// Whether a program is known to run nothing of what its words say.
 fn runs_nothing(program: &str) -> bool {
     let name = base_name(program);
-    is_known(name) && !may_run(name) && !is_shell(name) && !is_wrapper(name)
+    let is_name = is_known(name) && !program.starts_with('-');
+    is_name && !may_run(name) && !is_shell(name) && !is_wrapper(name)
 }

@@ -1,8 +1,8 @@
 //! What programs hand to a shell elsewhere, and the programs here that they reach it by.
 
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
-use super::containers::{command_within, is_one, is_quiet};
-use super::hazards::{runs_elsewhere, values_of};
+use super::containers::{command_within, is_quiet};
+use super::hazards::values_of;
 use super::inner::Options;
 
 /// Options of ssh that have values.
@@ -51,22 +51,28 @@ fn copies(name: &str) -> bool {
     matches!(name, "rsync" | "scp" | "sftp")
 }
 
-/// Whether a program that runs commands elsewhere may make one text of the words of a command, to be parted there, and
-/// not by [`remote_scripts`].
-pub(super) fn joins_words(name: &str) -> bool {
-    let is_known = is_ssh(name) || is_one(name) || copies(name);
-    runs_elsewhere(name) && !is_known
+/// Whether a program makes one text of the words of a command, to be parted elsewhere, and not by [`remote_scripts`].
+pub(super) fn joins_words(name: &str, arguments: &[String]) -> bool {
+    let has = |what: &str| arguments.iter().any(|word| word.starts_with(what));
+    match name {
+        "clush" | "dsh" | "parallel-ssh" | "pdsh" | "pssh" => true,
+        "salt" | "salt-call" | "salt-ssh" => has("cmd."),
+        "fly" | "flyctl" | "minikube" => has("ssh"),
+        "heroku" => has("run"),
+        _ => false,
+    }
 }
 
 /// Whether a program on the list of those that run others runs none that its words name, but for values of options.
 pub(super) fn keeps_its_words(name: &str, words: &[String]) -> bool {
-    copies(name) || is_quiet(name, words)
+    let is_clear = !words.iter().any(|word| word.contains(UNKNOWN_WORDS));
+    copies(name) && is_clear || is_quiet(name, &words[1..])
 }
 
 /// Where in `words` the command begins that the program runs elsewhere, if that is known.
 pub(super) fn command_elsewhere(name: &str, words: &[String]) -> Option<usize> {
     let Some(ssh) = Ssh::read(name, &words[1..]) else {
-        return command_within(name, words);
+        return command_within(name, &words[1..]).map(|at| at + 1);
     };
     let (host, command) = ssh.before.operands.split_first()?;
     (!host.contains(UNKNOWN_WORDS)).then_some(words.len() - command.len())
@@ -102,7 +108,7 @@ pub(super) fn ways_there(name: &str, arguments: &[String]) -> Vec<String> {
     let valued: &[(&str, &str)] = match name {
         "scp" => &[("-S", "cDFiJloPSX"), ("-D", "cDFiJloPSX")],
         "sftp" => &[("-S", "BbcDFiJloPRSsX"), ("-D", "BbcDFiJloPRSsX")],
-        "rsync" => &[("-e", "BeMfT"), ("--rsh", "")],
+        "rsync" => &[("-e", "BeMfT"), ("--rsh", ""), ("--rsync-path", "")],
         "mosh" => &[("--ssh", ""), ("--client", "")],
         _ => &[],
     };

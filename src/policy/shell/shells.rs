@@ -1,7 +1,7 @@
 //! What shells are given to read: a script in their words, in a file, or on their input.
 
 use super::super::glob::UNKNOWN_WORDS;
-use super::super::paths::absolute;
+use super::super::paths::{absolute, base_name};
 use super::hazards::unversioned;
 use super::loose::{Nested, Reader};
 use super::nested::{Input, given, script};
@@ -13,9 +13,6 @@ pub(super) const SHELLS: &[&str] = &[
     "ash", "bash", "bash-static", "csh", "dash", "elvish", "fish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "osh", "pdksh", "posh", "pwsh", "rbash", "rksh", "rzsh",
     "sash", "sh", "tcsh", "xonsh", "yash", "ysh", "zsh",
 ];
-
-/// Some file, for one whose name is known only when it runs.
-const FILE: &str = "./file";
 
 /// Shells of which all options are known, and none has a script in the same word.
 const USUAL: [&str; 10] = [
@@ -66,9 +63,6 @@ impl Reader {
         } else {
             // The file that it reads may be a link to it.
             nested.extend(given(input));
-            if input.is_none() && arguments.iter().any(|word| word == FILE) {
-                nested.extend(self.own_input(false));
-            }
         }
     }
 
@@ -108,9 +102,8 @@ pub(super) fn seen_by_script(name: &str, arguments: &[String]) -> Option<usize> 
     }
     let options = arguments.get(..at)?;
     let first = arguments.get(at)?;
-    // One that is not known is the file with the script, or an option if there is more.
-    let may_be_last = at + 1 == arguments.len() && !first.contains(UNKNOWN_WORDS);
-    let is_file = !takes_script && (may_be_last || first.contains('/') && !is_input(first));
+    // Of a file with a script the name has to be known.
+    let is_file = !takes_script && first.contains('/') && !is_input(first);
     let is_clear = options.iter().all(|word| is_known(word)) && (is_known(first) || is_file);
     (is_clear && USUAL.contains(&name)).then_some(at + 1)
 }
@@ -122,13 +115,12 @@ fn read_by_shell(name: &str, arguments: &[String]) -> Vec<String> {
         return arguments.to_vec();
     };
     let (own, behind) = arguments.split_at(own);
+    // The directory of a script says nothing.
     let own = own.iter().map(|word| match is_known(word) {
-        true => word.as_str(),
-        false => FILE,
+        true => word.clone(),
+        false => format!("./{}", base_name(word)),
     });
-    let behind = behind.iter().filter(|word| is_known(word));
-    own.chain(behind.map(String::as_str))
-        .map(str::to_owned)
+    own.chain(behind.iter().filter(|word| is_known(word)).cloned())
         .collect()
 }
 
@@ -221,16 +213,16 @@ pub(super) fn has_history(arguments: &[String]) -> bool {
 /// without.
 pub(super) fn is_input(file: &str) -> bool {
     let path = absolute(file, None).unwrap_or_default();
-    let mut names = file.rsplit('/');
+    let mut names = file.rsplit('/').filter(|name| !name.is_empty());
     let (last, before) = (names.next().unwrap_or_default(), names.next());
     let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    let is_descriptor = matches!(before, Some("fd" | ".") | None) || !is_known(file);
+    // Where the directory is not known, but its own name is, that has to be one of these.
+    let may_be_any = file.contains(UNKNOWN_WORDS) || !is_known(last) || file.ends_with('/');
     file == "-"
         || last == "stdin"
-        || is_number && before.is_none_or(|before| matches!(before, "fd" | ".") || !is_known(before))
+        || is_number && is_descriptor
         || path.starts_with("/dev/fd/")
         || path.starts_with("/proc/")
-        // The name of one that is known is no descriptor's, wherever it is.
-        || file.contains(UNKNOWN_WORDS)
-        || !is_known(last)
-        || last.is_empty()
+        || !is_known(file) && may_be_any
 }

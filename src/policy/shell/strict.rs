@@ -212,6 +212,12 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether a word ends behind the next byte.
+    fn stands_alone(&self) -> bool {
+        let next = self.text.get(self.at + 1);
+        next.is_none_or(|byte| b" \t\n;|&".contains(byte))
+    }
+
     fn word(&mut self, script: &str) -> Result<(), Opaque> {
         let mut word = Vec::new();
         let start = self.at;
@@ -257,6 +263,10 @@ impl Reader<'_> {
                     return self.opaque("`~`");
                 }
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => self.plain(byte, &mut word),
+                // Alone, one is the name of a command, and the other its last word.
+                b'[' | b']' if plain && word.is_empty() && self.stands_alone() => {
+                    self.plain(byte, &mut word);
+                }
                 b'_' | b'-' | b'.' | b'/' | b':' | b',' | b'+' | b'@' | b'%' | b'=' | b'^'
                 | b'~' => {
                     self.plain(byte, &mut word);
@@ -342,6 +352,7 @@ mod tests {
         for (script, expected) in [
             ("git status", &["git·status"][..]),
             ("  git\tstatus  -s\n", &["git·status·-s"]),
+            ("[ -d a ]&&b", &["[·-d·a·]", "b"]),
             ("a&&b||c;d|e\nf", &["a", "b", "c", "d", "e", "f"]),
             ("a &&\n\n b", &["a", "b"]),
             ("a 'b c' \"d 'e\" f\\ g", &["a·b c·d 'e·f g"]),
@@ -383,6 +394,11 @@ mod tests {
             "a *",
             "a ?",
             "a [b]",
+            "a [b",
+            "a b]",
+            "a []",
+            "a [\\\n]",
+            "a ''[",
             "a {b,c}",
             "~/a",
             "a ~",

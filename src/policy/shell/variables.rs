@@ -48,7 +48,9 @@ impl Reader {
         let (name, text) = word.split_once('=')?;
         let name = name.strip_suffix('+').unwrap_or(name);
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if is_known(text) || name.is_empty() || !name.chars().all(is_name) {
+        // In parentheses are the values of an array, which are expanded once more.
+        let is_array = text.starts_with('(');
+        if is_known(text) || is_array || name.is_empty() || !name.chars().all(is_name) {
             return None;
         }
         self.read_by_bash(name, text);

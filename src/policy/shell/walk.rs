@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use brush_parser::ast;
 
-use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
+use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::{absolute, base_name};
 use super::Unreadable;
 use super::dialect::Apart;
@@ -13,6 +13,9 @@ use super::nested::Input;
 use super::shells::is_shell;
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, literal, plain};
 use super::variables::{MAX_SET, declares, is_read_by_programs};
+
+/// [`UNKNOWN`] as text.
+const UNKNOWN_TEXT: &str = "\u{2}";
 
 pub(super) type Walk = Result<(), Unreadable>;
 
@@ -187,8 +190,19 @@ impl Reader {
             words.push(self.word(name, certain)?);
         }
         let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0);
+        let name = command.word_or_name.as_ref();
+        let declares = name.is_some_and(|name| declares(&name.value));
         for item in suffix {
             self.item(item, certain, &mut words, &mut given)?;
+            if let ast::CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) = item
+                && let Some(word) = words.last_mut().filter(|_| declares)
+            {
+                // Written without quotes such a built-in takes a value for one word; those of an array were looked at.
+                *word = match assignment.value {
+                    ast::AssignmentValue::Scalar(_) => word.replace(UNKNOWN_WORDS, UNKNOWN_TEXT),
+                    ast::AssignmentValue::Array(_) => format!("{}=()", assignment.name),
+                };
+            }
         }
         self.set_by(&words, &given, certain)?;
         if may_read(&words) {
@@ -257,12 +271,6 @@ impl Reader {
                 self.assignment(assignment, certain)?;
                 words.push(match assignment.value {
                     ast::AssignmentValue::Scalar(_) => self.word(word, certain)?,
-                    // Each of its values was looked at.
-                    ast::AssignmentValue::Array(_)
-                        if words.first().is_some_and(|name| declares(name)) =>
-                    {
-                        format!("{}={UNKNOWN}", assignment.name)
-                    }
                     ast::AssignmentValue::Array(_) => UNKNOWN_WORDS.to_string(),
                 });
                 Ok(())

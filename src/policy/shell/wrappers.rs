@@ -3,6 +3,7 @@
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Shell;
+use super::containers;
 use super::dialect::{asks_for_posix, names_posix};
 use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
@@ -357,15 +358,18 @@ pub(super) fn wrapped_by(name: &str, words: &[String]) -> Vec<Wrapped> {
     if name == "xargs" {
         return vec![given_to_xargs(words)];
     }
+    let assigns = |word: &String| matches!(name, "env" | "sudo" | "doas") && word.contains('=');
     let mut at = 1;
     while let Some(word) = words.get(at) {
-        let assigns = matches!(name, "env" | "sudo" | "doas") && word.contains('=');
+        let is_flag = word.starts_with('-') && (word.len() > 1 || name == "env");
         if word == "--" {
             at += 1;
+            // Behind it there are no options.
+            at += words[at..].iter().take_while(|word| assigns(word)).count();
             break;
         } else if wrapper.values.contains(&word.as_str()) {
             at += 2;
-        } else if (word.starts_with('-') && word.len() > 1) || assigns {
+        } else if is_flag || assigns(word) {
             at += 1;
         } else {
             break;
@@ -419,6 +423,10 @@ fn named_apart<'a>(name: &str, arguments: &'a [String]) -> (Vec<&'a str>, &'a [S
                 &["--coreutils-prog-shebang"],
                 arguments.iter().position(names),
             )
+        }
+        name if containers::is_one(name) => {
+            let behind = containers::behind_container(name, arguments);
+            (&[containers::ENTRYPOINT], behind.map(|at| at - 1))
         }
         // Behind the application.
         "flatpak" => {

@@ -271,7 +271,6 @@ EOF
     r#"python3 "$SCRIPT""#,
     r#"python3 -c "print($X)""#,
     r#"node "$F""#,
-    r#"bash "$F""#,
     r#"bash ./x.sh "$A""#,
     r#"bash -c 'ls "$1"' _ "$A""#,
     "sh script.sh $A",
@@ -346,6 +345,17 @@ EOF
     ". ~/.profile",
     r#"bash "$D/x.sh" $ARGS"#,
     r#"sudo bash ./x.sh "$A""#,
+    "D=/srv/app/; ls",
+    "URL=https://example.com/",
+    "export GOPATH=/srv/go/",
+    "PREFIX=/usr/local/ make install",
+    "npm_config_registry=https://registry.npmjs.org/ npm ci",
+    "for D in a/ b/; do ls; done",
+    r#""$D/env" ls"#,
+    "~/bin/nohup ls",
+    r#"env - PATH="$PATH" ls "$A""#,
+    r#"docker exec --detach "$C" ls"#,
+    r#"docker compose run --rm web ls "$A""#,
 ];
 
 /// Which may be `rm -rf /`.
@@ -424,6 +434,44 @@ const MAY_BE_REFUSED: &[&str] = &[
     r#"sudo find . -exec rm -rf "$X" \;"#,
     r#"sudo xargs "$X""#,
     r#"sudo make "$X" && sudo sh "$F" $A"#,
+    "docker exec --detach c rm -rf /",
+    r#"docker exec --detach web sh -c "$CMD""#,
+    "docker compose exec --detach web rm -rf /",
+    "podman exec -l rm -rf /",
+    "podman exec --latest rm -rf /",
+    r#"podman exec -l "$CMD" $X"#,
+    r#"docker run --rm --entrypoint /bin/sh img -c "$CMD""#,
+    r#"docker-compose run --entrypoint sh web -c "$CMD""#,
+    "docker-compose --log-level info exec web rm -rf /",
+    "docker run --log-driver json-file img $CMD -rf /",
+    "docker run --unheard-of x img $CMD -rf /",
+    "systemd-run --uid ssh rm -rf /",
+    "systemd-run --uid timeout rm -rf /",
+    "setpriv --reuid ssh rm -rf /",
+    r#"echo 'rm -rf /' | bash "${1:-/dev/stdin}""#,
+    r#"echo 'rm -rf /' | bash "$D/stdin""#,
+    r#"echo 'rm -rf /' | sh "$D/fd/0""#,
+    r#"echo 'rm -rf /' | sh /dev/fd/"$N""#,
+    "cd /dev/fd; echo 'rm -rf /' | bash ~+/0",
+    r#"bash "$D/rm" -rf /"#,
+    r#"D=/dev/fd; echo 'rm -rf /' | . "$D//0""#,
+    r#"D=/dev/fd; echo 'rm -rf /' | bash "$D//0""#,
+    r#". "$D/self/../self/fd//0" <<< 'rm -rf /'"#,
+    r#"env - PATH="$PATH" "$@""#,
+    r#"env - PATH="$PATH" $CMD"#,
+    r#"sudo env - "$@""#,
+    r#"nohup env - "$@""#,
+    "env -- A=1 rm -rf /",
+    "env -- A=1 $CMD",
+    r#"declare -a "x=($Y)""#,
+    r#"local -A "x=$Y""#,
+    r#"\declare x=$Y"#,
+    "command declare x=$Y",
+    r#"rsync --rsync-path "rm -rf $X" a h:b"#,
+    r#"scp "$@""#,
+    r#"sftp "$H" <<< '!rm -rf /'"#,
+    r#"salt '*' cmd.run "rm $X""#,
+    r#"heroku run "$X""#,
 ];
 
 /// Which may be `rm` and something.
@@ -450,6 +498,17 @@ const MAY_BE_ANY: &[&str] = &[
     r#"sudo xargs "$X" y"#,
     r#"env -i sudo "$X" y"#,
     r#""$D/$X" y"#,
+    "rsync $OPTS a h:",
+    "docker run --entrypoint rm img -rf /",
+    "docker run --entrypoint=rm img -rf /",
+    r#"docker run --entrypoint "$E" img -rf /"#,
+    "docker run --health-cmd rm img ls",
+    r#"docker run --health-cmd "$X" img ls"#,
+    r#"docker exec --env A=b c "$CMD" x"#,
+    r#"docker exec --cidfile f "$CMD" x"#,
+    "rsync --rsync-path rm a h:b",
+    r#"env - "$CMD" x"#,
+    r#"env -- A=1 "$CMD" x"#,
 ];
 
 #[test]
@@ -465,4 +524,34 @@ fn what_may_be_refused_does_not_pass() {
     let policy = super::policy("default = \"allow\"\ndeny = [\"bash(command:rm *)\"]");
     assert_eq!(stopped(&policy, MAY_BE_REFUSED), MAY_BE_REFUSED);
     assert_eq!(stopped(&policy, MAY_BE_ANY), MAY_BE_ANY);
+}
+
+#[test]
+fn a_program_in_some_directory_is_denied_by_its_name() {
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:rm -rf /)\"]");
+    for script in [
+        r#""$D/env" rm -rf /"#,
+        r#""$D/sudo" -u x env A=b rm -rf /"#,
+        "rm -rf /; ~/bin/env true",
+        r#""$D/rm" -rf /"#,
+    ] {
+        assert_eq!(bash(&policy, script), Verdict::Deny, "{script}");
+    }
+}
+
+#[test]
+fn what_runs_nothing_there_is_let_alone() {
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:rm -rf /)\"]");
+    let scripts = [
+        r#"ansible-playbook -i "$INV" site.yml"#,
+        r#"mosh "$U@$H""#,
+        r#"adb push "$A" /x"#,
+        r#"adb -s "$S" install x.apk"#,
+        r#"lxc launch "$I" x"#,
+        r#"buildah bud -t "$T" ."#,
+        r#"sshfs "$H":/x /mnt"#,
+        r#"salt "$T" test.ping"#,
+    ];
+    let none: [&str; 0] = [];
+    assert_eq!(stopped(&policy, &scripts), none);
 }

@@ -294,6 +294,14 @@ fn what_changes_the_shell_is_on_the_list() {
         "let a",
         "trap x EXIT",
         "set -x",
+        "set",
+        "set --",
+        "set -e x",
+        "set -eux",
+        "set -o posix",
+        "set -o errexit x",
+        "exit a[0]",
+        "shift",
         "printf -v a b",
         "printf -va b",
         "printf %n PATH",
@@ -306,6 +314,13 @@ fn what_changes_the_shell_is_on_the_list() {
 #[test]
 fn the_ordinary_is_not() {
     for command in [
+        "exit",
+        "exit 3",
+        "continue 2",
+        "set -e",
+        "set +e",
+        "set -euo pipefail",
+        "set -o errexit",
         "git status",
         "git status --short -uno",
         "git log -1 --oneline",
