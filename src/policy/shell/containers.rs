@@ -159,7 +159,11 @@ pub(super) fn is_quiet(name: &str, arguments: &[String]) -> bool {
         name if LIKE_KUBECTL.contains(&name) => QUIET_OF_KUBECTL,
         _ => return false,
     };
-    told(name, arguments).is_some_and(|(command, _)| quiet.contains(&command))
+    // What may be no word, or several, may make a later one the command.
+    let runs = |word: &String| matches!(word.as_str(), "exec" | "run" | "create" | "debug" | "--");
+    let is_any = |word: &String| word.chars().eq([UNKNOWN_WORDS]);
+    let may_run = arguments.iter().any(is_any) && arguments.iter().any(runs);
+    !may_run && told(name, arguments).is_some_and(|(command, _)| quiet.contains(&command))
 }
 
 /// Where in `arguments` the command begins that is run in a container, if that is known.

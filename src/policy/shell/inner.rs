@@ -37,7 +37,7 @@ impl Reader {
             nested.extend(read.map(|read| match name {
                 "crontab" => Nested::new(without_times(&read.text), false),
                 // `!COMMAND` is one of a shell's here.
-                "sftp" => Nested::new(read.text.replace('!', ""), false),
+                "sftp" => Nested::new(commands_of_sftp(&read.text), false),
                 _ => read,
             }));
             let lists = |word: &String| {
@@ -324,6 +324,13 @@ fn without_times(table: &str) -> String {
     };
     let commands: Vec<String> = table.lines().map(command).collect();
     commands.join("\n")
+}
+
+/// What sftp has a shell run here: `!COMMAND`, behind signs of its own.
+fn commands_of_sftp(text: &str) -> String {
+    let lines = text.lines();
+    let commands = lines.map(|line| line.trim_start_matches(['-', '@', ' ', '\t', '!']));
+    commands.collect::<Vec<_>>().join("\n")
 }
 
 /// What `env -S` makes of its string, which has quotes and escapes of its own: the string and the

@@ -28,6 +28,8 @@ pub(super) struct Operands {
     /// Whether a word that is not known was looked at as what may be a command.
     is_behind_unknown: bool,
     is_data: Vec<bool>,
+    /// Which are programs that are run elsewhere.
+    is_program: Vec<bool>,
 }
 
 impl Operands {
@@ -38,6 +40,7 @@ impl Operands {
             has_find: false,
             is_behind_unknown: false,
             is_data: vec![false; count],
+            is_program: vec![false; count],
         }
     }
 
@@ -62,8 +65,11 @@ impl Operands {
         } else if let Some(found) = command_elsewhere(name, words) {
             begin = found;
             self.is_exact = words.get(begin).is_none_or(|word| runs_nothing(word));
+            if let Some(program) = self.is_program.get_mut(start + begin) {
+                *program = true;
+            }
             if self.is_exact {
-                data = begin..words.len();
+                data = begin + 1..words.len();
             }
         } else if name == "find" {
             self.has_find = true;
@@ -88,6 +94,9 @@ impl Operands {
 
     /// Whether the word at `at` is an operand.
     pub(super) fn has(&self, words: &[String], at: usize) -> bool {
+        if self.is_program[at] {
+            return false;
+        }
         if self.is_data[at] && !self.has_find {
             return true;
         }

@@ -263,7 +263,7 @@ pub(super) const OPTIONS: &[Options] = &[
     options(&["journalctl"], &["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--relinquish-var", "--smart-relinquish-var"], "", "removes or moves logs"),
     options(&["journalctl"], &["--cursor-file", "--setup-keys", "--update-catalog"], "", "writes files"),
     options(&["coredumpctl"], &["-A", "-o", "--debugger", "--debugger-arguments", "--output"], "", RUNS),
-    options(SYSTEMD,     &["-H", "--host", "-M", "--machine"], "", REMOTE),
+    options(SYSTEMD,     &["-H", "--host", "-M", "--machine", "--image"], "", REMOTE),
     options(&["systemd-dissect"], &["--with"], "", RUNS),
     options(&["systemd-notify"], &["--exec"], "", RUNS),
     options(&["ss"],     &["-K", "--kill", "-D", "--diag"], "", "closes connections, writes files"),

@@ -1,12 +1,15 @@
 //! What programs hand to a shell elsewhere, and the programs here that they reach it by.
 
-use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
+use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::containers::{command_within, is_quiet};
 use super::hazards::values_of;
 use super::inner::Options;
 
 /// Options of ssh that have values.
 const SSH_VALUED: &str = "BbcDEeFIiJLlmOoPpQRSWw";
+
+/// Those without `-o`, and with the one more that autossh has.
+const SSH_VALUED_BUT_O: &str = "BbcDEeFIiJLlMmOpPQRSWw";
 
 /// The same of autossh, which has one more.
 const AUTOSSH_VALUED: &str = "BbcDEeFIiJLlMmOoPpQRSWw";
@@ -48,7 +51,7 @@ impl<'w> Ssh<'w> {
 
 /// Whether a program copies files, and has a program named by its options only.
 fn copies(name: &str) -> bool {
-    matches!(name, "rsync" | "scp" | "sftp")
+    matches!(name, "rsync" | "scp")
 }
 
 /// Whether a program makes one text of the words of a command, to be parted elsewhere, and not by [`remote_scripts`].
@@ -115,6 +118,15 @@ pub(super) fn ways_there(name: &str, arguments: &[String]) -> Vec<String> {
     let values = valued
         .iter()
         .flat_map(|(option, others)| values_of(option, others, arguments));
+    let own_settings = match name {
+        "scp" => values_of("-o", "cDFiJlPSX", arguments),
+        "sftp" => values_of("-o", "BbcDFiJlPRSsX", arguments),
+        name if is_ssh(name) => values_of("-o", SSH_VALUED_BUT_O, arguments),
+        _ => values_of("-o", "", &[]),
+    };
+    // One of which not even the name is known may be any.
+    let unknown = own_settings.filter(|value| value.starts_with([UNKNOWN, UNKNOWN_WORDS]));
+    let values = values.chain(unknown);
     let settings = arguments.iter().flat_map(|word| settings(word));
     values.map(str::to_owned).chain(settings).collect()
 }

@@ -42,16 +42,17 @@ impl Reader {
         input: Option<&Input>,
         nested: &mut Vec<Nested>,
     ) {
-        let arguments = &read_by_shell(name, arguments);
         let joined = self.joined(arguments);
+        let own = seen_by_script(name, arguments).unwrap_or(arguments.len());
         for (at, word) in arguments.iter().enumerate() {
             if self.is_full() {
                 return;
             }
-            if !word.starts_with('-') {
+            if !word.starts_with('-') && (at < own || is_known(word)) {
                 self.add_words(&joined, (at, arguments.len()), false);
             }
         }
+        let arguments = &read_by_shell(name, arguments);
         let mut add = |text: &str, certain: bool| nested.push(script(text, certain));
         let reads = shell_scripts(arguments, certain, &mut add);
         // One that is interactive has a history of what it reads.

@@ -225,6 +225,10 @@ impl Flat {
         if inner.contains("<(") || inner.contains(">(") {
             self.nested.push(unknown());
         }
+        if let Some(instead) = instead(inner).filter(|text| text.contains(' ')) {
+            // It may be what is run, wherever the value is.
+            self.nested.push(Nested::new(instead.to_owned(), false));
+        }
         if !inner.contains(['$', '`', '(', '\'']) {
             return Ok(());
         }
@@ -234,6 +238,14 @@ impl Flat {
         self.nested.extend(hidden(&flat.text));
         Ok(())
     }
+}
+
+/// What stands for a variable that is not set, or for one that is, where nothing in that is known only when it runs.
+fn instead(inner: &str) -> Option<&str> {
+    let behind = inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let behind = behind.strip_prefix(':').unwrap_or(behind);
+    let text = behind.strip_prefix(['-', '=', '+'])?;
+    (!text.contains(['$', '`'])).then_some(text)
 }
 
 /// Whether what is expanded may be no words or many though it is quoted: `$@`, `${a[@]}`, `${!p@}`, or whatever

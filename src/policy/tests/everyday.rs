@@ -472,6 +472,25 @@ const MAY_BE_REFUSED: &[&str] = &[
     r#"sftp "$H" <<< '!rm -rf /'"#,
     r#"salt '*' cmd.run "rm $X""#,
     r#"heroku run "$X""#,
+    r#"docker exec c "$D/rm" -rf /"#,
+    "docker exec c ~/rm -rf /",
+    "docker exec c $D/rm -rf /",
+    r#"docker run "$I" "$D"/bin/rm -rf /"#,
+    r#"sudo docker compose exec web "${D:-/bin}/rm" -rf /"#,
+    r#"kubectl exec p -- "$D/rm" -rf /"#,
+    "timeout 5 kubectl exec p -- ~/bin/rm -rf /",
+    r#"ssh "$H" "$D/rm" -rf /"#,
+    r#"sftp "$H" <<< '-!rm -rf /'"#,
+    "sftp h <<< '- !rm -rf /'",
+    r#"sftp -b - "$H" <<< '-@!rm -rf /'"#,
+    r#"export PAGER="${R:-rm -rf /}""#,
+    r#"env PAGER="${R:-rm -rf /}" git log"#,
+    r#"PAGER="${R-rm -rf /}" git log"#,
+    r#"export PROMPT_COMMAND="${R:=rm -rf /}""#,
+    r#"ssh -o "$X" h ls"#,
+    r#"scp -o "$X" a h:"#,
+    "kubectl -n $N get exec p -- rm -rf /",
+    "docker compose -p $P up exec web rm -rf /",
 ];
 
 /// Which may be `rm` and something.
@@ -509,6 +528,10 @@ const MAY_BE_ANY: &[&str] = &[
     "rsync --rsync-path rm a h:b",
     r#"env - "$CMD" x"#,
     r#"env -- A=1 "$CMD" x"#,
+    r#"ssh -o "${O:-ProxyCommand=rm -rf /}" h ls"#,
+    "docker --context $C rm run img rm x",
+    "docker -H $H logs exec c rm x",
+    r#"echo '!rm x' | sftp "$H""#,
 ];
 
 #[test]
@@ -554,4 +577,21 @@ fn what_runs_nothing_there_is_let_alone() {
     ];
     let none: [&str; 0] = [];
     assert_eq!(stopped(&policy, &scripts), none);
+}
+
+#[test]
+fn a_rule_with_a_path_holds_for_a_script_in_some_directory() {
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:/opt/x/tool *)\"]");
+    for script in [
+        r#"bash "$D/tool" x"#,
+        r#"sudo bash -x "$D/tool" x"#,
+        r#"bash /opt/"$D"/tool x"#,
+        r#""$D/tool" x"#,
+        r#"docker exec c "$D/tool" x"#,
+    ] {
+        assert_eq!(bash(&policy, script), Verdict::Ask, "{script}");
+    }
+    let others = [r#"bash "$D/other" x"#, r#"bash x.sh "$D/tool""#];
+    let none: [&str; 0] = [];
+    assert_eq!(stopped(&policy, &others), none);
 }
