@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use brush_parser::ast;
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Unreadable;
 use super::dialect::Apart;
@@ -13,9 +13,6 @@ use super::nested::Input;
 use super::shells::is_shell;
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, literal, plain};
 use super::variables::{MAX_SET, declares, is_read_by_programs};
-
-/// [`UNKNOWN`] as text.
-const UNKNOWN_TEXT: &str = "\u{2}";
 
 pub(super) type Walk = Result<(), Unreadable>;
 
@@ -199,7 +196,9 @@ impl Reader {
             {
                 // Written without quotes such a built-in takes a value for one word; those of an array were looked at.
                 *word = match assignment.value {
-                    ast::AssignmentValue::Scalar(_) => word.replace(UNKNOWN_WORDS, UNKNOWN_TEXT),
+                    ast::AssignmentValue::Scalar(_) => {
+                        word.replace(UNKNOWN_WORDS, &UNKNOWN.to_string())
+                    }
                     ast::AssignmentValue::Array(_) => format!("{}=()", assignment.name),
                 };
             }
