@@ -209,8 +209,7 @@ impl Reader {
         }
         let sets_any = sets_variables(name, arguments);
         for word in arguments {
-            if let Some(value) = sets_any.then(|| self.set_in_words(word)).flatten() {
-                nested.extend(value);
+            if sets_any && self.set_in_words(word, nested) {
                 continue;
             }
             let scripts = scripts_of(word).filter(|text| !elsewhere || is_command(text));

@@ -43,19 +43,23 @@ impl Reader {
     }
 
     /// Looks at a variable in the words of a command that sets some, to something of which a part is known only when
-    /// it runs, and answers the script that it may be. `None` where the word is no such one.
-    pub(super) fn set_in_words(&mut self, word: &str) -> Option<Option<Nested>> {
-        let (name, text) = word.split_once('=')?;
+    /// it runs, and adds the script that it may be to `nested`. Says whether the word is such a one.
+    pub(super) fn set_in_words(&mut self, word: &str, nested: &mut Vec<Nested>) -> bool {
+        let Some((name, text)) = word.split_once('=') else {
+            return false;
+        };
         let name = name.strip_suffix('+').unwrap_or(name);
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_name = !name.is_empty() && name.chars().all(is_of_name);
         // In parentheses are the values of an array, which are expanded once more.
-        let is_array = text.starts_with('(');
-        if is_known(text) || is_array || name.is_empty() || !name.chars().all(is_name) {
-            return None;
+        if is_known(text) || text.starts_with('(') || !is_name {
+            return false;
         }
         self.read_by_bash(name, text);
-        let is_read = is_read_by_programs(name);
-        Some(is_read.then(|| self.unknown_value(&plain(text))).flatten())
+        if is_read_by_programs(name) {
+            nested.extend(self.unknown_value(&plain(text)));
+        }
+        true
     }
 
     /// Looks at what built-ins set variables to: `printf -v NAME`, `read NAME <<< TEXT`.
