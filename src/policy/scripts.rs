@@ -230,10 +230,9 @@ impl<'p, 'r> Held<'p, 'r> {
             return Fit::Not;
         }
         let mut fit = Fit::Not;
-        let command_text = command.text();
-        for text in forms(command_text) {
+        for (form, text) in forms(command.text()).enumerate() {
             // A file in a directory that is known only when it runs goes by its name, where the rule has no path.
-            let is_path = text.len() == command_text.len() && text.starts_with(UNKNOWN);
+            let is_path = form == 0 && text.starts_with(UNKNOWN);
             if is_path && self.glob.names_program() && has_known_name(text) {
                 continue;
             }

@@ -3,6 +3,7 @@
 mod bounds;
 mod everyday;
 mod hidden;
+mod neighbours;
 mod refusals;
 mod remembered;
 mod risk;

@@ -1,7 +1,6 @@
 //! Programs that run what is in a container: which of their commands do, and where what is run begins.
 
 use super::super::glob::UNKNOWN_WORDS;
-use super::inner::Options;
 use super::text::is_known;
 
 /// Those that go by docker's words.
@@ -57,7 +56,7 @@ const EXEC: Known = Known {
 #[rustfmt::skip]
 const RUN: Known = Known {
     flags: "PTdiqt",
-    valued: "aehlmpuvw",
+    valued: "acehlmpuvw",
     flags_long: &[
         "build", "detach", "init", "interactive", "no-deps", "privileged", "publish-all", "quiet", "quiet-pull", "read-only", "remove-orphans",
         "rm", "service-ports", "sig-proxy", "tty", "use-aliases",
@@ -207,16 +206,6 @@ pub(super) fn behind_container(name: &str, arguments: &[String]) -> Option<usize
     (!arguments[..begin].iter().any(is_any)).then_some(begin)
 }
 
-/// Options of `docker run` and its like that have a value in the next word, the usual ones.
-const RUN_VALUED: &str = "aceEhlmpuvw";
-
-#[rustfmt::skip]
-const RUN_VALUED_LONG: &[&str] = &[
-    "--add-host", "--cap-add", "--cap-drop", "--cpus", "--device", "--entrypoint", "--env", "--env-file", "--gpus", "--hostname",
-    "--ipc", "--label", "--memory", "--mount", "--name", "--namespace", "--network", "--pid", "--platform", "--publish", "--pull",
-    "--restart", "--security-opt", "--shm-size", "--tmpfs", "--ulimit", "--user", "--volume", "--workdir",
-];
-
 /// Whether the program runs what is in containers, whose own program may be a shell.
 pub(super) fn is_one(name: &str) -> bool {
     LIKE_DOCKER.contains(&name) || LIKE_KUBECTL.contains(&name) || name == "crictl"
@@ -234,8 +223,8 @@ pub(super) fn enters(name: &str, arguments: &[String]) -> bool {
     let run = arguments.iter().position(|word| word == "run");
     // The image, or the service, alone: behind it stands a command.
     let runs_own = run.is_some_and(|at| {
-        let run = Options::read(&arguments[at + 1..], RUN_VALUED, RUN_VALUED_LONG);
-        run.operands.len() <= 1
+        let operands = RUN.behind(&arguments[at + 1..]);
+        operands.is_none_or(|operands| operands.len() <= 1)
     });
     let starts = has(&["debug"]) || has(&["start"]) && !composes;
     has(&["attach"]) || takes_input && (runs_own || starts)

@@ -8,11 +8,22 @@ use super::inner::Options;
 /// Options of ssh that have values.
 const SSH_VALUED: &str = "BbcDEeFIiJLlmOoPpQRSWw";
 
-/// Those without `-o`, and with the one more that autossh has.
-const SSH_VALUED_BUT_O: &str = "BbcDEeFIiJLlMmOpPQRSWw";
-
 /// The same of autossh, which has one more.
 const AUTOSSH_VALUED: &str = "BbcDEeFIiJLlMmOoPpQRSWw";
+
+/// The same of those that copy files over it.
+const SCP_VALUED: &str = "cDFiJloPSX";
+const SFTP_VALUED: &str = "BbcDFiJloPRSsX";
+
+/// The options that have values, of a program that takes settings of ssh's.
+fn valued_of(name: &str) -> Option<&'static str> {
+    match name {
+        "autossh" => Some(AUTOSSH_VALUED),
+        "scp" => Some(SCP_VALUED),
+        "sftp" => Some(SFTP_VALUED),
+        name => is_ssh(name).then_some(SSH_VALUED),
+    }
+}
 
 /// What ssh may be told to run here, in its own settings (ssh_config(5)), and there.
 const SETTINGS: [&str; 5] = [
@@ -37,11 +48,7 @@ pub(super) struct Ssh<'w> {
 
 impl<'w> Ssh<'w> {
     pub(super) fn read(name: &str, arguments: &'w [String]) -> Option<Self> {
-        let valued = match name {
-            "autossh" => AUTOSSH_VALUED,
-            name if is_ssh(name) => SSH_VALUED,
-            _ => return None,
-        };
+        let valued = valued_of(name).filter(|_| is_ssh(name))?;
         let before = Options::read(arguments, valued, &[]);
         let behind = before.operands.split_first();
         let behind = behind.map(|(_host, rest)| Options::read(rest, valued, &[]));
@@ -109,8 +116,8 @@ pub(super) fn remote_scripts(name: &str, arguments: &[String]) -> Vec<String> {
 /// What their options and settings have them run here, to get there.
 pub(super) fn ways_there(name: &str, arguments: &[String]) -> Vec<String> {
     let valued: &[(&str, &str)] = match name {
-        "scp" => &[("-S", "cDFiJloPSX"), ("-D", "cDFiJloPSX")],
-        "sftp" => &[("-S", "BbcDFiJloPRSsX"), ("-D", "BbcDFiJloPRSsX")],
+        "scp" => &[("-S", SCP_VALUED), ("-D", SCP_VALUED)],
+        "sftp" => &[("-S", SFTP_VALUED), ("-D", SFTP_VALUED)],
         "rsync" => &[("-e", "BeMfT"), ("--rsh", ""), ("--rsync-path", "")],
         "mosh" => &[("--ssh", ""), ("--client", "")],
         _ => &[],
@@ -118,12 +125,8 @@ pub(super) fn ways_there(name: &str, arguments: &[String]) -> Vec<String> {
     let values = valued
         .iter()
         .flat_map(|(option, others)| values_of(option, others, arguments));
-    let own_settings = match name {
-        "scp" => values_of("-o", "cDFiJlPSX", arguments),
-        "sftp" => values_of("-o", "BbcDFiJlPRSsX", arguments),
-        name if is_ssh(name) => values_of("-o", SSH_VALUED_BUT_O, arguments),
-        _ => values_of("-o", "", &[]),
-    };
+    let valued = valued_of(name).into_iter();
+    let own_settings = valued.flat_map(|others| values_of("-o", others, arguments));
     // One of which not even the name is known may be any.
     let unknown = own_settings.filter(|value| value.starts_with([UNKNOWN, UNKNOWN_WORDS]));
     let values = values.chain(unknown);

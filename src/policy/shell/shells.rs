@@ -87,8 +87,8 @@ impl Reader {
     }
 }
 
-/// What a shell is given besides its options: from where on only its script gets to see the words. `None` where that
-/// is known only when it runs.
+/// From which of its arguments on only the script of a shell gets to see them. `None` where that is known only when it
+/// runs.
 pub(super) fn seen_by_script(name: &str, arguments: &[String]) -> Option<usize> {
     let mut at = 0;
     let mut takes_script = false;
