@@ -57,7 +57,7 @@ struct Housekeeper {
     api: Api,
     problems: Vec<Degradation>,
     status: String,
-    /// How much had begun and ended.
+    /// How much had been done.
     changes: Option<u64>,
     /// Whether there is memory to be given back, as the start has taken some.
     holds: bool,
@@ -125,7 +125,7 @@ impl Housekeeper {
         }
     }
 
-    /// Gives memory back when for a while nothing has begun or ended.
+    /// Gives memory back when for a while nothing was done.
     fn give_back(&mut self) {
         let now = Some(self.api.executor.changes());
         if self.changes != now {
@@ -133,10 +133,9 @@ impl Housekeeper {
             self.holds = true;
         } else if self.holds && self.api.executor.running() == 0 {
             let executor = self.api.executor.clone();
-            self.holds = !self.rest.begin(async move {
+            self.holds = !self.rest.begin(super::memory::give_back(async move {
                 executor.rest().await;
-                super::memory::trim();
-            });
+            }));
         }
     }
 

@@ -8,7 +8,7 @@ use libc::{PF_W, PT_LOAD, dl_phdr_info};
 /// How much freed memory the allocator holds on to at the top of its heap, and up to which size
 /// it takes blocks from there at all, in bytes. With glibc's own values (128 KiB both, mallopt(3))
 /// every answer of a megabyte is mapped, faulted in and unmapped several times over, which costs
-/// more than all the copying. What is held in vain goes back with [`trim`].
+/// more than all the copying. What is held in vain goes back with [`give_back`].
 const HELD_BYTES: libc::c_int = 64 << 20;
 
 /// Tunes the allocator to answers that come and go.
@@ -25,9 +25,18 @@ pub(super) fn hold() {
 }
 
 /// Gives freed memory back to the kernel. For a moment when nothing runs.
-pub(super) fn trim() {
-    // SAFETY: releases free memory only (malloc_trim(3)).
-    unsafe { libc::malloc_trim(0) };
+///
+/// malloc_trim(3) passes over what is free at the top of a heap that is not the main one. That goes back when a large
+/// block is freed there, which `rest` is to do: the ledger does on its thread, which has the other one.
+pub(super) async fn give_back(rest: impl Future<Output = ()>) {
+    // SAFETY: see `hold`.
+    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, 0) };
+    rest.await;
+    // SAFETY: releases free memory only; for the other see `hold`.
+    unsafe {
+        libc::malloc_trim(0);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, HELD_BYTES);
+    }
 }
 
 /// Has the kernel forget where code and constants are mapped, of which it maps 64 KiB for each page that is

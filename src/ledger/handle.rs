@@ -1,3 +1,4 @@
+use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -28,6 +29,10 @@ use super::{Digest, LedgerError, file};
 use crate::config::Durability;
 use crate::domain::{ApprovalId, Degradation, ExecutionId};
 use crate::metrics::Metrics;
+
+/// To free as much as this has glibc look how much is free at the top of its thread's heap, in bytes
+/// (`FASTBIN_CONSOLIDATION_THRESHOLD` in its `malloc.c` is half of it); malloc_trim(3) does so for the main heap only.
+const TRIMS_HEAP_BYTES: usize = 128 << 10;
 
 /// The ledger. Cheap to clone; all clones are one, and the last to go closes it.
 #[derive(Clone)]
@@ -149,11 +154,14 @@ impl Ledger {
         self.inner.shared.look();
     }
 
-    /// Lets go of the pages that it keeps in memory. For a while in which nothing happens.
+    /// Lets go of the pages that it keeps in memory, and of its thread's heap what is free beyond glibc's
+    /// `M_TRIM_THRESHOLD`. For a while in which nothing happens.
     pub fn shrink(&self) -> Receipt<()> {
         self.inner.shared.let_go();
         self.write(Failing::Dropped, None, |store| {
-            Ok(store.connection.execute_batch("PRAGMA shrink_memory")?)
+            store.connection.execute_batch("PRAGMA shrink_memory")?;
+            drop(black_box(Vec::<u8>::with_capacity(TRIMS_HEAP_BYTES)));
+            Ok(())
         })
     }
 

@@ -239,7 +239,7 @@ impl Executor {
         self.inner.running.count()
     }
 
-    /// How often one has begun or ended so far.
+    /// How often one has begun or ended so far, or what a call would come to was worked out.
     pub fn changes(&self) -> u64 {
         self.inner.running.changes()
     }
@@ -310,6 +310,8 @@ impl Executor {
             (stage, error)
         })?;
         let mut judgement = subject.judged(&call, &resolved, &self.policy()).await;
+        // To read a script takes memory, thousands of bytes for each of its words.
+        self.inner.running.stir();
         let version = call.options.tool_version.as_deref();
         let tool = self.inner.registry().find(&call.tool, version);
         if judgement.verdict != Verdict::Deny

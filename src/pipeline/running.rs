@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts the executions under way. `none` wakes when the last one ends; nobody is told of single ones, and
-/// nothing else depends on the order in which the counters are seen to change.
+/// Counts the executions under way, and what was done. `none` wakes when the last one ends; nobody is told of single
+/// ones, and nothing else depends on the order in which the counters are seen to change.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     now: AtomicUsize,
@@ -25,7 +25,12 @@ impl Running {
         self.now.load(Ordering::Acquire)
     }
 
-    /// How often one has begun or ended so far.
+    /// Something was done that is no execution and took memory.
+    pub(super) fn stir(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often one has begun or ended so far, or something else was done.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
@@ -82,5 +87,7 @@ mod tests {
         assert!(defect.await.is_err());
         waiting.await.expect("told");
         assert_eq!((running.count(), running.changes()), (0, 4));
+        running.stir();
+        assert_eq!((running.count(), running.changes()), (0, 5));
     }
 }

@@ -1,6 +1,7 @@
 //! What the policy file permits, as a caller meets it.
 
 use std::fs;
+use std::thread;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -262,6 +263,29 @@ fn a_call_can_be_explained_without_being_run() {
         );
     }
     assert_eq!(explain(&daemon, &json!({"name": "bash"})).status, 400);
+}
+
+#[test]
+fn memory_that_explanations_took_goes_back_though_nothing_is_run() {
+    const MIB: u64 = 1 << 20;
+    let daemon = start(POLICY);
+    let line = "for i in a; do if [ $i = x ]; then echo \"$(ls \"$i\" | wc -l)\"; else case $i in a) true;; esac; fi; done\n";
+    let long = call(&line.repeat(400));
+    assert_eq!(explain(&daemon, &long).status, 200);
+    let resident = || daemon.memory("RssAnon") / MIB;
+    let before = resident();
+    // Twice, for what the start has taken goes back by itself.
+    for _ in 0..2 {
+        let start = daemon.reset_peak();
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| (0..12).for_each(|_| drop(explain(&daemon, &long))));
+            }
+        });
+        let taken = daemon.memory("VmHWM") - start;
+        assert!(taken >= 16 * MIB, "only {taken} bytes were taken");
+        daemon.wait_until("it is given back", || resident() < before + 12);
+    }
 }
 
 #[test]
