@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::event::{EventFilter, Events, NumberedEvents};
+use super::event::{EventFilter, Events, NumberedEvent, NumberedEvents};
 use super::record::{Approval, ApprovalStatus, CloseRecord, Decision, OpenRecord, Output};
 use super::store::{Fault, Store};
 use super::time::micros;
@@ -53,24 +53,30 @@ impl Store {
                 recovered.waiting.push(Waiting { record, approval });
                 continue;
             }
-            let mut happened = Vec::new();
-            for approval in approvals {
-                happened.push(self.withdraw(&approval, now)?);
-            }
-            let approved = self.used_approval(id)?;
-            let stages = self.stages(id)?;
             let call: Value = record.open.call.read().unwrap_or_default();
             let summary = call["summary"].as_str().unwrap_or_default();
+            let told = self.events_of(id)?;
+            let mut happened = Vec::new();
+            if told.is_empty() {
+                // It died with the first of them on its way.
+                let started = json!({"type": "executionStarted", "summary": summary});
+                happened.push((record.open.created_at, started));
+            }
+            for approval in approvals {
+                happened.push((now, self.withdraw(&approval, now)?));
+            }
+            let approved = self.used_approval(id)?;
             self.close(&CloseRecord {
                 approved,
                 summary: summary.to_owned(),
-                stages: Json::of(&(true, stages)),
+                stages: Json::of(&(true, stages(&told))),
                 ..lost(id, now)
             })?;
-            happened.push(json!({
+            let aborted = json!({
                 "type": "executionAborted", "status": Status::Lost,
                 "summary": summary, "detail": Failure::LOST,
-            }));
+            });
+            happened.push((now, aborted));
             let count = happened.len() as u64;
             self.events(&NumberedEvents {
                 first: event,
@@ -78,7 +84,7 @@ impl Store {
                     execution_id: Some(id),
                     tool: Some(record.open.tool.clone()),
                     caller_uid: Some(record.open.caller_uid),
-                    happened: happened.into_iter().map(|body| (now, body)).collect(),
+                    happened: happened.into_iter().collect(),
                 },
             })?;
             event += count;
@@ -87,30 +93,15 @@ impl Store {
         Ok(recovered)
     }
 
-    /// The stages that an execution was in, as its events tell it: the last of them has no end.
-    fn stages(&self, id: ExecutionId) -> Result<Vec<StageTimes>, Fault> {
+    /// What was told of an execution.
+    fn events_of(&self, id: ExecutionId) -> Result<Vec<NumberedEvent>, Fault> {
         /// Rows, each of which has several: more than any execution has.
         const ALL: usize = 10_000;
         let filter = EventFilter {
             execution_id: Some(id),
             ..EventFilter::default()
         };
-        let mut stages: Vec<StageTimes> = Vec::new();
-        for event in read::events(&self.connection, 0, &filter, ALL)?.events {
-            match (event.kind.as_str(), stages.last_mut()) {
-                ("stageStarted", _) => {
-                    let stage = event.body.get("stage").map(Stage::deserialize);
-                    stages.extend(stage.and_then(Result::ok).map(|stage| StageTimes {
-                        stage,
-                        started_at: event.time,
-                        ended_at: None,
-                    }));
-                }
-                ("stageCompleted", Some(last)) => last.ended_at = Some(event.time),
-                _ => {}
-            }
-        }
-        Ok(stages)
+        Ok(read::events(&self.connection, 0, &filter, ALL)?.events)
     }
 
     /// The approval that an execution was begun under, and who gave it.
@@ -163,6 +154,26 @@ impl Store {
             withdrawn
         })
     }
+}
+
+/// The stages that an execution was in, as its events tell it: the last of them has no end.
+fn stages(told: &[NumberedEvent]) -> Vec<StageTimes> {
+    let mut stages: Vec<StageTimes> = Vec::new();
+    for event in told {
+        match (event.kind.as_str(), stages.last_mut()) {
+            ("stageStarted", _) => {
+                let stage = event.body.get("stage").map(Stage::deserialize);
+                stages.extend(stage.and_then(Result::ok).map(|stage| StageTimes {
+                    stage,
+                    started_at: event.time,
+                    ended_at: None,
+                }));
+            }
+            ("stageCompleted", Some(last)) => last.ended_at = Some(event.time),
+            _ => {}
+        }
+    }
+    stages
 }
 
 fn lost(id: ExecutionId, now: SystemTime) -> CloseRecord {

@@ -205,17 +205,22 @@ fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
             (&*event.kind, which.to_owned())
         })
         .collect();
+    let started = || ("executionStarted", "git status".to_owned());
     let lost = || ("executionAborted", "git status".to_owned());
     let withdrawn = || ("confirmationDecided", "withdrawn".to_owned());
     let expired = ("confirmationExpired", String::new());
     assert_eq!(
         told,
         [
+            started(),
             expired,
             lost(),
+            started(),
             lost(),
+            started(),
             withdrawn(),
             lost(),
+            started(),
             withdrawn(),
             lost()
         ]

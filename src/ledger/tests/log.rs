@@ -556,6 +556,13 @@ fn what_had_only_begun_when_the_daemon_died_is_lost_and_not_forgotten() {
         .expect("there");
     assert_eq!((record.status(), record.open.caller_uid), (Status::Lost, 7));
     assert_eq!(record.open.created_at, begun.created_at);
+    let of_it = EventFilter {
+        execution_id: Some(begun.id),
+        ..EventFilter::default()
+    };
+    let told = block_on(opened.ledger.events(0, of_it, 10)).expect("read");
+    let told: Vec<_> = told.events.iter().map(|event| &*event.kind).collect();
+    assert_eq!(told, ["executionStarted", "executionAborted"]);
     assert!(
         block_on(opened.ledger.get(gone.id))
             .expect("read")
