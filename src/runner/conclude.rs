@@ -170,8 +170,7 @@ impl Runner {
         });
         let ended = last.ended;
         let by_leader = ended.map(|ended| ended.cpu).unwrap_or_default();
-        let by_others = killed.as_ref().map(|(_, used)| *used).unwrap_or_default();
-        let usage = tree.usage(by_leader + by_others);
+        let usage = tree.usage(by_leader);
         let oom_killed = tree.oom_killed();
         if let Some(leader) = last.unreaped {
             self.keepers.keep(tree, leader, plan.kill_wait, plan.parent);
@@ -188,7 +187,7 @@ impl Runner {
             usage,
             oom_killed,
             background: left.listed,
-            kill: killed.map(|(report, _)| report),
+            kill: killed,
             capture_error: streams.error,
             sandbox: None,
         })
@@ -196,8 +195,8 @@ impl Runner {
 }
 
 impl Run {
-    /// Sends SIGKILL to what must not live on, and says what came of it, and how much processor time that had used.
-    async fn kill(&self, waited: &Waited, left: &Left) -> Option<(KillReport, Duration)> {
+    /// Sends SIGKILL to what must not live on, and says what came of it.
+    async fn kill(&self, waited: &Waited, left: &Left) -> Option<KillReport> {
         let (reason, signalled) = match waited.stopping {
             Some(stopping) => (KillReason::from(stopping.reason), stopping.signalled),
             None if left.listed.is_empty() && left.is_all => return None,
@@ -208,13 +207,12 @@ impl Run {
             }
         };
         let remains = self.tree.kill(&self.leader, self.plan.kill_wait).await;
-        let report = KillReport {
+        Some(KillReport {
             by: self.tree.mode(),
             reason,
             signalled,
             survivors: (remains.proven || remains.known > 0).then_some(remains.known),
-        };
-        Some((report, remains.used))
+        })
     }
 
     /// What outlived a leader that ended by itself.

@@ -1,6 +1,6 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -42,10 +42,8 @@ struct Search {
 enum Owner {
     Mine,
     Another,
-    /// It has ended, and was waited for, perhaps only since it was listed.
+    /// It has ended, perhaps only since it was listed.
     Nobody,
-    /// It has ended.
-    Dead(Stat),
     /// Cannot be told yet.
     Undecided,
     /// Cannot be told.
@@ -116,8 +114,12 @@ impl GroupTree {
         Remains {
             known: u32::try_from(known).unwrap_or(u32::MAX),
             proven: after.is_complete,
-            used: procfs::ticks(after.used.values().sum()),
         }
+    }
+
+    /// How much processor time those have used that the leader did not wait for, as far as it was seen.
+    pub(super) fn used(&self) -> Duration {
+        self.search.leaders.used(self.search.id)
     }
 
     /// Has `how` look at few processes here and now, and at more of them beside the event loop.
@@ -127,9 +129,7 @@ impl GroupTree {
             return few;
         }
         let search = self.search.clone();
-        let mut all = beside(move || how(&search, usize::MAX)).await;
-        all.account(few.used);
-        all
+        beside(move || how(&search, usize::MAX)).await
     }
 }
 
@@ -139,20 +139,12 @@ impl Search {
         let before = self.look(max);
         for (pid, seen) in &before.members {
             let _ = procfs::kill_if_same(*pid, *seen);
+            self.leaders.account(self.id, *pid, seen.used);
         }
-        // Of the leader more is known when it is reaped.
-        let others = before.members.iter();
-        let others = others.filter(|(pid, _)| Some(*pid) != self.leader);
-        let killed: HashMap<Pid, u64> = others.map(|(pid, seen)| (*pid, seen.used)).collect();
         if before.is_cut {
-            let mut before = before;
-            before.account(killed);
             return before;
         }
-        let mut after = self.look(max);
-        after.account(before.used);
-        after.account(killed);
-        after
+        self.look(max)
     }
 
     /// Who is there, of at most `max` processes. Looks again as long as somebody has turned up or ended meanwhile:
@@ -170,10 +162,7 @@ impl Search {
                 look.members = walk.found;
                 return look;
             }
-            look = Look {
-                used: look.used,
-                ..Look::default()
-            };
+            look = Look::default();
             candidates = self.candidates(&mut look, max);
             let nobody_new = candidates.iter().all(|pid| walk.seen.contains(pid));
             let is_stable = nobody_new && !look.is_stale && walk.all_live();
@@ -204,12 +193,6 @@ impl Search {
                 Owner::Mine => mine.push(pid),
                 Owner::Another => {}
                 Owner::Nobody => look.is_stale = true,
-                Owner::Dead(stat) => {
-                    look.is_stale = true;
-                    if Some(stat.session) == self.leader {
-                        look.account([(pid, stat.used)]);
-                    }
-                }
                 Owner::Undecided => look.undecided += 1,
                 Owner::Unknown => {
                     look.is_complete = false;
@@ -232,9 +215,9 @@ impl Search {
         };
         if stat.is_dead {
             if self.leaders.subreaper() {
-                self.leaders.reap(pid);
+                self.leaders.reap(pid, Some(stat));
             }
-            return Owner::Dead(stat);
+            return Owner::Nobody;
         }
         let id = match told {
             Some(id) => id,
@@ -292,19 +275,6 @@ struct Look {
     has_unknown: bool,
     /// Whether there was more to look at than was to be looked at.
     is_cut: bool,
-    /// How much processor time, in ticks, those had used that were killed, and those of the leader's session that have
-    /// ended and that nobody else has waited for.
-    used: HashMap<Pid, u64>,
-}
-
-impl Look {
-    /// Notes what processes have used, which may be in it with what they had used before.
-    fn account(&mut self, used: impl IntoIterator<Item = (Pid, u64)>) {
-        for (pid, ticks) in used {
-            let known = self.used.entry(pid).or_default();
-            *known = ticks.max(*known);
-        }
-    }
 }
 
 /// A walk down a tree.

@@ -1,6 +1,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use parking_lot::{Mutex, MutexGuard};
@@ -43,6 +43,8 @@ struct Known {
     /// The others, each with the leaders that were here when it was first seen: its own is among
     /// them, or has ended before.
     strays: HashMap<Pid, HashSet<Pid>>,
+    /// How much processor time, in ticks, processes of an execution have used that its leader did not wait for.
+    used: HashMap<ExecutionId, HashMap<Pid, u64>>,
 }
 
 /// That a process is the leader of an execution, and no orphan, as long as this is there.
@@ -67,6 +69,7 @@ impl Drop for Enlisted {
         if known.leaders.get(&self.pid) == Some(&self.id) {
             known.leaders.remove(&self.pid);
             known.recognisable.remove(&self.pid);
+            known.used.remove(&self.id);
         }
     }
 }
@@ -239,12 +242,25 @@ impl Leaders {
                 tracing::warn!(%pid, command = summarize(&procfs::command_line(pid)), "killing a process that an earlier command left behind");
                 let _ = procfs::kill_if_same(pid, seen);
             }
-            self.reap(pid);
+            self.reap(pid, seen);
         }
     }
 
-    /// Reaps an orphan, if it has ended.
-    pub(super) fn reap(&self, pid: Pid) {
+    /// Notes what a process has used, which may be in it with what it had used before. Of a leader more is known
+    /// when it is reaped.
+    pub(super) fn account(&self, owner: ExecutionId, pid: Pid, ticks: u64) {
+        self.lock().account(owner, pid, ticks);
+    }
+
+    /// How much processor time those have used that an execution's leader did not wait for, as far as it was seen.
+    pub(super) fn used(&self, id: ExecutionId) -> Duration {
+        let known = self.lock();
+        let used = known.used.get(&id).map(HashMap::values);
+        procfs::ticks(used.into_iter().flatten().sum())
+    }
+
+    /// Reaps an orphan, if it has ended; what it has used, as was `seen`, is its execution's.
+    pub(super) fn reap(&self, pid: Pid, seen: Option<Stat>) {
         let mut known = self.lock();
         if known.leaders.contains_key(&pid) {
             // It has become one since it was listed.
@@ -258,13 +274,25 @@ impl Leaders {
             )
         });
         if let Some(Ok(Some(_))) = ended {
-            known.orphans.remove(&pid);
+            let told = known.orphans.remove(&pid);
             known.strays.remove(&pid);
+            if let Some(seen) = seen
+                && let Some(owner) = told.or(known.leaders.get(&seen.session).copied())
+            {
+                known.account(owner, pid, seen.used);
+            }
         }
     }
 }
 
 impl Known {
+    fn account(&mut self, owner: ExecutionId, pid: Pid, ticks: u64) {
+        if self.leaders.get(&pid) != Some(&owner) {
+            let used = self.used.entry(owner).or_default().entry(pid).or_default();
+            *used = ticks.max(*used);
+        }
+    }
+
     /// The leaders whose processes may be anybody's, by the look of them.
     fn suspects(&self) -> impl Iterator<Item = Pid> {
         let all = self.leaders.keys().copied();

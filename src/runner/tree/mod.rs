@@ -101,8 +101,6 @@ pub(super) struct Remains {
     pub known: u32,
     /// Whether there can be no others.
     pub proven: bool,
-    /// How much processor time those had used that were killed, the leader aside, as far as nobody else counts it.
-    pub used: Duration,
 }
 
 /// The living processes of a tree.
@@ -206,12 +204,11 @@ impl Tree {
     pub(super) async fn kill(&self, leader: &Leader, wait: Duration) -> Remains {
         let mut deadline = None;
         let mut pause = FIRST_LOOK;
-        let mut used = Duration::ZERO;
         loop {
             // A look that began in time says nothing about the end of it: on a busy machine one takes as long as that,
             // and whom it has killed are still dying.
             let is_last = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            let mut remains = match self {
+            let remains = match self {
                 Self::Cgroup(tree) => {
                     // Who has moved to another cgroup is still in its group, mostly.
                     let _ = signal_group(leader, Signal::SIGKILL);
@@ -219,9 +216,6 @@ impl Tree {
                 }
                 Self::Group(group) => group.kill(leader).await,
             };
-            // Who is not dead at once is found, and counted, again.
-            used = used.max(remains.used);
-            remains.used = used;
             if remains.known == 0 || is_last {
                 return remains;
             }
@@ -240,15 +234,15 @@ impl Tree {
         }
     }
 
-    /// What the tree used up, where that is more than what its processes were seen to (`seen`).
-    pub(super) fn usage(&self, seen: Duration) -> Usage {
+    /// What the tree used up, of which its leader did so much, with those that it waited for.
+    pub(super) fn usage(&self, by_leader: Duration) -> Usage {
         match self {
             Self::Cgroup(tree) => Usage {
-                cpu: tree.leaf.cpu().unwrap_or(seen),
+                cpu: tree.leaf.cpu().unwrap_or(by_leader),
                 memory_peak: tree.leaf.memory_peak(),
             },
-            Self::Group(_) => Usage {
-                cpu: seen,
+            Self::Group(group) => Usage {
+                cpu: by_leader + group.used(),
                 memory_peak: None,
             },
         }

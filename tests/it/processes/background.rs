@@ -231,6 +231,22 @@ fn what_is_killed_is_accounted_for() {
     }
 }
 
+/// Nobody waits for it but the daemon: its parent ends of the same signal.
+#[test]
+fn what_ends_at_the_time_limit_is_accounted_for() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        for beginning in ["setsid", ""] {
+            let command = format!("{beginning} python3 -c 'while True: pass'; true");
+            let reply = daemon.bash_with(&command, &json!({"timeout_secs": 2}));
+            let body = reply.json();
+            assert_eq!(reply.status, 504, "{mode:?}: {body}");
+            let cpu = body["usage"]["cpu_ms"].as_u64();
+            assert!(cpu >= Some(250), "{mode:?} {beginning:?}: {body}");
+        }
+    }
+}
+
 /// The leader has ended, so the time limit has nothing more to say; the drain has.
 #[test]
 fn a_time_limit_inside_the_drain_does_not_make_a_timeout() {

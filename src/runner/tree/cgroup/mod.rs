@@ -310,8 +310,6 @@ impl Leaf {
         Remains {
             known: u32::try_from(inside + usize::from(outside)).unwrap_or(u32::MAX),
             proven: true,
-            // The leaf knows.
-            used: Duration::ZERO,
         }
     }
 
