@@ -153,7 +153,7 @@ pub(super) async fn show(
         let range = wanted_of_growing(range);
         let tail = Tail::new(api.clone(), execution, name, range);
         // What has ended may have let go already of what only followers need, and is all there otherwise.
-        if execution.finished().is_none() {
+        if execution.finished().is_none() && !execution.stream(name).is_given_up() {
             return Ok(following(range, stream_live(tail, peer)));
         }
     }
@@ -349,6 +349,7 @@ impl Tail {
                 Bytes::from(piece)
             }
             Ahead::End => return Ok(None),
+            Ahead::GivenUp => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
         let wanted = (self.last - self.offset).saturating_add(1);
         piece.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));

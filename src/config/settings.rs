@@ -84,6 +84,14 @@ impl Settings {
             .collect();
         let needs = self.executor.needs();
         doubts.extend(needs.filter_map(|need| Some(format!("`{}`: {}", need.key, need.lack()?))));
+        if let CgroupChoice::Path(path) = &self.executor.cgroup
+            && !path.join("cgroup.procs").exists()
+        {
+            doubts.push(format!(
+                "[cgroup] `path`: `{}` is no cgroup v2 directory, without which the daemon does not start",
+                path.display()
+            ));
+        }
         doubts.extend(self.executor.idle());
         // No bytes at all are a way to say that nothing is to be kept.
         if (1..self.spool_max_bytes).contains(&self.spool_total_bytes) {
@@ -347,14 +355,12 @@ mod tests {
     fn what_may_be_a_slip_of_the_pen_is_told() {
         let text = "shell = \"/bin/nosuch\"\nworking_dir = \"/nowhere\"\n\
                     [access]\ncallers = [\"user:no-such-user\"]\n\
-                    [log]\nlevel = \"info, hyper=debug\"\n";
+                    [log]\nlevel = \"info, hyper=debug\"\n[cgroup]\npath = \"/nothing\"\n";
         let settings = Settings::parse(Path::new("e.toml"), text).expect("valid");
         let doubts = settings.doubts();
-        assert_eq!(doubts.len(), 3, "{doubts:?}");
-        for (doubt, part) in doubts
-            .iter()
-            .zip(["no-such-user", "/bin/nosuch", "/nowhere"])
-        {
+        let parts = ["no-such-user", "/bin/nosuch", "/nowhere", "`/nothing`"];
+        assert_eq!(doubts.len(), parts.len(), "{doubts:?}");
+        for (doubt, part) in doubts.iter().zip(parts) {
             assert!(doubt.contains(part), "{doubt}");
         }
     }

@@ -28,7 +28,9 @@ pub(super) async fn keep(socket: PathBuf) {
         tokio::time::sleep(PROBE_PAUSE).await;
     }
     super::service::ready();
-    let Some(limit) = sd_notify::watchdog_enabled() else {
+    let limit = sd_notify::watchdog_enabled();
+    // As systemd has it, 0 is no watchdog.
+    let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
         return;
     };
     // Half of the limit is what sd_watchdog_enabled(3) recommends.

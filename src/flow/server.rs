@@ -121,7 +121,10 @@ impl Shared {
                 queues.places.learn(claims, &held);
                 queues.advance(self.now());
             }
-            *server.missed.lock() = None;
+            // One that refuses claims and lets them be given up has not been found again.
+            if redis.is_well() || told.iter().any(|claims| !claims.claims.is_empty()) {
+                *server.missed.lock() = None;
+            }
             let mut queues = self.queues.lock();
             if !queues.places.has_news() {
                 if !self.config().shares_places() {

@@ -431,6 +431,8 @@ impl Executor {
         self.inner.phase.send_replace(Phase::Stopping);
         self.inner.runner.end_kept().await;
         self.inner.sandbox.end().await;
+        // What is left to the next daemon may be cancelled all the while.
+        running.none().await;
         self.tidy();
     }
 

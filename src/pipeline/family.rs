@@ -2,7 +2,7 @@
 //! make them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -24,6 +24,8 @@ pub(super) struct Family {
     by_hook: ByHook,
     /// How far what led to it is trusted.
     risk: RiskLevel,
+    /// Whether it is among the calls that have come of the outermost one.
+    is_counted: AtomicBool,
     shared: Arc<Shared>,
     children: Mutex<Children>,
 }
@@ -66,6 +68,7 @@ impl Family {
             chain: Vec::new(),
             by_hook: ByHook::No,
             risk: RiskLevel::Trusted,
+            is_counted: AtomicBool::new(false),
             shared: Arc::new(Shared {
                 registry,
                 calls: AtomicU32::new(0),
@@ -103,6 +106,7 @@ impl Family {
                 ByHook::Directly | ByHook::Indirectly => ByHook::Indirectly,
             },
             risk: parent.risk().unwrap_or_default(),
+            is_counted: AtomicBool::new(false),
             shared: Arc::clone(&family.shared),
             children: Mutex::default(),
         }
@@ -180,7 +184,9 @@ impl Family {
                 chain: self.chain(),
             });
         }
-        if self.shared.calls.fetch_add(1, Ordering::Relaxed) >= bounds.max_calls {
+        // One that a hook changes comes here again, and is still one.
+        let is_counted = self.is_counted.swap(true, Ordering::Relaxed);
+        if !is_counted && self.shared.calls.fetch_add(1, Ordering::Relaxed) >= bounds.max_calls {
             return Err(ExecutorError::CallsUsedUp {
                 tool_name,
                 input_summary,

@@ -1,6 +1,6 @@
 use super::termination::Termination;
 use super::{CallRecord, Execution};
-use crate::domain::{ExecutionId, Exit, Failure, Status, TraceId, whole_millis};
+use crate::domain::{ExecutionId, Exit, Failure, Status, TraceId, summarize, whole_millis};
 use crate::ledger::OpenRecord;
 
 /// Writes the record of an execution that has ended.
@@ -69,6 +69,8 @@ fn write(line: &Line<'_>) {
         status,
         ..
     } = *line;
+    // The caller's own word, where there is no such tool: it is not to begin another line.
+    let named = summarize(tool);
     macro_rules! write {
         ($level:ident) => {
             tracing::$level!(
@@ -84,7 +86,7 @@ fn write(line: &Line<'_>) {
                 TENANT_ID = line.tenant_id,
                 SESSION_ID = line.session_id,
                 ERROR = line.error,
-                "{tool} {}: {summary}", status.as_str(),
+                "{named} {}: {summary}", status.as_str(),
             )
         };
     }

@@ -54,6 +54,8 @@ impl Inner {
     pub(super) async fn end_if_cancelled(self: Arc<Self>, execution: Arc<Execution>) {
         let reason = execution.live().stop_requested().await;
         if reason == StopReason::Cancelled {
+            // The ledger is not closed before it has ended.
+            let _one = self.running.enter();
             self.withdraw(&execution).await;
             execution.set_waiting(false);
             self.close(&execution, Err(execution.stopped(reason))).await;

@@ -9,8 +9,8 @@ use rustix::process::getpriority_process;
 
 /// The limits a process gets when nobody configured any: the kernel's own (`INIT_RLIMITS` in
 /// `include/asm-generic/resource.h`) with systemd's `DefaultLimitNOFILE=1024:524288`
-/// (systemd-system.conf(5)), which is what services and logins on Ubuntu have. `NPROC` and
-/// `SIGPENDING` are missing: the kernel computes them from the memory of the machine.
+/// (systemd-system.conf(5)), which is what services and logins on Ubuntu have. Two more the kernel computes from the
+/// memory of the machine, see [`computed_limits`].
 const DEFAULT_LIMITS: [(Resource, u64, u64); 14] = [
     (libc::RLIMIT_CPU, INFINITY, INFINITY),
     (libc::RLIMIT_FSIZE, INFINITY, INFINITY),
@@ -67,7 +67,7 @@ impl Corrections {
 fn limits_to_restore() -> Vec<(Resource, libc::rlimit64)> {
     let may_raise = has_capability(CAP_SYS_RESOURCE);
     let mut restore = Vec::new();
-    for (resource, soft, hard) in DEFAULT_LIMITS {
+    for (resource, soft, hard) in DEFAULT_LIMITS.into_iter().chain(computed_limits()) {
         let mut now = libc::rlimit64 {
             rlim_cur: 0,
             rlim_max: 0,
@@ -95,6 +95,24 @@ fn limits_to_restore() -> Vec<(Resource, libc::rlimit64)> {
         }
     }
     restore
+}
+
+/// The limits that the kernel computes, as the first process has them. None where it does not show them.
+fn computed_limits() -> Vec<(Resource, u64, u64)> {
+    let limits = fs::read_to_string("/proc/1/limits").unwrap_or_default();
+    let of = |resource, name| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+        let mut values = line.split_ascii_whitespace().map(|value| match value {
+            "unlimited" => Some(INFINITY),
+            number => number.parse().ok(),
+        });
+        Some((resource, values.next()??, values.next()??))
+    };
+    let computed = [
+        of(libc::RLIMIT_NPROC, "Max processes"),
+        of(libc::RLIMIT_SIGPENDING, "Max pending signals"),
+    ];
+    computed.into_iter().flatten().collect()
 }
 
 /// -1, which is no policy, asks for a correction as well.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
 use super::Runner;
@@ -232,7 +231,7 @@ impl Run {
         let signalled = count(self.tree.members().await.pids.len());
         if let Some(plan) = self.plan.stop_by.take() {
             *asking = Some(runner.ask(*plan));
-        } else if let Err(error) = tree::signal_group(&self.leader, Signal::SIGTERM) {
+        } else if let Err(error) = tree::ask_group(&self.leader) {
             tracing::error!(%error, pid = %self.leader.pid, "cannot send SIGTERM to a process group");
         }
         Stopping {

@@ -130,6 +130,8 @@ impl Order {
                         signal
                     };
                     let _ = killpg(leader, signal);
+                    // Who is stopped hears of it only then.
+                    let _ = killpg(leader, Signal::SIGCONT);
                 }
                 Ok(_) | Err(_) => {}
             }

@@ -8,14 +8,14 @@ mod resp;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::refusal::{Charge, Limited};
-use super::shares::Claims;
+use super::shares::{Claim, Claims};
 use crate::config::RedisAddress;
 use connection::Connection;
 use resp::Reply;
@@ -161,8 +161,8 @@ impl Keeper {
             let error = match self.connect().await {
                 Ok((mut connection, scripts)) => {
                     self.set_up();
-                    wait = FIRST_WAIT;
-                    match self.serve(&mut connection, &scripts, &mut asked).await {
+                    let serving = self.serve(&mut connection, &scripts, &mut asked, &mut wait);
+                    match serving.await {
                         Ok(()) => return,
                         Err(error) => error,
                     }
@@ -193,19 +193,32 @@ impl Keeper {
         Ok((connection, scripts))
     }
 
-    /// Asks the server what is asked, many at once, until there is nobody left to ask.
+    /// Asks the server what is asked, many at once, until there is nobody left to ask. `wait` begins anew once it has
+    /// answered: one that only lets itself be connected to is not looked for at once, for ever.
     async fn serve(
         &self,
         connection: &mut Connection,
         scripts: &Scripts,
         asked: &mut mpsc::Receiver<Question>,
+        wait: &mut Duration,
     ) -> io::Result<()> {
         let mut batch = Vec::new();
+        // A claim that was refused. Another is tried in its place: a call is mostly over before it could be claimed for,
+        // and that a claim may be given up says nothing.
+        let mut refused: Option<Claims> = None;
+        let mut tried = Instant::now();
         loop {
             match timeout(LOOK, asked.recv_many(&mut batch, BATCH)).await {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(_) => drop(connection.expect(&[b"PING"]).await?),
+            }
+            refused = refused.filter(|_| self.refuses_places());
+            if let Some(claims) = &refused
+                && tried.elapsed() >= LOOK
+            {
+                batch.extend(Question::trial(claims));
+                tried = Instant::now();
             }
             let mut commands = Vec::new();
             for question in &batch {
@@ -220,14 +233,20 @@ impl Keeper {
                         return Err(io::Error::other(text));
                     }
                     // Whoever asked does without; the rest may be answered.
-                    Reply::Error(text) => self.set_refusing(question.subject(), &text),
+                    Reply::Error(text) => {
+                        self.set_refusing(question.subject(), &text);
+                        refused = refused.or_else(|| question.into_claims());
+                    }
                     reply @ (Reply::Text(_) | Reply::Integer(_) | Reply::List(_) | Reply::Null) => {
-                        let subject = question.subject();
+                        let (subject, writes) = (question.subject(), question.writes());
                         question.answer(&reply)?;
-                        self.set_obliging(subject);
+                        if writes {
+                            self.set_obliging(subject);
+                        }
                     }
                 }
             }
+            *wait = FIRST_WAIT;
         }
     }
 
@@ -243,6 +262,10 @@ impl Keeper {
         if known == State::Up || matches!(known, State::Refusing(other, _) if other == subject) {
             self.set_up();
         }
+    }
+
+    fn refuses_places(&self) -> bool {
+        matches!(*self.state.lock(), State::Refusing(Subject::Places, _))
     }
 
     fn set_up(&self) {
@@ -297,6 +320,39 @@ impl Question {
         match self {
             Self::Take(..) => Subject::Rates,
             Self::Hold(..) => Subject::Places,
+        }
+    }
+
+    /// Puts a claim down where others were refused, and strikes it out at once.
+    fn trial(refused: &Claims) -> [Self; 2] {
+        let id = "trial".to_owned();
+        let claim = Claim {
+            id: id.clone(),
+            is_held: false,
+        };
+        [(vec![claim], Vec::new()), (Vec::new(), vec![id])].map(|(claims, gone)| {
+            let claims = Claims {
+                claims,
+                gone,
+                ..refused.clone()
+            };
+            Self::Hold(claims, oneshot::channel().0)
+        })
+    }
+
+    /// The claims that it makes, if it makes any.
+    fn into_claims(self) -> Option<Claims> {
+        match self {
+            Self::Take(..) => None,
+            Self::Hold(claims, _) => Some(claims).filter(|claims| !claims.claims.is_empty()),
+        }
+    }
+
+    /// Whether something is to be put down. A server that has no memory left still strikes out.
+    fn writes(&self) -> bool {
+        match self {
+            Self::Take(..) => true,
+            Self::Hold(claims, _) => !claims.claims.is_empty(),
         }
     }
 

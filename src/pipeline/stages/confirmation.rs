@@ -103,6 +103,8 @@ pub(super) async fn confirm(
     }
     let place = question.enter()?;
     let approval = question.ask(place.id, judgement, &intent).await?;
+    // Not before: what is left to the next daemon has been asked, so that the question ends with it.
+    execution.set_waiting(true);
     let approval = question.wait(approval, place).await?;
     let mut confirmed = Confirmed {
         call,
@@ -280,7 +282,6 @@ impl Question<'_> {
                 retry_after: confirmation.timeout.min(FULL_FOR),
             });
         };
-        execution.set_waiting(true);
         Ok(Place {
             inner,
             execution,

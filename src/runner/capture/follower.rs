@@ -23,6 +23,8 @@ pub enum Ahead {
     File(Arc<SpoolFile>),
     /// Nothing: it has ended, or is not kept any further.
     End,
+    /// What would come was given up for newer outputs, or for want of disk space.
+    GivenUp,
 }
 
 impl Capture {
@@ -50,6 +52,12 @@ impl Capture {
         }
     }
 
+    /// Whether the file of it was given up.
+    pub fn is_given_up(&self) -> bool {
+        let inner = self.lock();
+        inner.file.as_ref().is_some_and(|file| file.is_evicted())
+    }
+
     /// Up to `limit` bytes from `offset` of the first `cap`, and whether there is nothing more.
     fn piece(&self, offset: usize, limit: usize, cap: usize) -> (Vec<u8>, bool) {
         let inner = self.lock();
@@ -68,9 +76,10 @@ impl Inner {
         let is_over = matches!(self.head, Head::Sealed(_));
         if let Some(file) = self.file.as_ref().filter(|_| !(is_over && self.is_apart)) {
             let has_room = file.has_room();
-            let has_more = !file.is_evicted() && file.len() > offset;
-            return match has_more {
-                true => Some(Ahead::File(Arc::clone(file))),
+            return match file.is_evicted() {
+                true if is_over && offset >= self.total => Some(Ahead::End),
+                true => Some(Ahead::GivenUp),
+                false if file.len() > offset => Some(Ahead::File(Arc::clone(file))),
                 false if !is_over && has_room => None,
                 false => Some(Ahead::End),
             };

@@ -267,6 +267,13 @@ async fn any_parts(pids: &[Pid]) -> bool {
     beside(move || any(&pids)).await
 }
 
+/// Asks the group that `leader` leads to end. Who is stopped hears of it only when it goes on, which systemd sees to as
+/// well (systemd.kill(5)).
+pub(super) fn ask_group(leader: &Leader) -> io::Result<()> {
+    signal_group(leader, Signal::SIGTERM)?;
+    signal_group(leader, Signal::SIGCONT)
+}
+
 /// Signals the group that `leader` leads. The only place that turns a leader into a group.
 ///
 /// INVARIANT: a [`Leader`] has not been reaped, for reaping consumes it. So its pid, and with it the

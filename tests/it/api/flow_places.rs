@@ -1,6 +1,7 @@
 //! Places that several daemons share, in a real Redis server: which may be gone, and so may a daemon.
 
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::blocked;
 use super::flow::{status, wait_for_status};
 use super::flow_shared::problems;
-use crate::support::{Daemon, Fifo, Gate, Mode, Redis, wait_to_equal, wait_until};
+use crate::support::{Daemon, Fifo, Gate, Mode, Redis, timed, wait_to_equal, wait_until};
 
 fn sharing(redis: &Redis, flow: &str) -> Daemon {
     let backend = redis.backend();
@@ -100,6 +101,26 @@ fn the_claims_of_a_killed_daemon_lapse() {
     one.wait();
     assert_eq!(status(&two, &second), "queued");
     wait_for_status(&two, &second, "success");
+}
+
+/// It still lets claims be given up, which says nothing of others.
+#[test]
+fn a_server_without_memory_is_waited_for_once() {
+    let Some(redis) = Redis::start() else { return };
+    let daemon = sharing(&redis, "tools.bash.max_running_shared = 1");
+    assert_eq!(daemon.bash("true").status, 200);
+    redis.ask("CONFIG SET maxmemory 1");
+    let patience = Duration::from_secs(3);
+    let (_, first) = timed(|| daemon.bash("true"));
+    assert!(first.wall >= patience, "{first:?}");
+    for _ in 0..5 {
+        let (_, next) = timed(|| daemon.bash("true"));
+        assert!(next.within(patience), "{next:?}");
+        assert_eq!(problems(&daemon), json!(["flow_backend_unavailable"]));
+    }
+    redis.ask("CONFIG SET maxmemory 0");
+    assert_eq!(daemon.bash("true").status, 200);
+    wait_to_equal("the problems", json!([]), || problems(&daemon));
 }
 
 #[test]

@@ -305,6 +305,36 @@ fn a_stream_is_followed_while_it_is_written_however_long_it_gets() {
     }
 }
 
+/// It is not all there, and nobody is let believe that it was.
+#[test]
+fn a_stream_that_was_given_up_does_not_end_like_a_whole_one() {
+    let toml = "max_output_bytes = 2000\nspool_max_bytes = 3000000\nspool_total_bytes = 6000000";
+    let daemon = Daemon::start_with(Mode::Group, toml);
+    let (script, fifo) = blocked(&daemon, "go");
+    let id = begin(
+        &daemon,
+        &format!("yes | head -c 2500000; {script}; echo end"),
+    );
+    let path = format!("/executions/{id}/output?stream=stdout&follow=true");
+    let mut reader = daemon.connect();
+    reader.send("GET", &path, &[], b"");
+    assert_eq!(reader.reply_head().status, 200);
+    let mut read = 0;
+    while read < 2_500_006 {
+        read += reader.chunk().expect("it has not ended").len();
+    }
+    let plain = format!("/executions/{id}/output?stream=stdout");
+    daemon.wait_until("it is given up for newer ones", || {
+        assert_eq!(daemon.bash("yes | head -c 2900000").status, 200);
+        daemon.get(&plain).status == 404
+    });
+    // Nothing is there for who comes now, whether or not it is followed.
+    assert_eq!(daemon.get(&path).json()["code"], "not_found");
+    release(&fifo, "on");
+    let rest = String::from_utf8_lossy(&reader.drain()).into_owned();
+    assert!(!rest.contains("0\r\n\r\n"), "{rest:?}");
+}
+
 /// From a byte that has come, from one that has not, and no further than it wants.
 #[test]
 fn who_was_cut_off_goes_on_to_follow_where_it_was() {

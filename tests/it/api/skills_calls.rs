@@ -110,6 +110,25 @@ s.run(main)
     );
 }
 
+#[test]
+fn a_call_that_a_hook_changes_is_one_call() {
+    let hook = r#"
+[skills]
+max_calls = 3
+[[hooks]]
+name = "change"
+before = "permission"
+command = ["/bin/sh", "-c", "echo '{\"decision\": \"change\", \"input\": {\"command\": \"echo changed\"}}'"]
+tools = ["bash"]
+"#;
+    let room = Room::new(hook);
+    let step = json!({"tool": "bash", "parameters": {"command": "echo first"}});
+    room.steps("three", json!([step, step, step]), json!({}));
+    let daemon = room.start();
+    let reply = daemon.post(&json!({"name": "three", "input": {}}));
+    assert_eq!(reply.status, 200, "{}", reply.json());
+}
+
 /// A token is good for the processes of its execution, as long as it lasts, and is in no record.
 #[test]
 fn a_token_is_good_for_its_own_execution_only() {

@@ -33,6 +33,17 @@ fn executions(daemon: &Daemon) -> Vec<Value> {
 }
 
 #[test]
+fn what_a_caller_calls_a_tool_begins_no_line() {
+    let daemon = Daemon::start_with(Mode::Group, "[log]\nformat = \"text\"\n");
+    let forged = "2026-01-01T00:00:00.000Z  INFO bash success: true";
+    let call = json!({"name": format!("x\n{forged}\n"), "input": {}});
+    assert_eq!(daemon.post(&call).status, 404);
+    wait_until("it is recorded", || daemon.log().contains(forged));
+    let log = daemon.log();
+    assert!(!log.lines().any(|line| line.starts_with(forged)), "{log}");
+}
+
+#[test]
 fn every_execution_leaves_one_record_however_it_ends() {
     let daemon = start("max_output_bytes = 10\n[log]\nformat = \"json\"\n");
     let mut expected = BTreeMap::new();

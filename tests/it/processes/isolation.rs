@@ -193,7 +193,7 @@ fn nothing_an_operator_gave_the_daemon_reaches_its_commands() {
         );
         let reply = daemon.bash(
             "grep -E '^Sig(Blk|Ign)' /proc/self/status; umask; cat /proc/self/oom_score_adj; \
-             ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss; nice",
+             ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss; nice; ulimit -Su; ulimit -Si",
         );
         let stdout = reply.stdout();
         let lines: Vec<&str> = stdout.lines().collect();
@@ -204,7 +204,15 @@ fn nothing_an_operator_gave_the_daemon_reaches_its_commands() {
         if nix::unistd::geteuid().is_root() {
             let hard = if may_raise { "524288" } else { "4096" };
             let expected = ["0", "1024", hard, "0", "8192", "0"];
-            assert_eq!(lines[3..], expected, "{mode:?}");
+            assert_eq!(lines[3..9], expected, "{mode:?}");
+            let first = std::fs::read_to_string("/proc/1/limits").expect("limits");
+            let soft = |name: &str| {
+                let line = first.lines().find_map(|line| line.strip_prefix(name));
+                line.and_then(|line| line.split_ascii_whitespace().next())
+            };
+            let computed = [soft("Max processes"), soft("Max pending signals")];
+            let computed = computed.map(|limit| limit.expect("a limit"));
+            assert_eq!(lines[9..], computed, "{mode:?}");
         } else {
             skip("nice, oom_score_adj and limits of commands, for only root may take them back");
         }
@@ -268,10 +276,17 @@ fn burden() -> io::Result<()> {
             (libc::RLIMIT_NOFILE, 512, 4096),
             (libc::RLIMIT_CORE, 1 << 20, 1 << 20),
             (libc::RLIMIT_STACK, 4 << 20, 16 << 20),
+            (libc::RLIMIT_NPROC, 4000, libc::RLIM_INFINITY),
+            (libc::RLIMIT_SIGPENDING, 100, libc::RLIM_INFINITY),
         ] {
-            let limit = libc::rlimit {
+            let mut limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            check(libc::getrlimit(resource, &raw mut limit))?;
+            limit = libc::rlimit {
                 rlim_cur: soft,
-                rlim_max: hard,
+                rlim_max: hard.min(limit.rlim_max),
             };
             check(libc::setrlimit(resource, &raw const limit))?;
         }

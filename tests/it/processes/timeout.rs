@@ -67,6 +67,22 @@ fn a_command_that_minds_sigterm_has_its_last_words_and_no_more() {
     }
 }
 
+/// As systemd's stop does (systemd.kill(5)).
+#[test]
+fn who_is_stopped_hears_of_the_time_limit() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 20000");
+        let script = "trap 'echo heard; exit' TERM; kill -STOP $$; sleep 600";
+        let reply = daemon.bash_with(script, &json!({"timeout_secs": 0.5}));
+        assert_eq!(reply.status, 504, "{mode:?}");
+        assert!(
+            reply.content().contains("heard"),
+            "{mode:?}: {}",
+            reply.content()
+        );
+    }
+}
+
 /// The leader minds SIGTERM, what it left does not: that has the rest of the grace, no more.
 #[test]
 fn what_outlives_its_leader_in_the_grace_is_killed_at_its_end() {

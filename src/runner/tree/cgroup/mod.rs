@@ -61,7 +61,10 @@ impl CgroupParent {
     /// are killed and removed. Returns how many there were.
     pub(in crate::runner) fn at(dir: PathBuf) -> io::Result<(Self, usize)> {
         if !dir.join("cgroup.procs").exists() {
-            let error = format!("`{}` is no cgroup v2 directory", dir.display());
+            let error = format!(
+                "`{}` is no cgroup v2 directory: is `path` in [cgroup] right?",
+                dir.display()
+            );
             return Err(io::Error::new(io::ErrorKind::NotFound, error));
         }
         let lock = Flock::lock(File::open(&dir)?, FlockArg::LockExclusiveNonblock);
