@@ -125,8 +125,7 @@ tools = ["bash"]
     let step = json!({"tool": "bash", "parameters": {"command": "echo first"}});
     room.steps("three", json!([step, step, step]), json!({}));
     let daemon = room.start();
-    let reply = daemon.post(&json!({"name": "three", "input": {}}));
-    assert_eq!(reply.status, 200, "{}", reply.json());
+    done(&daemon, "three", json!({}));
 }
 
 /// A token is good for the processes of its execution, as long as it lasts, and is in no record.
