@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use shelly_executor::client::{Client, ClientError, Feed, FeedFilter, FeedItem};
+use tokio::time::Instant;
 
 /// How long it waits before it tries to connect again; twice as long after each failure.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -18,6 +19,10 @@ pub struct Subscription {
     filter: FeedFilter,
     last: Option<u64>,
     feed: Option<Feed>,
+    /// When the next try to connect is due. A moment, so that it comes nearer also where the future
+    /// that waits for it is dropped.
+    due: Instant,
+    /// How far a try is put off the next time.
     wait: Duration,
 }
 
@@ -61,6 +66,7 @@ impl Subscription {
             filter,
             last: feed.begins_after().or(after),
             feed: Some(feed),
+            due: Instant::now(),
             wait: FIRST_WAIT,
         })
     }
@@ -69,14 +75,22 @@ impl Subscription {
     /// there again.
     pub fn begin_again(&mut self) {
         self.feed = None;
+        self.put_off();
+    }
+
+    /// Puts the next try off, and the one behind it for longer.
+    fn put_off(&mut self) {
+        self.due = Instant::now() + self.wait;
+        self.wait = LONGEST_WAIT.min(self.wait * 2);
     }
 
     /// Waits for what happens next. Nothing is lost by dropping the future.
     pub async fn next(&mut self) -> Result<Told, ClientError> {
         loop {
             let Some(feed) = &mut self.feed else {
-                tokio::time::sleep(self.wait).await;
-                self.wait = LONGEST_WAIT.min(self.wait * 2);
+                tokio::time::sleep_until(self.due).await;
+                // Before the try: one that is dropped was one.
+                self.put_off();
                 match self.client.feed(&self.filter, self.last).await {
                     Ok(feed) => {
                         self.feed = Some(feed);
@@ -97,7 +111,7 @@ impl Subscription {
                 }
                 Some(Err(error)) if !may_pass(&error) => return Err(error),
                 Some(Err(_)) | None => {
-                    self.feed = None;
+                    self.begin_again();
                     return Ok(Told::Lost);
                 }
             }

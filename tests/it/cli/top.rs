@@ -1,15 +1,40 @@
 //! `shellyctl top`, by its keys.
 
+use std::fs;
+use std::os::unix::net::{UnixListener, UnixStream};
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
 use super::terminal::Terminal;
 use super::{code, run, text};
-use crate::support::{Daemon, Fifo, wait_until};
+use crate::support::{Daemon, Fifo, wait_for, wait_until};
 
 /// What gives the terminal back: the cursor, and the screen that was there.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// What stands in for a daemon that accepts connections and does no more by itself.
+struct StandIn(UnixListener);
+
+impl StandIn {
+    /// In the place of one that is gone.
+    fn replace(daemon: &mut Daemon) -> Self {
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        fs::remove_file(daemon.socket()).expect("its socket");
+        let listener = UnixListener::bind(daemon.socket()).expect("bound");
+        listener.set_nonblocking(true).expect("a socket");
+        Self(listener)
+    }
+
+    #[track_caller]
+    fn connection(&self) -> UnixStream {
+        let (stream, _) = wait_for("a connection", || self.0.accept().ok());
+        stream.set_nonblocking(false).expect("a socket");
+        stream
+    }
+}
 
 #[test]
 fn top_shows_what_runs_and_cancels_it() {
@@ -59,6 +84,23 @@ fn top_gives_the_terminal_back_on_every_way_out() {
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     top.expect("lost the daemon");
+    let _daemon = daemon.restart();
+    top.expect("the daemon is back");
+    top.press("q");
+    assert_eq!(top.end().0, Some(0));
+}
+
+/// The waits between its tries get longer than the time after which it draws anew.
+#[test]
+fn top_finds_a_daemon_that_was_away_for_long() {
+    let mut daemon = Daemon::start();
+    let mut top = Terminal::start(&daemon, &["top"]);
+    top.expect("nothing runs");
+    let stand_in = StandIn::replace(&mut daemon);
+    for _ in 0..5 {
+        drop(stand_in.connection());
+    }
+    drop(stand_in);
     let _daemon = daemon.restart();
     top.expect("the daemon is back");
     top.press("q");
