@@ -1,6 +1,7 @@
 //! `shellyctl top`, by its keys.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use nix::sys::signal::{Signal, kill};
@@ -13,6 +14,11 @@ use crate::support::{Daemon, Fifo, wait_for, wait_until};
 
 /// What gives the terminal back: the cursor, and the screen that was there.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+fn send(top: &Terminal, signal: Signal) {
+    let pid = i32::try_from(top.child.id()).expect("a pid");
+    kill(Pid::from_raw(pid), signal).expect("it is there");
+}
 
 /// What stands in for a daemon that accepts connections and does no more by itself.
 struct StandIn(UnixListener);
@@ -33,6 +39,15 @@ impl StandIn {
         let (stream, _) = wait_for("a connection", || self.0.accept().ok());
         stream.set_nonblocking(false).expect("a socket");
         stream
+    }
+
+    /// The next connection, and the first line of what is asked there.
+    #[track_caller]
+    fn asked(&self) -> (UnixStream, String) {
+        let mut stream = BufReader::new(self.connection());
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a line");
+        (stream.into_inner(), line)
     }
 }
 
@@ -72,8 +87,7 @@ fn top_gives_the_terminal_back_on_every_way_out() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let mut top = Terminal::start(&daemon, &["top"]);
         top.expect("nothing runs");
-        let pid = i32::try_from(top.child.id()).expect("a pid");
-        kill(Pid::from_raw(pid), signal).expect("it is there");
+        send(&top, signal);
         wait_until("the terminal is given back", || top.is_sane());
         let (code, seen) = top.end();
         assert_eq!(code, Some(0), "{signal}");
@@ -105,6 +119,50 @@ fn top_finds_a_daemon_that_was_away_for_long() {
     top.expect("the daemon is back");
     top.press("q");
     assert_eq!(top.end().0, Some(0));
+}
+
+#[test]
+fn top_can_be_left_where_the_daemon_does_not_answer() {
+    for leave in [
+        |top: &mut Terminal| send(top, Signal::SIGINT),
+        |top: &mut Terminal| send(top, Signal::SIGTERM),
+        |top: &mut Terminal| send(top, Signal::SIGHUP),
+        |top: &mut Terminal| top.press("q"),
+    ] {
+        let mut daemon = Daemon::start();
+        let mut top = Terminal::start(&daemon, &["top"]);
+        top.expect("nothing runs");
+        let stand_in = StandIn::replace(&mut daemon);
+        let (mut feed, line) = stand_in.asked();
+        assert!(line.starts_with("GET /events"), "{line}");
+        write!(
+            feed,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+        )
+        .expect("it reads");
+        // It asks for everything anew, and has no answer.
+        let (_unanswered, line) = stand_in.asked();
+        assert!(line.starts_with("GET /executions"), "{line}");
+        leave(&mut top);
+        wait_until("the terminal is given back", || top.is_sane());
+        let (code, seen) = top.end();
+        assert_eq!(code, Some(0));
+        assert!(seen.ends_with(LEAVE), "{seen:?}");
+    }
+}
+
+#[test]
+fn top_can_be_left_before_the_daemon_has_answered() {
+    let mut daemon = Daemon::start();
+    let stand_in = StandIn::replace(&mut daemon);
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let top = Terminal::start(&daemon, &["top"]);
+        let (_unanswered, line) = stand_in.asked();
+        assert!(line.starts_with("GET /events"), "{line}");
+        send(&top, signal);
+        let (code, seen) = top.end();
+        assert_eq!((code, seen.as_str()), (None, ""), "{signal}");
+    }
 }
 
 #[test]

@@ -32,7 +32,6 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Shows what goes on until somebody has seen enough.
 pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::new()?;
     let resized = signal(SignalKind::window_change());
     let mut resized = resized.map_err(|source| Failure::Setup { source })?;
     // Listening comes first, so that nothing can slip in between.
@@ -41,6 +40,9 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
     top.reload().await?;
     let mut tick = tokio::time::interval(TICK);
     let (said, mut hear) = mpsc::unbounded_channel();
+    // From here on there is a terminal to give back. Before, signals end it by themselves, whatever it
+    // waits for.
+    let mut signals = Signals::new()?;
     let mut screen = Screen::take()?;
     loop {
         top.draw()?;
@@ -49,11 +51,24 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
             _ = resized.recv() => {}
             _ = tick.tick() => {}
             Some(message) = hear.recv() => top.message = message,
-            told = subscription.next() => match top.told(told?).await {
-                // All is asked for when the daemon is back.
-                Err(error) if may_pass(&error) => subscription.begin_again(),
-                done => done?,
-            },
+            told = subscription.next() => {
+                let told = told?;
+                // A daemon that does not answer keeps nobody here. In order, so that no key is taken
+                // where nothing is waited for.
+                tokio::select! {
+                    biased;
+                    told = top.told(told) => match told {
+                        // All is asked for when the daemon is back.
+                        Err(error) if may_pass(&error) => subscription.begin_again(),
+                        done => done?,
+                    },
+                    () = signals.next() => break,
+                    left = left(&mut screen) => {
+                        left?;
+                        break;
+                    }
+                }
+            }
             keys = screen.keys() => {
                 let Some(keys) = keys? else { break };
                 if keys.contains(&Key::Quit) {
@@ -64,6 +79,17 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until somebody wants to leave. Other keys are dropped, for they are about lines that may
+/// not be there any more.
+async fn left(screen: &mut Screen) -> Result<(), Failure> {
+    while let Some(keys) = screen.keys().await? {
+        if keys.contains(&Key::Quit) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 struct Top {
