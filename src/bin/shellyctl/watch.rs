@@ -38,16 +38,21 @@ pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
     desk.catch_up().await?;
     loop {
         desk.ask()?;
-        tokio::select! {
-            told = subscription.next() => match desk.told(told?).await {
-                // All is asked for when the daemon is back.
-                Err(Failure::Client(error)) if may_pass(&error) => subscription.begin_again(),
-                done => done?,
-            },
+        let done = tokio::select! {
+            told = subscription.next() => desk.told(told?).await,
             line = next_line(&mut desk.lines) => match line? {
-                Some(line) => desk.answer(&line).await?,
+                Some(line) => desk.answer(&line).await,
                 None => return Ok(ExitCode::SUCCESS),
             },
+        };
+        match done {
+            // All is asked for when the daemon is back.
+            Err(Failure::Client(error)) if may_pass(&error) => {
+                desk.interrupt();
+                print::note(&error.to_string());
+                subscription.begin_again();
+            }
+            done => done?,
         }
     }
 }
@@ -129,7 +134,7 @@ impl<'a> Desk<'a> {
         match self.client.approval(id).await {
             Ok(approval) => self.take(approval),
             // Events may tell of more than this user may see.
-            Err(ClientError::Refused { .. }) => {
+            Err(error @ ClientError::Refused { .. }) if !may_pass(&error) => {
                 self.drop_it(id);
                 Ok(())
             }
@@ -216,14 +221,13 @@ impl<'a> Desk<'a> {
                 self.pending.remove(&first.id);
                 print::text(&decided(&approval))
             }
-            // Not for this user, or decided by somebody else, which an event tells.
-            Err(error @ ClientError::Refused { .. }) => {
-                print::note(&error.to_string());
-                Ok(())
-            }
-            // It is asked about again when the daemon is back.
+            // No longer known, it is asked about again when the daemon is back.
             Err(error) if may_pass(&error) => {
                 self.pending.remove(&first.id);
+                Err(error.into())
+            }
+            // Not for this user, or decided by somebody else, which an event tells.
+            Err(error @ ClientError::Refused { .. }) => {
                 print::note(&error.to_string());
                 Ok(())
             }

@@ -1,9 +1,12 @@
 //! What waits for a person's word: `approvals`, `approve`, `deny`, and those who wait.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::net::UnixListener;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -80,6 +83,56 @@ impl Drop for Waiting {
 fn pending(daemon: &Daemon) -> usize {
     let list = json(daemon, &["approvals"]);
     list["approvals"].as_array().expect("a list").len()
+}
+
+/// A socket in front of the daemon's, on which the first request that begins so is answered as by a
+/// daemon that stops.
+fn stops_at_first(daemon: &Daemon, asked: &'static str) -> PathBuf {
+    let socket = daemon.dir().join("front.sock");
+    let listener = UnixListener::bind(&socket).expect("bound");
+    let behind = daemon.socket().to_owned();
+    std::thread::spawn(move || {
+        let stopped = AtomicBool::new(false);
+        let stops = |line: &str| line.starts_with(asked) && !stopped.swap(true, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for client in listener.incoming() {
+                let client = client.expect("a client");
+                scope.spawn(|| answer(client, &behind, stops));
+            }
+        });
+    });
+    socket
+}
+
+/// Answers one request, here or by whoever listens on `behind`.
+fn answer(mut client: UnixStream, behind: &Path, stops: impl FnOnce(&str) -> bool) {
+    const STOPPING: &str =
+        r#"{"title": "the daemon stops", "status": 503, "code": "shutting_down"}"#;
+    let mut asked = BufReader::new(client.try_clone().expect("a descriptor"));
+    let mut line = String::new();
+    asked.read_line(&mut line).expect("a line");
+    if stops(&line) {
+        let _ = write!(
+            client,
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{STOPPING}",
+            STOPPING.len()
+        );
+        let _ = io::copy(&mut asked, &mut io::sink());
+        return;
+    }
+    let mut daemon = UnixStream::connect(behind).expect("the daemon listens");
+    // Each request comes by a connection of its own, or its first line would not be seen.
+    let _ = write!(daemon, "{line}Connection: close\r\n");
+    let mut answers = daemon.try_clone().expect("a descriptor");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = io::copy(&mut answers, &mut client);
+            let _ = client.shutdown(Shutdown::Both);
+        });
+        let _ = io::copy(&mut asked, &mut daemon);
+        let _ = daemon.shutdown(Shutdown::Both);
+    });
 }
 
 #[test]
@@ -246,6 +299,40 @@ fn a_person_is_asked_about_each_as_it_comes() {
     watch.expect("denied by ");
     watch.press("\u{4}");
     assert_eq!(watch.end().0, Some(0));
+}
+
+#[test]
+fn an_answer_that_a_daemon_did_not_take_as_it_stops_is_asked_for_again() {
+    let daemon = start();
+    let waiting = Waiting::start(&daemon, "echo hello");
+    let socket = stops_at_first(&daemon, "POST /approvals/");
+    let socket = socket.to_str().expect("UTF-8");
+    let watch = ["--socket", socket, "approvals", "--watch"];
+    let mut watch = Terminal::start(&daemon, &watch);
+    watch.expect("[s]kip? ");
+    watch.press("a\n");
+    watch.expect("shutting_down");
+    watch.expect("    echo hello\r\n");
+    watch.expect("[s]kip? ");
+    watch.press("a\n");
+    watch.expect("approved by ");
+    assert_eq!(waiting.end().1, "hello\n");
+}
+
+#[test]
+fn what_a_daemon_did_not_show_as_it_stops_is_shown_later() {
+    let daemon = start();
+    let _first = Waiting::start(&daemon, "echo first");
+    let socket = stops_at_first(&daemon, "GET /approvals/");
+    let socket = socket.to_str().expect("UTF-8");
+    let watch = ["--socket", socket, "approvals", "--watch"];
+    let mut watch = Terminal::start(&daemon, &watch);
+    watch.expect("[s]kip? ");
+    watch.press("s\n");
+    let _second = Waiting::start(&daemon, "echo second");
+    watch.expect("shutting_down");
+    watch.expect("    echo second\r\n");
+    watch.expect("[s]kip? ");
 }
 
 #[test]
