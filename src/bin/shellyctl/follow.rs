@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shelly_executor::client::{Answer, Approval, Client, ClientError, EventKind, EventStream};
 use tokio::sync::SetOnce;
+use tokio::time::Instant;
 
 use crate::failure::Failure;
 use crate::relay::Relay;
@@ -19,8 +20,9 @@ const ANSWER_GRACE: Duration = Duration::from_secs(5);
 /// the command runs before its first event is here.
 const START_GRACE: Duration = Duration::from_secs(1);
 
-/// How long a command is quiet before its spool is looked at for output beyond the stream's cap.
-const QUIET: Duration = Duration::from_secs(1);
+/// How often the spool is looked at for output beyond the stream's cap. Events do not put it off: of
+/// two streams one may have reached its cap while the other goes on.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Makes the call that `opening` stands for and passes its output on as it comes, if there is a
 /// relay. None when a signal ended the waiting before there was an answer.
@@ -48,15 +50,17 @@ async fn follow(
     mut relay: Option<Relay>,
 ) -> Result<Answer, Failure> {
     let mut stream = opening.await?;
+    let mut due = Instant::now() + CATCH_UP;
     loop {
-        let next = tokio::time::timeout(QUIET, stream.next()).await;
-        let event = match (next, &mut relay) {
-            (Ok(event), _) => event.transpose()?,
-            (Err(_), Some(relay)) => {
-                relay.catch_up().await?;
+        let event = match tokio::time::timeout_at(due, stream.next()).await {
+            Ok(event) => event.transpose()?,
+            Err(_) => {
+                if let Some(relay) = &mut relay {
+                    relay.catch_up().await?;
+                }
+                due = Instant::now() + CATCH_UP;
                 continue;
             }
-            (Err(_), None) => continue,
         };
         let Some(event) = event else {
             let execution_id = id.get().cloned();

@@ -55,7 +55,7 @@ impl Relay {
         lane.pass(&spool, text, offset).await
     }
 
-    /// The command has been quiet for a while: passes on what it wrote beyond the output cap.
+    /// Passes on what the command has written so far beyond the output cap.
     pub async fn catch_up(&mut self) -> Result<(), Failure> {
         for stream in [OutputStream::Stdout, OutputStream::Stderr] {
             let (lane, spool) = self.lane(stream);

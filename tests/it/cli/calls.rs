@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::events::Telling;
 use super::{code, run, shellyctl, text};
 use crate::support::{Daemon, Fifo, Mode};
 
@@ -110,6 +111,21 @@ fn exec_streams_live() {
     assert_eq!(running.first_line, "begin");
     std::fs::write(&fifo, "end\n").expect("the command reads it");
     assert_eq!(running.end(), (Some(0), "end\n".to_owned(), String::new()));
+}
+
+/// What goes beyond the cap of one stream does not wait until the other has nothing to say.
+#[test]
+fn exec_streams_live_beyond_the_cap() {
+    let daemon = Daemon::start();
+    let go = daemon.dir().join("go");
+    let script = format!(
+        "seq 200000; echo beyond; until [ -e {} ]; do echo busy >&2; sleep 0.05; done; echo end",
+        go.display()
+    );
+    let telling = Telling::start(&daemon, &["exec", &script]);
+    telling.until("beyond");
+    std::fs::write(&go, "").expect("written");
+    assert_eq!(telling.line(), "end");
 }
 
 #[test]

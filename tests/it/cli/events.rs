@@ -41,7 +41,7 @@ impl Telling {
 
     /// The next line that has `part`, and those before it.
     #[track_caller]
-    fn until(&self, part: &str) -> Vec<String> {
+    pub fn until(&self, part: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             lines.push(self.line());
