@@ -6,7 +6,7 @@ use crate::print;
 
 /// The time limit ended it.
 pub const TIMED_OUT: u8 = 124;
-/// The daemon refused, failed or cannot be reached.
+/// The daemon refused, failed, cannot be reached, or did not keep all of an output.
 pub const FAILED: u8 = 125;
 /// It was cancelled.
 pub const CANCELLED: u8 = 130;
@@ -46,7 +46,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The status that `exec` ends with.
+/// The status that `exec` ends with where all of the output was passed on.
 pub fn exit_status(answer: &Answer) -> u8 {
     if let Some(problem) = &answer.problem {
         return match problem.code.as_str() {

@@ -30,22 +30,34 @@ pub async fn ended(
     opening: impl Future<Output = Result<EventStream, ClientError>>,
     wanted: Wanted<'_>,
 ) -> Result<ExitCode, Failure> {
-    let relay = (!wanted.json).then(|| Relay::new(client.clone()));
-    match follow::to_its_answer(client, opening, relay).await {
-        Ok(Some(answer)) => tell(&answer, wanted),
+    let mut relay = (!wanted.json).then(|| Relay::new(client.clone()));
+    match follow::to_its_answer(client, opening, relay.as_mut()).await {
+        Ok(Some(answer)) => {
+            tell(&answer, wanted)?;
+            Ok(ExitCode::from(status(&answer, relay.as_ref())))
+        }
         Ok(None) => Ok(ExitCode::from(ending::CANCELLED)),
         Err(failure) if failure.is_broken_pipe() => Ok(ExitCode::from(READER_GONE)),
         Err(failure) => Err(failure),
     }
 }
 
-fn tell(answer: &Answer, wanted: Wanted<'_>) -> Result<ExitCode, Failure> {
+fn tell(answer: &Answer, wanted: Wanted<'_>) -> Result<(), Failure> {
     if wanted.json {
         print::line(&answer.json)?;
     }
     wanted.tell_what_was_not_used(answer);
     ending::tell(answer);
-    Ok(ExitCode::from(ending::exit_status(answer)))
+    Ok(())
+}
+
+/// The command's own status, except that with a part of the output missing there is no success:
+/// what is done next would take it for all.
+fn status(answer: &Answer, relay: Option<&Relay>) -> u8 {
+    match ending::exit_status(answer) {
+        0 if relay.is_some_and(Relay::is_incomplete) => ending::FAILED,
+        status => status,
+    }
 }
 
 fn call(args: ExecArgs) -> Result<Call, Failure> {

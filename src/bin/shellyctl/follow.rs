@@ -29,7 +29,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub async fn to_its_answer(
     client: &Client,
     opening: impl Future<Output = Result<EventStream, ClientError>>,
-    relay: Option<Relay>,
+    relay: Option<&mut Relay>,
 ) -> Result<Option<Answer>, Failure> {
     let mut signals = Signals::new()?;
     let id = SetOnce::new();
@@ -47,7 +47,7 @@ pub async fn to_its_answer(
 async fn follow(
     opening: impl Future<Output = Result<EventStream, ClientError>>,
     id: &SetOnce<String>,
-    mut relay: Option<Relay>,
+    mut relay: Option<&mut Relay>,
 ) -> Result<Answer, Failure> {
     let mut stream = opening.await?;
     let mut due = Instant::now() + CATCH_UP;

@@ -67,7 +67,7 @@ impl Relay {
     }
 
     /// The execution ended: passes on what is still missing, and says what cannot be had.
-    pub async fn finish(mut self, outcome: &Outcome) -> Result<(), Failure> {
+    pub async fn finish(&mut self, outcome: &Outcome) -> Result<(), Failure> {
         let totals = [
             (OutputStream::Stdout, outcome.stdout_bytes),
             (OutputStream::Stderr, outcome.stderr_bytes),
@@ -79,6 +79,11 @@ impl Relay {
             }
         }
         Ok(())
+    }
+
+    /// Whether bytes of either stream could not be had.
+    pub fn is_incomplete(&self) -> bool {
+        self.stdout.missing > 0 || self.stderr.missing > 0
     }
 
     fn lane(&mut self, stream: OutputStream) -> (&mut Lane, Spool<'_>) {

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::events::Telling;
-use super::{code, run, shellyctl, text};
+use super::{code, json, run, shellyctl, text};
 use crate::support::{Daemon, Fifo, Mode};
 
 /// shellyctl with its first line of output read, so that the command is known to run.
@@ -126,6 +126,33 @@ fn exec_streams_live_beyond_the_cap() {
     telling.until("beyond");
     std::fs::write(&go, "").expect("written");
     assert_eq!(telling.line(), "end");
+}
+
+/// `shellyctl exec … > file && …` must not go on with a part of it.
+#[test]
+fn exec_does_not_end_well_where_the_daemon_did_not_keep_everything() {
+    let daemon = Daemon::start_with(
+        Mode::Group,
+        "spool_max_bytes = 2000\nmax_output_bytes = 1000\n",
+    );
+    for (script, status) in [
+        ("printf %02000d 0", 0),
+        ("printf %05000d 0", 125),
+        ("printf %05000d 0 >&2", 125),
+        ("printf %05000d 0; exit 3", 3),
+        ("printf %05000d 0; kill $$", 128 + 15),
+    ] {
+        let output = run(&daemon, &["exec", script]);
+        assert_eq!(code(&output), status, "{script}: {output:?}");
+        let told = text(&output.stderr).contains("3000 of the 5000 bytes of std");
+        assert_eq!(told, status != 0, "{script}: {output:?}");
+        let list = json(&daemon, &["history", "-n", "1"]);
+        let id = list["executions"][0]["execution_id"].as_str().expect("one");
+        assert_eq!(code(&run(&daemon, &["replay", id])), status, "{script}");
+    }
+    // Programs get the answer, which says itself what of the output it has.
+    let answer = run(&daemon, &["exec", "--json", "printf %05000d 0"]);
+    assert_eq!(code(&answer), 0, "{answer:?}");
 }
 
 #[test]

@@ -66,7 +66,8 @@ Exit status:
   3    the daemon cannot be reached (status)
   78   the configuration or the policy is not valid (config check, policy test)
   124  the time limit ended it (exec, call, replay)
-  125  the daemon refused, failed or cannot be reached
+  125  the daemon refused, failed or cannot be reached, or some of the output of a command that
+       ended with 0 is missing (exec, replay)
   130  it was cancelled (exec, call, replay)
 
 exec otherwise ends as the command did: with its exit code, or with 128 + n if signal n ended it.
@@ -101,12 +102,15 @@ pub enum Command {
     /// appears there as it is written. A single argument is a script and is passed on as it is;
     /// several are quoted, so that every one of them reaches the command as it stands here.
     ///
+    /// No more than `spool_max_bytes` of each stream is passed on, 16 MiB as shipped. What is missing
+    /// beyond it is told, and the exit status is 125 where the command's own would be 0.
+    ///
     /// SIGINT (Ctrl-C), SIGTERM and SIGHUP cancel the execution; a second one does not wait for
     /// the daemon to confirm that its processes are dead.
     ///
     /// The exit status is that of the command; 128 + n if signal n ended it, 124 if the time limit
-    /// did, 125 if the daemon refused or failed, 130 if it was cancelled. With --json nothing is
-    /// followed, and the daemon's answer is printed at the end.
+    /// did, 125 if the daemon refused or failed or some of the output is missing, 130 if it was
+    /// cancelled. With --json nothing is followed, and the daemon's answer is printed at the end.
     Exec(ExecArgs),
 
     /// Call any tool with JSON input
