@@ -3,10 +3,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::correlation::{LONGEST_NAME, short};
-use super::{Correlation, ParentSpan, RiskLevel, ScopedValues, TraceId};
+use super::{Correlation, ParentSpan, RiskLevel, ScopedValues, TraceId, json_bytes};
 
 /// How deeply an input may nest before it is refused; deeper is an attack, not a tool call.
 /// `serde_json` itself stops at 128 levels, which bounds every reader behind it.
@@ -34,6 +34,17 @@ impl Call {
             tool_use_id: None,
             options: CallOptions::default(),
         }
+    }
+
+    /// About how many bytes it has of what is worked on and with.
+    pub(crate) fn bytes(&self) -> usize {
+        let values = self.options.values.values().flat_map(Map::values);
+        let stdin = self.options.stdin.as_ref().map_or(0, String::len);
+        stdin
+            + std::iter::once(&self.input)
+                .chain(values)
+                .map(json_bytes)
+                .sum::<usize>()
     }
 
     /// Checks what stands in every record and log line of the call: its tool, that tool's version, and its id.

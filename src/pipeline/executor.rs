@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
 use super::approvals::Waiters;
+use super::beside::{LONG, beside};
 use super::execution::{Execution, Terms};
 use super::family::Capabilities;
 use super::hurry::Hurry;
@@ -217,15 +218,26 @@ impl Executor {
     /// Begins a call and returns as soon as that is on record where it has to be. The execution
     /// goes on whatever becomes of the caller, until it ends or is stopped.
     pub async fn begin(&self, call: Call, caller: Caller, terms: Terms) -> Begun {
-        let config = self.config();
-        let family = match self.inner.try_found(&call, caller.uid, &config) {
-            Ok(family) => family,
-            Err(too_much) => return Begun::TooMuch(too_much),
-        };
-        let origin = Origin::now(terms, family);
-        let execution = self.inner.conceive(&call, caller, &config, origin);
         let inner = Arc::clone(&self.inner);
-        inner.begin(Arc::new(execution), call, config).await
+        let is_long = call.bytes() >= LONG;
+        let conceive = move || {
+            let config = inner.config();
+            let family = inner.try_found(&call, caller.uid, &config)?;
+            let origin = Origin::now(terms, family);
+            let execution = Arc::new(inner.conceive(&call, caller, &config, origin));
+            Ok((execution, call, config))
+        };
+        // All of its texts are looked through for secrets.
+        let conceived = match is_long {
+            true => beside(conceive).await,
+            false => conceive(),
+        };
+        match conceived {
+            Ok((execution, call, config)) => {
+                Arc::clone(&self.inner).begin(execution, call, config).await
+            }
+            Err(too_much) => Begun::TooMuch(too_much),
+        }
     }
 
     /// Says who answers on the sockets that executions in the sandbox have of their own; without one
