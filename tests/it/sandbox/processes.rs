@@ -169,18 +169,21 @@ fn a_stubborn_tree_is_dead_within_limit_and_grace() {
 fn a_command_that_minds_sigterm_has_its_last_words() {
     for mode in modes() {
         let daemon = start(mode, "kill_grace_ms = 20000");
-        let command = "trap 'echo bye; exit 5' TERM; echo hello; sleep 60 & wait";
-        let (reply, took) = timed(|| daemon.bash_with(command, &json!({"timeout_secs": 5})));
-        assert!(
-            took.within(Duration::from_secs(5) + START),
-            "{mode:?}: {took:?}"
-        );
-        let body = reply.json();
-        assert_eq!(
-            body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n5s",
-            "{mode:?}: {body}"
-        );
-        assert_clean(&daemon, "after last words");
+        // Who is stopped is let go on for them.
+        for rest in ["sleep 60 & wait", "kill -STOP $$; sleep 60"] {
+            let command = format!("trap 'echo bye; exit 5' TERM; echo hello; {rest}");
+            let (reply, took) = timed(|| daemon.bash_with(&command, &json!({"timeout_secs": 5})));
+            assert!(
+                took.within(Duration::from_secs(5) + START),
+                "{mode:?} {rest}: {took:?}"
+            );
+            let body = reply.json();
+            assert_eq!(
+                body["content"], "[stdout]\nhello\nbye\n\n[timeout]\n5s",
+                "{mode:?} {rest}: {body}"
+            );
+            assert_clean(&daemon, "after last words");
+        }
     }
 }
 
