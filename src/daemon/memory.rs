@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::time::Duration;
 
 use libc::{PF_W, PT_LOAD, dl_phdr_info};
 
@@ -10,6 +11,9 @@ use libc::{PF_W, PT_LOAD, dl_phdr_info};
 /// every answer of a megabyte is mapped, faulted in and unmapped several times over, which costs
 /// more than all the copying. What is held in vain goes back with [`give_back`].
 const HELD_BYTES: libc::c_int = 64 << 20;
+
+/// How long everything is given back at once, at the most.
+const REST: Duration = Duration::from_secs(5);
 
 /// Tunes the allocator to answers that come and go.
 pub(super) fn hold() {
@@ -31,7 +35,8 @@ pub(super) fn hold() {
 pub(super) async fn give_back(rest: impl Future<Output = ()>) {
     // SAFETY: see `hold`.
     unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, 0) };
-    rest.await;
+    // A ledger whose disk stands still rests later.
+    let _ = tokio::time::timeout(REST, rest).await;
     // SAFETY: releases free memory only; for the other see `hold`.
     unsafe {
         libc::malloc_trim(0);

@@ -300,6 +300,8 @@ impl Daemon {
         for task in background {
             task.abort();
         }
+        // A disk may take its time.
+        let _ = tokio::time::timeout(CLOSE_GRACE, api.executor.settle_cancelled()).await;
         // With all that was still to be written.
         api.executor.close();
         housekeeping::tell_audit_head(&api);

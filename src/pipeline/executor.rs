@@ -321,8 +321,9 @@ impl Executor {
             error.mask(|text| secrets.mask_text(text));
             (stage, error)
         })?;
+        // To read a script takes memory, thousands of bytes for each of its words. Before, too: who asks may be gone.
+        self.inner.running.stir();
         let mut judgement = subject.judged(&call, &resolved, &self.policy()).await;
-        // To read a script takes memory, thousands of bytes for each of its words.
         self.inner.running.stir();
         let version = call.options.tool_version.as_deref();
         let tool = self.inner.registry().find(&call.tool, version);
@@ -443,9 +444,16 @@ impl Executor {
         self.inner.phase.send_replace(Phase::Stopping);
         self.inner.runner.end_kept().await;
         self.inner.sandbox.end().await;
-        // What is left to the next daemon may be cancelled all the while.
-        running.none().await;
         self.tidy();
+    }
+
+    /// Waits until what was cancelled has ended that is left to the next daemon. For when nobody can cancel any more.
+    pub(crate) async fn settle_cancelled(&self) {
+        for execution in self.inner.records.running() {
+            if execution.stop_reason().is_some() {
+                execution.over().await;
+            }
+        }
     }
 
     /// Writes what is still to be written and closes the ledger. For the very end.

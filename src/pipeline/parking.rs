@@ -54,8 +54,6 @@ impl Inner {
     pub(super) async fn end_if_cancelled(self: Arc<Self>, execution: Arc<Execution>) {
         let reason = execution.live().stop_requested().await;
         if reason == StopReason::Cancelled {
-            // The ledger is not closed before it has ended.
-            let _one = self.running.enter();
             self.withdraw(&execution).await;
             execution.set_waiting(false);
             self.close(&execution, Err(execution.stopped(reason))).await;
@@ -119,8 +117,27 @@ impl Inner {
         if let Some(entry) = &execution.entry {
             entry.adopt();
         }
+        let denied = (approval.status == ApprovalStatus::Denied).then(|| {
+            let (by, reason) = match approval.decided.clone() {
+                Some(decided) => (decided.by, decided.reason),
+                None => (None, None),
+            };
+            if let Some(entry) = &execution.entry {
+                entry.note(Event::ConfirmationDecided {
+                    approval_id: approval.id,
+                    decision: approval.status.as_str().to_owned(),
+                    by,
+                });
+            }
+            ExecutorError::UserRejected {
+                tool_name: execution.tool.clone(),
+                input_summary: execution.summary(),
+                by,
+                reason,
+            }
+        });
         execution.ask(Arc::new(approval));
-        execution.set_waiting(true);
+        execution.set_waiting(denied.is_none());
         // By the daemon that asked.
         execution.charge_once();
         execution.learn(|known| {
@@ -133,6 +150,10 @@ impl Inner {
         let one = self.running.enter();
         let inner = Arc::clone(self);
         tokio::spawn(async move {
+            if let Some(denied) = denied {
+                inner.close(&execution, Err(denied)).await;
+                return drop(one);
+            }
             let changed = match (is_whole, lineage) {
                 (true, None) => return inner.go_on(&execution, call, config, one).await,
                 (_, Some(_)) => "what called it did not outlast the daemon",

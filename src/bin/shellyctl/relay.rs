@@ -83,7 +83,9 @@ impl Relay {
 
     /// Whether bytes of either stream could not be had.
     pub fn is_incomplete(&self) -> bool {
-        self.stdout.missing > 0 || self.stderr.missing > 0
+        [&self.stdout, &self.stderr]
+            .iter()
+            .any(|lane| lane.missing > 0 || lane.replaced)
     }
 
     fn lane(&mut self, stream: OutputStream) -> (&mut Lane, Spool<'_>) {
@@ -112,8 +114,9 @@ struct Spool<'a> {
 enum Position {
     /// So many raw bytes.
     At(u64),
-    /// Unknown, since a text with replacement characters had to do; the next offset settles it.
-    Lost,
+    /// Unknown, since a text with replacement characters had to do, from so many raw bytes on; the next offset
+    /// settles it.
+    Lost(u64),
 }
 
 /// One stream on its way out.
@@ -147,7 +150,7 @@ impl Lane {
         if text.contains(REPLACEMENT) {
             if self.fetch(spool, None).await? == 0 && at == offset {
                 self.write(text.as_bytes()).await?;
-                self.position = Position::Lost;
+                self.position = Position::Lost(offset);
                 self.replaced = true;
             }
             return Ok(());
@@ -168,7 +171,7 @@ impl Lane {
         }
         let at = match self.position {
             Position::At(at) => at,
-            Position::Lost => offset,
+            Position::Lost(_) => offset,
         };
         self.missing += offset.saturating_sub(at);
         self.position = Position::At(at.max(offset));
@@ -205,15 +208,18 @@ impl Lane {
         if matches!(self.position, Position::At(at) if at < total) {
             self.fetch(spool, None).await?;
         }
-        if let Position::At(at) = self.position {
-            self.missing += total.saturating_sub(at);
-        }
         let stream = self.stream.name();
         let mut gaps = Vec::new();
         if self.replaced {
             gaps.push(format!(
                 "{stream} has bytes that are not UTF-8; U+FFFD stands for some"
             ));
+        }
+        match self.position {
+            Position::At(at) => self.missing += total.saturating_sub(at),
+            Position::Lost(from) => gaps.push(format!(
+                "of the bytes of {stream} from {from} to {total} some may be missing: the daemon did not keep them"
+            )),
         }
         if self.missing > 0 {
             gaps.push(format!(
@@ -271,6 +277,15 @@ mod tests {
 
     #[tokio::test]
     async fn without_raw_bytes_the_text_does_and_the_next_offset_settles_the_position() {
+        let (out, gaps) = without_spool(&[("a\u{fffd}", 0)], 1000).await;
+        assert_eq!(out, "a\u{fffd}");
+        assert_eq!(
+            gaps,
+            [
+                "stdout has bytes that are not UTF-8; U+FFFD stands for some",
+                "of the bytes of stdout from 0 to 1000 some may be missing: the daemon did not keep them"
+            ]
+        );
         let (out, gaps) = without_spool(&[("a\u{fffd}", 0), ("b", 2)], 3).await;
         assert_eq!(out, "a\u{fffd}b");
         assert_eq!(

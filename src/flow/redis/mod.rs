@@ -325,7 +325,11 @@ impl Question {
 
     /// Puts a claim down where others were refused, and strikes it out at once.
     fn trial(refused: &Claims) -> [Self; 2] {
-        let id = "trial".to_owned();
+        // One of this daemon's own.
+        let id = refused
+            .claims
+            .first()
+            .map_or("trial".to_owned(), |claim| format!("{}/trial", claim.id));
         let claim = Claim {
             id: id.clone(),
             is_held: false,

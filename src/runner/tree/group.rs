@@ -117,7 +117,7 @@ impl GroupTree {
         }
     }
 
-    /// How much processor time those have used that the leader did not wait for, as far as it was seen.
+    /// How much processor time those have used that nobody of it has waited for, as far as it was seen.
     pub(super) fn used(&self) -> Duration {
         self.search.leaders.used(self.search.id)
     }
@@ -138,8 +138,8 @@ impl Search {
     fn kill(&self, max: usize) -> Look {
         let before = self.look(max);
         for (pid, seen) in &before.members {
+            self.leaders.note_killed(self.id, *pid, *seen);
             let _ = procfs::kill_if_same(*pid, *seen);
-            self.leaders.account(self.id, *pid, seen.used);
         }
         if before.is_cut {
             return before;

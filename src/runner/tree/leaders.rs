@@ -43,8 +43,18 @@ struct Known {
     /// The others, each with the leaders that were here when it was first seen: its own is among
     /// them, or has ended before.
     strays: HashMap<Pid, HashSet<Pid>>,
-    /// How much processor time, in ticks, processes of an execution have used that its leader did not wait for.
-    used: HashMap<ExecutionId, HashMap<Pid, u64>>,
+    /// Of executions that have had any.
+    used: HashMap<ExecutionId, Used>,
+}
+
+/// How much processor time those of an execution have used, in ticks, that nobody of it has waited for.
+#[derive(Debug, Default)]
+struct Used {
+    /// All that were reaped here.
+    reaped: u64,
+    /// Those that were killed, as they were seen before. Whoever waits for one of them has its time, and ends here
+    /// in turn.
+    killed: HashMap<Pid, Stat>,
 }
 
 /// That a process is the leader of an execution, and no orphan, as long as this is there.
@@ -174,8 +184,7 @@ impl Leaders {
     /// The execution of that id, if its leader is here.
     fn execution(&self, id: &str) -> Option<ExecutionId> {
         let id = id.parse().ok()?;
-        let is_here = self.lock().leaders.values().any(|known| *known == id);
-        is_here.then_some(id)
+        self.lock().is_here(id).then_some(id)
     }
 
     /// To which of the executions that are here a process says that it belongs, by its session or its
@@ -246,17 +255,31 @@ impl Leaders {
         }
     }
 
-    /// Notes what a process has used, which may be in it with what it had used before. Of a leader more is known
-    /// when it is reaped.
-    pub(super) fn account(&self, owner: ExecutionId, pid: Pid, ticks: u64) {
-        self.lock().account(owner, pid, ticks);
+    /// Notes that a process of an execution is killed, by which it is known where it is reaped.
+    pub(super) fn note_killed(&self, owner: ExecutionId, pid: Pid, seen: Stat) {
+        let mut known = self.lock();
+        // Of a leader more is known when it is reaped.
+        if known.is_here(owner) && known.leaders.get(&pid) != Some(&owner) {
+            known
+                .used
+                .entry(owner)
+                .or_default()
+                .killed
+                .insert(pid, seen);
+        }
     }
 
-    /// How much processor time those have used that an execution's leader did not wait for, as far as it was seen.
+    /// How much processor time those have used that nobody of an execution has waited for.
     pub(super) fn used(&self, id: ExecutionId) -> Duration {
         let known = self.lock();
-        let used = known.used.get(&id).map(HashMap::values);
-        procfs::ticks(used.into_iter().flatten().sum())
+        let Some(used) = known.used.get(&id) else {
+            return Duration::ZERO;
+        };
+        procfs::ticks(match self.subreaper {
+            true => used.reaped,
+            // Init reaps them.
+            false => used.killed.values().map(|seen| seen.used).sum(),
+        })
     }
 
     /// Reaps an orphan, if it has ended; what it has used, as was `seen`, is its execution's.
@@ -275,22 +298,44 @@ impl Leaders {
         });
         if let Some(Ok(Some(_))) = ended {
             let told = known.orphans.remove(&pid);
-            known.strays.remove(&pid);
-            if let Some(seen) = seen
-                && let Some(owner) = told.or(known.leaders.get(&seen.session).copied())
-            {
-                known.account(owner, pid, seen.used);
+            if let Some(seen) = seen {
+                known.account(told, pid, seen);
             }
+            known.strays.remove(&pid);
         }
     }
 }
 
 impl Known {
-    fn account(&mut self, owner: ExecutionId, pid: Pid, ticks: u64) {
-        if self.leaders.get(&pid) != Some(&owner) {
-            let used = self.used.entry(owner).or_default().entry(pid).or_default();
-            *used = ticks.max(*used);
+    /// Whether the leader of an execution is here.
+    fn is_here(&self, id: ExecutionId) -> bool {
+        self.leaders.values().any(|known| *known == id)
+    }
+
+    /// Adds what a process has used that was reaped to what its execution has, as far as it can be told whose it was.
+    fn account(&mut self, told: Option<ExecutionId>, pid: Pid, seen: Stat) {
+        let is_same = |killed: &Stat| killed.started == seen.started;
+        let mut all = self.used.iter();
+        let killed = all.find(|(_, used)| used.killed.get(&pid).is_some_and(is_same));
+        let owner = told
+            .or(killed.map(|(id, _)| *id))
+            .or_else(|| self.leaders.get(&seen.session).copied())
+            .or_else(|| self.only_suspect(pid));
+        if let Some(owner) = owner.filter(|owner| self.is_here(*owner)) {
+            let used = self.used.entry(owner).or_default();
+            used.reaped += seen.used;
+            used.killed.remove(&pid);
         }
+    }
+
+    /// The only execution there is, unless the process was here before.
+    fn only_suspect(&self, pid: Pid) -> Option<ExecutionId> {
+        let mut leaders = self.leaders.iter();
+        let (leader, id) = leaders.next().filter(|_| self.leaders.len() == 1)?;
+        let first = self.strays.get(&pid);
+        first
+            .is_none_or(|first| first.contains(leader))
+            .then_some(*id)
     }
 
     /// The leaders whose processes may be anybody's, by the look of them.

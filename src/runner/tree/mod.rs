@@ -234,7 +234,7 @@ impl Tree {
         }
     }
 
-    /// What the tree used up, of which its leader did so much, with those that it waited for.
+    /// What the tree used up, of which its leader did so much, with those that it or they have waited for.
     pub(super) fn usage(&self, by_leader: Duration) -> Usage {
         match self {
             Self::Cgroup(tree) => Usage {

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::approvals::{answer, approvals, approve, pending, start, start_with};
-use super::call;
+use super::{blocked, call};
 
 #[test]
 fn an_environment_that_is_another_after_a_restart_makes_an_approval_stale() {
@@ -117,6 +117,46 @@ fn nobody_waits_for_what_is_asynchronous_and_a_restart_does_not_end_it() {
     assert_eq!(
         answer(&daemon, &waiting, &json!({"decision": "approve"})).status,
         409
+    );
+}
+
+/// What is asked about is left to the next daemon as soon as this one is asked to end, which takes as long as what runs.
+#[test]
+fn what_is_denied_or_cancelled_while_the_daemon_ends_is_no_loss() {
+    let mut daemon = start();
+    let (script, fifo) = blocked(&daemon, "gate");
+    let running = daemon.begin(&script, &json!({}));
+    approve(&daemon, &pending(&daemon));
+    let gate = fifo.reached();
+    let denied = daemon.begin("touch denied", &json!({}));
+    let asked = pending(&daemon);
+    let cancelled = daemon.begin("touch cancelled", &json!({}));
+    daemon.wait_until("both are asked about", || approvals(&daemon, "").len() == 2);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_until("it ends", || daemon.log().contains("stopping"));
+    let reply = answer(
+        &daemon,
+        &asked,
+        &json!({"decision": "deny", "reason": "no"}),
+    );
+    assert_eq!(reply.status, 200, "{}", reply.json());
+    let path = format!("/executions/{cancelled}");
+    let reply = daemon.connect().request("DELETE", &path, &[], b"");
+    assert_eq!(reply.json()["status"], "cancelled", "{}", reply.json());
+    gate.say("on");
+    daemon.wait();
+    daemon = daemon.restart();
+    let of = |id: &str| {
+        let record = daemon.ended(id);
+        (record["status"].clone(), record["result"]["code"].clone())
+    };
+    assert_eq!(of(&running), (json!("success"), json!(null)));
+    assert_eq!(of(&denied), (json!("denied"), json!("user_rejected")));
+    assert_eq!(of(&cancelled), (json!("cancelled"), json!("cancelled")));
+    let told = daemon.ended(&denied)["result"]["detail"].clone();
+    assert!(
+        told.as_str().is_some_and(|told| told.contains("no")),
+        "{told}"
     );
 }
 

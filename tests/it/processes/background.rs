@@ -247,6 +247,25 @@ fn what_ends_at_the_time_limit_is_accounted_for() {
     }
 }
 
+/// A shell that is killed may wait for its child yet, of which it then has the time.
+#[test]
+fn nothing_that_is_killed_is_accounted_for_twice() {
+    const BUSY: &str = r#"trap '' TERM; bash -c "trap '' TERM; bash -c 'trap \"\" TERM; while :; do :; done'; true"; true"#;
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "kill_grace_ms = 20");
+        for _ in 0..20 {
+            let body = daemon.bash_with(BUSY, &json!({"timeout_secs": 0.3})).json();
+            let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+            let (cpu, wall) = (
+                number(&body["usage"]["cpu_ms"]),
+                number(&body["duration_ms"]),
+            );
+            // One of them runs at a time, but for their starts.
+            assert!(cpu < wall + wall / 2, "{mode:?}: {body}");
+        }
+    }
+}
+
 /// The leader has ended, so the time limit has nothing more to say; the drain has.
 #[test]
 fn a_time_limit_inside_the_drain_does_not_make_a_timeout() {

@@ -102,8 +102,9 @@ pub enum Command {
     /// appears there as it is written. A single argument is a script and is passed on as it is;
     /// several are quoted, so that every one of them reaches the command as it stands here.
     ///
-    /// No more than `spool_max_bytes` of each stream is passed on, 16 MiB as shipped. What is missing
-    /// beyond it is told, and the exit status is 125 where the command's own would be 0.
+    /// What is beyond `max_output_bytes` of a stream, or is no UTF-8, is had from what the daemon keeps:
+    /// `spool_max_bytes`, 16 MiB as shipped, and less where its spool is full. What is missing is told,
+    /// and the exit status is 125 where the command's own would be 0.
     ///
     /// SIGINT (Ctrl-C), SIGTERM and SIGHUP cancel the execution; a second one does not wait for
     /// the daemon to confirm that its processes are dead.

@@ -5,7 +5,7 @@ mod screen;
 mod view;
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shelly_executor::client::{
     Client, ClientError, FeedFilter, FeedItem, HistoryFilter, Resolution,
@@ -30,6 +30,9 @@ const MOST: u32 = 1000;
 /// How often ages are drawn anew where nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How soon the daemon has told what it is asked for, where keys still mean what they were pressed for.
+const PROMPT: Duration = Duration::from_millis(250);
+
 /// Shows what goes on until somebody has seen enough.
 pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
     let resized = signal(SignalKind::window_change());
@@ -52,21 +55,27 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
             _ = tick.tick() => {}
             Some(message) = hear.recv() => top.message = message,
             told = subscription.next() => {
-                let told = told?;
+                let (told, began) = (told?, Instant::now());
+                let mut pressed = Vec::new();
                 // A daemon that does not answer keeps nobody here. In order, so that no key is taken
                 // where nothing is waited for.
-                tokio::select! {
+                let done = tokio::select! {
                     biased;
-                    told = top.told(told) => match told {
-                        // All is asked for when the daemon is back.
-                        Err(error) if may_pass(&error) => subscription.begin_again(),
-                        done => done?,
-                    },
+                    done = top.told(told) => done,
                     () = signals.next() => break,
-                    left = left(&mut screen) => {
+                    left = left(&mut screen, &mut pressed) => {
                         left?;
                         break;
                     }
+                };
+                match done {
+                    // All is asked for when the daemon is back.
+                    Err(error) if may_pass(&error) => subscription.begin_again(),
+                    done => done?,
+                }
+                // Those of long ago are about lines that may not be there any more.
+                if began.elapsed() < PROMPT {
+                    pressed.into_iter().for_each(|key| top.key(key, &said));
                 }
             }
             keys = screen.keys() => {
@@ -81,13 +90,13 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until somebody wants to leave. Other keys are dropped, for they are about lines that may
-/// not be there any more.
-async fn left(screen: &mut Screen) -> Result<(), Failure> {
+/// Waits until somebody wants to leave, and gathers what other keys are `pressed` meanwhile.
+async fn left(screen: &mut Screen, pressed: &mut Vec<Key>) -> Result<(), Failure> {
     while let Some(keys) = screen.keys().await? {
         if keys.contains(&Key::Quit) {
             break;
         }
+        pressed.extend(keys);
     }
     Ok(())
 }
