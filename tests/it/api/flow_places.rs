@@ -103,17 +103,30 @@ fn the_claims_of_a_killed_daemon_lapse() {
     wait_for_status(&two, &second, "success");
 }
 
+/// How often the server was asked by script.
+fn asked(redis: &Redis) -> u64 {
+    let stats = redis.ask("INFO commandstats");
+    let line = stats
+        .iter()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let calls = line.and_then(|line| line.split(',').next()?.parse().ok());
+    calls.expect("it was asked")
+}
+
 /// It still lets claims be given up, which says nothing of others.
 #[test]
 fn a_server_without_memory_is_waited_for_once() {
     let Some(redis) = Redis::start() else { return };
-    let daemon = sharing(&redis, "tools.bash.max_running_shared = 1");
+    let daemon = sharing(&redis, "tools.bash.max_running_shared = 2");
     assert_eq!(daemon.bash("true").status, 200);
     redis.ask("CONFIG SET maxmemory 1");
     let patience = Duration::from_secs(3);
     let (_, first) = timed(|| daemon.bash("true"));
     assert!(first.wall >= patience, "{first:?}");
     for _ in 0..5 {
+        // What was claimed is given up, which the server does.
+        let asked = asked(&redis);
+        wait_until("it is asked again", || self::asked(&redis) > asked);
         let (_, next) = timed(|| daemon.bash("true"));
         assert!(next.within(patience / 2), "{next:?}");
         assert_eq!(problems(&daemon), json!(["flow_backend_unavailable"]));
