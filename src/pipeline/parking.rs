@@ -9,8 +9,8 @@ use super::execution::{Execution, Terms};
 use super::executor::Inner;
 use super::life::Origin;
 use crate::config::ExecutorConfig;
-use crate::domain::{Call, Caller, ExecutorError, StopReason};
-use crate::ledger::{ApprovalStatus, OpenRecord, Waiting};
+use crate::domain::{Call, Caller, ExecutorError, Stage, StopReason};
+use crate::ledger::{Approval, ApprovalStatus, OpenRecord, Waiting};
 
 /// How far the end of the daemon has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,25 +117,8 @@ impl Inner {
         if let Some(entry) = &execution.entry {
             entry.adopt();
         }
-        let denied = (approval.status == ApprovalStatus::Denied).then(|| {
-            let (by, reason) = match approval.decided.clone() {
-                Some(decided) => (decided.by, decided.reason),
-                None => (None, None),
-            };
-            if let Some(entry) = &execution.entry {
-                entry.note(Event::ConfirmationDecided {
-                    approval_id: approval.id,
-                    decision: approval.status.as_str().to_owned(),
-                    by,
-                });
-            }
-            ExecutorError::UserRejected {
-                tool_name: execution.tool.clone(),
-                input_summary: execution.summary(),
-                by,
-                reason,
-            }
-        });
+        let denied = (approval.status == ApprovalStatus::Denied)
+            .then(|| denied(&execution, approval.clone()));
         execution.ask(Arc::new(approval));
         execution.set_waiting(denied.is_none());
         // By the daemon that asked.
@@ -150,24 +133,44 @@ impl Inner {
         let one = self.running.enter();
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            if let Some(denied) = denied {
-                inner.close(&execution, Err(denied)).await;
-                return drop(one);
-            }
-            let changed = match (is_whole, lineage) {
-                (true, None) => return inner.go_on(&execution, call, config, one).await,
-                (_, Some(_)) => "what called it did not outlast the daemon",
-                (false, None) => "the daemon was started anew, and secrets of a call are not kept",
-            };
-            let lost = Err(ExecutorError::ApprovalStale {
+            let stale = |changed: &str| ExecutorError::ApprovalStale {
                 tool_name: execution.tool.clone(),
                 input_summary: execution.summary(),
                 changed: changed.to_owned(),
-            });
+            };
+            let ended = match (denied, is_whole, lineage) {
+                (Some(denied), ..) => denied,
+                (None, true, None) => return inner.go_on(&execution, call, config, one).await,
+                (None, _, Some(_)) => stale("what called it did not outlast the daemon"),
+                (None, false, None) => {
+                    stale("the daemon was started anew, and secrets of a call are not kept")
+                }
+            };
+            // It is there that it waited.
+            drop(execution.enter(Stage::Confirmation));
             inner.withdraw(&execution).await;
-            inner.close(&execution, lost).await;
+            inner.close(&execution, Err(ended)).await;
             drop(one);
         });
+    }
+}
+
+/// Tells of what was denied when nobody was there to be told: why the call is not run.
+fn denied(execution: &Execution, approval: Approval) -> ExecutorError {
+    let decided = approval.decided.map(|decided| (decided.by, decided.reason));
+    let (by, reason) = decided.unwrap_or_default();
+    if let Some(entry) = &execution.entry {
+        entry.note(Event::ConfirmationDecided {
+            approval_id: approval.id,
+            decision: approval.status.as_str().to_owned(),
+            by,
+        });
+    }
+    ExecutorError::UserRejected {
+        tool_name: execution.tool.clone(),
+        input_summary: execution.summary(),
+        by,
+        reason,
     }
 }
 

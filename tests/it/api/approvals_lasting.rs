@@ -153,7 +153,9 @@ fn what_is_denied_or_cancelled_while_the_daemon_ends_is_no_loss() {
     assert_eq!(of(&running), (json!("success"), json!(null)));
     assert_eq!(of(&denied), (json!("denied"), json!("user_rejected")));
     assert_eq!(of(&cancelled), (json!("cancelled"), json!("cancelled")));
-    let told = daemon.ended(&denied)["result"]["detail"].clone();
+    let result = daemon.ended(&denied)["result"].clone();
+    assert_eq!(result["stage"], "confirmation", "{result}");
+    let told = &result["detail"];
     assert!(
         told.as_str().is_some_and(|told| told.contains("no")),
         "{told}"
