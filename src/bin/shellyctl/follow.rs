@@ -52,16 +52,16 @@ async fn follow(
     let mut stream = opening.await?;
     let mut due = Instant::now() + CATCH_UP;
     loop {
-        let event = match tokio::time::timeout_at(due, stream.next()).await {
-            Ok(event) => event.transpose()?,
-            Err(_) => {
-                if let Some(relay) = &mut relay {
-                    relay.catch_up().await?;
-                }
-                due = Instant::now() + CATCH_UP;
-                continue;
+        if Instant::now() >= due {
+            if let Some(relay) = &mut relay {
+                relay.catch_up().await?;
             }
+            due = Instant::now() + CATCH_UP;
+        }
+        let Ok(event) = tokio::time::timeout_at(due, stream.next()).await else {
+            continue;
         };
+        let event = event.transpose()?;
         let Some(event) = event else {
             let execution_id = id.get().cloned();
             return Err(ClientError::StreamCutShort {

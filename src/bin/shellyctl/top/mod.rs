@@ -142,7 +142,7 @@ impl Top {
         let pending = match self.client.approvals().await {
             Ok(list) => list.value.approvals,
             // Who may not approve can still look at what runs.
-            Err(ClientError::Refused { .. }) => Vec::new(),
+            Err(error @ ClientError::Refused { .. }) if !may_pass(&error) => Vec::new(),
             Err(error) => return Err(error),
         };
         let mut asked = Vec::new();
@@ -162,7 +162,7 @@ impl Top {
                 if let Next::Approval(id) = self.model.take(&happening) {
                     match self.client.approval(&id).await {
                         Ok(approval) => self.model.asked(approval.value),
-                        Err(ClientError::Refused { .. }) => {}
+                        Err(error @ ClientError::Refused { .. }) if !may_pass(&error) => {}
                         Err(error) => return Err(error),
                     }
                 }
