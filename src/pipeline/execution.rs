@@ -351,6 +351,17 @@ impl Execution {
         self.questions.set_waiting(waits)
     }
 
+    /// It is left to the next daemon.
+    pub(super) fn park(&self) {
+        self.questions.park();
+        self.questions.set_waiting(true);
+    }
+
+    /// Whether it is left to the next daemon.
+    pub(super) fn is_parked(&self) -> bool {
+        self.questions.is_parked()
+    }
+
     /// It waits for a place to run in, or does not any more.
     pub(super) fn show_queued(&self, queued: bool) {
         self.queued.store(queued, Ordering::Relaxed);

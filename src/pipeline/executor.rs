@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
@@ -422,6 +423,7 @@ impl Executor {
     /// last. No call should be begun meanwhile, or afterwards: it would be stopped before it runs.
     pub async fn shut_down(&self, grace: Duration) {
         self.shut_down_after(tokio::time::sleep(grace)).await;
+        self.settle_cancelled().await;
     }
 
     /// The same with a grace that is over when somebody says so.
@@ -433,7 +435,9 @@ impl Executor {
             () = running.none() => {}
             () = grace => {
                 self.inner.phase.send_replace(Phase::Stopping);
-                for execution in self.inner.records.running() {
+                let all = self.inner.records.running();
+                // What is left to the next daemon may still be cancelled.
+                for execution in all.iter().filter(|execution| !execution.is_parked()) {
                     execution.stop(StopReason::Shutdown);
                 }
                 // Each ends within its own kill_grace and kill_wait.
@@ -449,11 +453,16 @@ impl Executor {
 
     /// Waits until what was cancelled has ended that is left to the next daemon. For when nobody can cancel any more.
     pub(crate) async fn settle_cancelled(&self) {
-        for execution in self.inner.records.running() {
-            if execution.stop_reason().is_some() {
-                execution.over().await;
-            }
-        }
+        let all = self.inner.records.running();
+        let cancelled = |execution: &&Arc<Execution>| {
+            execution.is_parked() && execution.stop_reason() == Some(StopReason::Cancelled)
+        };
+        join_all(
+            all.iter()
+                .filter(cancelled)
+                .map(|execution| execution.over()),
+        )
+        .await;
     }
 
     /// Writes what is still to be written and closes the ledger. For the very end.

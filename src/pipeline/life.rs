@@ -208,7 +208,7 @@ impl Inner {
             }
             // It stays on record as waiting, for the next daemon, though nobody is asked here any more.
             () = self.parked(execution) => {
-                execution.set_waiting(true);
+                execution.park();
                 tokio::spawn(Arc::clone(self).end_if_cancelled(Arc::clone(execution)));
             }
         }

@@ -18,6 +18,8 @@ struct Channels {
     asked: watch::Sender<Option<Asked>>,
     /// Whether something is run under the answer.
     is_used: AtomicBool,
+    /// Whether it is left to the next daemon.
+    is_parked: AtomicBool,
 }
 
 impl Questions {
@@ -42,6 +44,16 @@ impl Questions {
         let channels = self.0.get()?;
         let is_used = channels.is_used.load(Ordering::Relaxed);
         self.asked().filter(|_| !is_used)
+    }
+
+    /// From here on it waits for the next daemon.
+    pub(super) fn park(&self) {
+        self.channels().is_parked.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_parked(&self) -> bool {
+        let channels = self.0.get();
+        channels.is_some_and(|channels| channels.is_parked.load(Ordering::Relaxed))
     }
 
     pub(super) fn follow(&self) -> watch::Receiver<Option<Asked>> {

@@ -79,8 +79,8 @@ impl Drop for Enlisted {
         if known.leaders.get(&self.pid) == Some(&self.id) {
             known.leaders.remove(&self.pid);
             known.recognisable.remove(&self.pid);
-            known.used.remove(&self.id);
         }
+        known.used.remove(&self.id);
     }
 }
 
@@ -298,10 +298,10 @@ impl Leaders {
         });
         if let Some(Ok(Some(_))) = ended {
             let told = known.orphans.remove(&pid);
+            known.strays.remove(&pid);
             if let Some(seen) = seen {
                 known.account(told, pid, seen);
             }
-            known.strays.remove(&pid);
         }
     }
 }
@@ -319,23 +319,12 @@ impl Known {
         let killed = all.find(|(_, used)| used.killed.get(&pid).is_some_and(is_same));
         let owner = told
             .or(killed.map(|(id, _)| *id))
-            .or_else(|| self.leaders.get(&seen.session).copied())
-            .or_else(|| self.only_suspect(pid));
+            .or_else(|| self.leaders.get(&seen.session).copied());
         if let Some(owner) = owner.filter(|owner| self.is_here(*owner)) {
             let used = self.used.entry(owner).or_default();
             used.reaped += seen.used;
             used.killed.remove(&pid);
         }
-    }
-
-    /// The only execution there is, unless the process was here before.
-    fn only_suspect(&self, pid: Pid) -> Option<ExecutionId> {
-        let mut leaders = self.leaders.iter();
-        let (leader, id) = leaders.next().filter(|_| self.leaders.len() == 1)?;
-        let first = self.strays.get(&pid);
-        first
-            .is_none_or(|first| first.contains(leader))
-            .then_some(*id)
     }
 
     /// The leaders whose processes may be anybody's, by the look of them.

@@ -28,9 +28,14 @@ pub(super) fn start() -> Daemon {
 }
 
 pub(super) fn start_with(confirmation: &str) -> Daemon {
+    start_above("", confirmation)
+}
+
+/// The same with what stands above all tables.
+pub(super) fn start_above(above: &str, confirmation: &str) -> Daemon {
     let dir = scratch();
     let toml = format!(
-        "[cgroup]\nmode = \"group\"\n[confirmation]\n{confirmation}\n[access]\ncallers = [\"user:root\"]\napprovers = [\"user:root\", \"user:{APPROVER}\"]\n"
+        "{above}\n[cgroup]\nmode = \"group\"\n[confirmation]\n{confirmation}\n[access]\ncallers = [\"user:root\"]\napprovers = [\"user:root\", \"user:{APPROVER}\"]\n"
     );
     fs::write(dir.join("executor.toml"), toml).expect("written");
     fs::write(dir.join("policy.toml"), POLICY).expect("written");

@@ -5,7 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::approvals::{answer, approvals, approve, pending, start, start_with};
+use super::approvals::{answer, approvals, approve, pending, start, start_above, start_with};
 use super::{blocked, call};
 
 #[test]
@@ -160,6 +160,36 @@ fn what_is_denied_or_cancelled_while_the_daemon_ends_is_no_loss() {
         told.as_str().is_some_and(|told| told.contains("no")),
         "{told}"
     );
+}
+
+/// The grace is over, and what runs has yet to be killed.
+#[test]
+fn what_is_left_to_the_next_daemon_can_be_cancelled_as_long_as_this_one_answers() {
+    let mut daemon = start_above("kill_grace_ms = 20000", "self_approval = true");
+    let [begun, asked, go] = ["begun", "asked", "go"].map(|name| daemon.dir().join(name));
+    let stubborn = format!(
+        "trap 'touch {}' TERM; touch {}; until [ -e {} ]; do sleep 0.05; done",
+        asked.display(),
+        begun.display(),
+        go.display()
+    );
+    daemon.begin(&stubborn, &json!({}));
+    approve(&daemon, &pending(&daemon));
+    daemon.wait_until("it runs", || begun.exists());
+    let cancelled = daemon.begin("touch cancelled", &json!({}));
+    pending(&daemon);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_until("it ends", || daemon.log().contains("stopping"));
+    // A second one means now.
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_until("what runs is asked to end", || asked.exists());
+    let path = format!("/executions/{cancelled}");
+    let reply = daemon.connect().request("DELETE", &path, &[], b"");
+    assert_eq!(reply.json()["status"], "cancelled", "{}", reply.json());
+    fs::write(&go, "").expect("written");
+    daemon.wait();
+    daemon = daemon.restart();
+    assert_eq!(daemon.ended(&cancelled)["status"], "cancelled");
 }
 
 #[test]

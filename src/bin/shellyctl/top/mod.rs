@@ -56,7 +56,7 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
             Some(message) = hear.recv() => top.message = message,
             told = subscription.next() => {
                 let (told, began) = (told?, Instant::now());
-                let mut pressed = Vec::new();
+                let (shown, mut pressed) = (top.chosen(), Vec::new());
                 // A daemon that does not answer keeps nobody here. In order, so that no key is taken
                 // where nothing is waited for.
                 let done = tokio::select! {
@@ -75,7 +75,14 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
                 }
                 // Those of long ago are about lines that may not be there any more.
                 if began.elapsed() < PROMPT {
-                    pressed.into_iter().for_each(|key| top.key(key, &said));
+                    let mut is_shown = top.chosen() == shown;
+                    for key in pressed {
+                        let moves = matches!(key, Key::Up | Key::Down);
+                        if moves || is_shown {
+                            top.key(key, &said);
+                        }
+                        is_shown &= !moves;
+                    }
                 }
             }
             keys = screen.keys() => {
@@ -114,6 +121,13 @@ impl Top {
             model: Model::default(),
             message: String::new(),
         }
+    }
+
+    /// The execution and the approval that keys are about.
+    fn chosen(&self) -> Option<(String, Option<String>)> {
+        let row = self.model.selected()?;
+        let approval = row.approval.as_ref().map(|approval| approval.id.clone());
+        Some((row.execution_id.clone(), approval))
     }
 
     fn draw(&mut self) -> Result<(), Failure> {
