@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use super::termination::Termination;
 use super::{CallRecord, Execution};
 use crate::domain::{ExecutionId, Exit, Failure, Status, TraceId, summarize, whole_millis};
@@ -70,7 +72,10 @@ fn write(line: &Line<'_>) {
         ..
     } = *line;
     // The caller's own word, where there is no such tool: it is not to begin another line.
-    let named = summarize(tool);
+    let named = match tool.contains(char::is_control) {
+        true => Cow::Owned(summarize(tool)),
+        false => Cow::Borrowed(tool),
+    };
     macro_rules! write {
         ($level:ident) => {
             tracing::$level!(

@@ -167,13 +167,13 @@ fn what_is_denied_or_cancelled_while_the_daemon_ends_is_no_loss() {
 fn what_is_left_to_the_next_daemon_can_be_cancelled_as_long_as_this_one_answers() {
     let mut daemon = start_above("kill_grace_ms = 20000", "self_approval = true");
     let [begun, asked, go] = ["begun", "asked", "go"].map(|name| daemon.dir().join(name));
-    let stubborn = format!(
+    let busy = format!(
         "trap 'touch {}' TERM; touch {}; until [ -e {} ]; do sleep 0.05; done",
         asked.display(),
         begun.display(),
         go.display()
     );
-    daemon.begin(&stubborn, &json!({}));
+    daemon.begin(&busy, &json!({}));
     approve(&daemon, &pending(&daemon));
     daemon.wait_until("it runs", || begun.exists());
     let cancelled = daemon.begin("touch cancelled", &json!({}));

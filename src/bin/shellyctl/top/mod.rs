@@ -75,14 +75,7 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
                 }
                 // Those of long ago are about lines that may not be there any more.
                 if began.elapsed() < PROMPT {
-                    let mut is_shown = top.chosen() == shown;
-                    for key in pressed {
-                        let moves = matches!(key, Key::Up | Key::Down);
-                        if moves || is_shown {
-                            top.key(key, &said);
-                        }
-                        is_shown &= !moves;
-                    }
+                    top.keys_about(shown.as_ref(), pressed, &said);
                 }
             }
             keys = screen.keys() => {
@@ -128,6 +121,24 @@ impl Top {
         let row = self.model.selected()?;
         let approval = row.approval.as_ref().map(|approval| approval.id.clone());
         Some((row.execution_id.clone(), approval))
+    }
+
+    /// Does what keys ask for that were pressed while `shown` was what they were about: what they decide on is that, or
+    /// nothing.
+    fn keys_about(
+        &mut self,
+        shown: Option<&(String, Option<String>)>,
+        pressed: Vec<Key>,
+        said: &mpsc::UnboundedSender<String>,
+    ) {
+        let mut is_shown = self.chosen().as_ref() == shown;
+        for key in pressed {
+            let moves = matches!(key, Key::Up | Key::Down);
+            if moves || is_shown {
+                self.key(key, said);
+            }
+            is_shown &= !moves;
+        }
     }
 
     fn draw(&mut self) -> Result<(), Failure> {
