@@ -61,8 +61,9 @@ pub(super) struct HistoryQuery {
     /// Of the calls that belong to this trace.
     #[param(nullable = false, max_length = 256)]
     trace_id: Option<String>,
-    /// With all of these words in the first 4,096 characters of the call, or of an answer that is no
-    /// longer than 4 KiB; `word*` stands for what begins so. Finds what has ended.
+    /// With all of these words in the first 4,096 characters of what the caller said, or of an answer that is no
+    /// longer than 4 KiB; `word*` stands for what begins so. Of Chinese, Japanese and Korean any characters that stand
+    /// in a row. Finds what has ended.
     #[param(nullable = false)]
     text: Option<String>,
     /// At most so many; 50 unless told, at most 1000.
@@ -199,8 +200,12 @@ pub(super) async fn clear(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     query: Result<Query<NoQuery>, QueryRejection>,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<Response, Refusal> {
     query.map_err(bad_query)?;
+    let why = "to clear takes none, for it forgets all that has ended";
+    no_body((body, &headers), &api, why).await?;
     let clearing = async move {
         let cleared = api.executor.clear_history(&peer.caller).await;
         cleared.map_err(|error| Refusal::new(Code::AuditUnavailable, error.to_string()))
@@ -242,7 +247,8 @@ pub(super) async fn replay(
     body: Body,
 ) -> Result<Response, Refusal> {
     query.map_err(bad_query)?;
-    no_body(body, &headers, &api).await?;
+    let why = "a replay takes none, for it makes the call again as it is on record; make another call with `POST /execute`";
+    no_body((body, &headers), &api, why).await?;
     find(&api, &peer, &id).await?;
     let id: ExecutionId = id
         .parse()
@@ -279,9 +285,9 @@ pub(super) async fn replay(
     Ok(answer(&api, opened, manner).await)
 }
 
-/// Refuses a body that says something. Some clients send an empty object with every POST.
-async fn no_body(body: Body, headers: &HeaderMap, api: &Api) -> Result<(), Refusal> {
-    let is_empty = match request::within(NO_BODY, (body, headers), api).await {
+/// Refuses a body that says something, and says `why` it is not heeded. Some clients send an empty object with every request.
+async fn no_body(body: (Body, &HeaderMap), api: &Api, why: &str) -> Result<(), Refusal> {
+    let is_empty = match request::within(NO_BODY, body, api).await {
         Ok(bytes) => matches!(bytes.trim_ascii(), b"" | b"{}"),
         Err(refusal) if refusal.code == Code::PayloadTooLarge => false,
         Err(refusal) => return Err(refusal),
@@ -289,7 +295,7 @@ async fn no_body(body: Body, headers: &HeaderMap, api: &Api) -> Result<(), Refus
     if is_empty {
         return Ok(());
     }
-    let detail = "the body cannot be heeded: a replay takes none, for it makes the call again as it is on record; make another call with `POST /execute`";
+    let detail = format!("the body cannot be heeded: {why}");
     Err(Refusal::new(Code::MalformedRequest, detail))
 }
 

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
 use super::executions::{comes, find, hold, longest_wait, unreadable};
+use super::history::malformed;
 use super::openapi::RawBytes;
 use super::path::Name;
 use super::peer::Peer;
@@ -34,7 +35,8 @@ const PIECE: usize = 256 * 1024;
 #[serde(deny_unknown_fields)]
 pub(super) struct OutputQuery {
     /// Which of the two streams.
-    stream: StreamName,
+    #[param(required = true, nullable = false)]
+    stream: Option<StreamName>,
     /// Whether to go on with what is still written until the execution has ended, or the try of one that is tried
     /// again. Who was cut off goes on with a `Range` from a byte, which may come later. The answer has no length, nor
     /// has its `Content-Range`, whose last byte is the one that was asked for, or 9007199254740991 (RFC 8673): it may
@@ -132,10 +134,12 @@ pub(super) async fn show(
 ) -> Result<Response, Refusal> {
     let found = find(&api, &peer, &id).await?;
     let Query(OutputQuery {
-        stream: name,
+        stream,
         follow,
         wait,
     }) = query.map_err(bad_query)?;
+    let name =
+        stream.ok_or_else(|| malformed("stream", "is missing: expected `stdout` or `stderr`"))?;
     let deadline = longest_wait(wait)?.map(|wait| Instant::now() + wait);
     let held = match (deadline, &found) {
         (Some(deadline), Found::Live(execution)) if follow != Some(true) => {

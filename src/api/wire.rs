@@ -280,6 +280,8 @@ fn describe(at: &str, error: &serde_json::Error) -> String {
         // The member at fault may have one of its other names.
         if why.starts_with("duplicate field `name`") {
             why.push_str(" (`name`, `tool` and `tool_name` are the same)");
+        } else if why.starts_with("missing field") {
+            why = format!("{why}; {EXAMPLE}");
         }
         format!("the body is no tool call: {at}{why}")
     } else {

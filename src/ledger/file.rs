@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use rusqlite::{Connection, OpenFlags};
 
-use super::LedgerError;
+use super::{LedgerError, words};
 
 /// What makes a new file.
 const SCHEMA: &str = include_str!("schema.sql");
@@ -25,6 +25,7 @@ const STEPS: &[&str] = &[
     include_str!("schema-6.sql"),
     include_str!("schema-7.sql"),
     include_str!("schema-8.sql"),
+    include_str!("schema-9.sql"),
 ];
 
 /// How many bytes of file are checked before the ledger is in use. More would hold up the start,
@@ -91,6 +92,7 @@ pub(super) fn open_to_write(file: &Path, synchronous: &str) -> Result<Connection
     connection.busy_timeout(BUSY).map_err(fail)?;
     connection.set_prepared_statement_cache_capacity(64);
     write_ahead(&connection, file)?;
+    words::define(&connection).map_err(fail)?;
     // Checkpoints are the writer's to time, after acknowledging. What is deleted is overwritten
     // only where that costs nothing.
     let pragmas = format!(

@@ -26,6 +26,7 @@ mod retention;
 mod search;
 mod store;
 mod time;
+mod words;
 mod work;
 mod writer;
 

@@ -118,5 +118,5 @@ CREATE TABLE audit (
     hash BLOB NOT NULL
 ) STRICT;
 
--- The words of calls and answers; filled behind the commits, and only ever asked for rows.
+-- The words of calls and answers (words.rs); filled behind the commits, and only ever asked for rows.
 CREATE VIRTUAL TABLE search USING fts5 (facet, call, content, content = '');

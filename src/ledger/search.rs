@@ -5,12 +5,11 @@
 
 use super::convert::signed;
 use super::store::{Fault, Store, Totals};
+use super::words::apart;
 use super::{Json, LedgerError};
 
-/// How much of a call and of an answer is indexed, in characters. More would be paid for by
-/// every commit that waits behind it, and by the file's size.
-const TEXT: &str =
-    "CAST(facet AS TEXT), substr(call, 1, 4096), substr(coalesce(content, ''), 1, 4096)";
+/// What is indexed of a row.
+const TEXT: &str = "CAST(facet AS TEXT), words_of_call(call), words_of_answer(content)";
 
 /// Rows by an array of their numbers, for one statement: FTS5 writes what it has gathered at the end of each, and
 /// wherever a row comes that is not behind the one before.
@@ -79,8 +78,9 @@ pub(super) fn expression(text: &str, facets: Option<&[i64]>) -> Result<String, L
                 Some(beginning) => (beginning, " *"),
                 None => (word, ""),
             };
-            // As a string of FTS5's: nothing in it is syntax.
-            format!("\"{}\"{star}", word.replace('"', "\"\"").replace('\0', " "))
+            // As a string of FTS5's: nothing in it is syntax, and several words are looked for in a row.
+            let string = apart(word).replace('"', "\"\"").replace('\0', " ");
+            format!("\"{string}\"{star}")
         })
         .collect();
     if words.is_empty() {
@@ -118,6 +118,7 @@ mod tests {
                 None,
                 r#"({call content} : ("say" AND """hi"""))"#,
             ),
+            ("部署", None, r#"({call content} : (" 部  署 "))"#),
             (
                 "gi*",
                 Some(&[3, 4][..]),

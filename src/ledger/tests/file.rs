@@ -108,6 +108,34 @@ fn a_file_that_was_written_long_ago_still_opens() {
     );
 }
 
+#[test]
+fn what_was_indexed_long_ago_is_indexed_anew() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let ended = enter(&ledger, opening("bash", 0, at(0)), Status::Success);
+    drop(ledger);
+    // As the eighth version had it: JSON, with a backslash before each line end.
+    let connection = Connection::open(scratch.file()).expect("a file");
+    let before = "INSERT INTO search (search) VALUES ('delete-all');
+        INSERT INTO search (rowid, call) SELECT number, 'nstatus' FROM executions;
+        PRAGMA user_version = 8;";
+    connection.execute_batch(before).expect("changed");
+    drop(connection);
+    let ledger = scratch.open();
+    let found = |text: &str| {
+        let filter = Filter {
+            text: Some(text.to_owned()),
+            limit: 10,
+            ..Filter::default()
+        };
+        let page = block_on(ledger.list(filter, |listed| listed.id)).expect("listed");
+        page.records
+    };
+    assert_eq!((found("status"), found("nstatus")), (vec![ended], vec![]));
+    cleared(&ledger, 0);
+    assert_eq!(found("status"), []);
+}
+
 /// What the tables and indices of a ledger are like, whatever they were made by.
 fn shape(file: &std::path::Path) -> Vec<(String, String)> {
     const COLUMNS: &str = "SELECT m.name, printf('%d %s %s %d %s %d %d', c.cid, c.name, c.type, c.[notnull], quote(c.dflt_value), c.pk, c.hidden)

@@ -175,6 +175,51 @@ fn a_cursor_survives_being_written_down() {
     }
 }
 
+/// Who is found by these words.
+fn found(ledger: &Ledger, text: &str) -> Vec<ExecutionId> {
+    let text = Some(text.to_owned());
+    let filter = Filter {
+        text,
+        ..Filter::default()
+    };
+    ids(&list(ledger, filter))
+}
+
+/// Of a call only what was said is looked at, and not the JSON that it is kept as.
+#[test]
+fn a_word_is_found_wherever_it_stands_and_the_names_around_it_are_not() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let mut record = opening("bash", 0, at(0));
+    record.call = json!({
+        "input": {"command": "echo one\ntwo\tthree\n\"four\" \u{1}five"},
+        "env": {"STAGE": "blue"},
+    })
+    .into();
+    let mut close = closing(record.id, Status::Success);
+    close.content.place = Place::Inline("部署完成了, ready".as_bytes().to_vec());
+    let id = record.id;
+    drop(ledger.open_execution(record, None));
+    ledger.close_execution(close, None).wait().expect("closed");
+    for text in [
+        "one two three four five",
+        "stage blue",
+        "部署",
+        "完成",
+        "成",
+        "部*",
+        "ready",
+    ] {
+        assert_eq!(found(&ledger, text), [id], "{text}");
+    }
+    for text in ["ntwo", "tthree", "command", "input", "env", "署部", "部成"] {
+        assert_eq!(found(&ledger, text), [], "{text}");
+    }
+    // It is taken out as it was put in.
+    cleared(&ledger, 0);
+    assert_eq!(found(&ledger, "部署"), []);
+}
+
 #[test]
 fn history_is_searched_by_words_of_call_and_answer() {
     let scratch = Scratch::new();

@@ -470,6 +470,15 @@ fn history_is_cleared_and_the_audit_trail_is_not() {
         assert_eq!(refused.status, 400, "{query}");
         assert_eq!(refused.json()["code"], "malformed_request", "{query}");
     }
+    let filter = daemon
+        .connect()
+        .request("DELETE", "/executions", &[], br#"{"tool": "x"}"#);
+    let detail =
+        "the body cannot be heeded: to clear takes none, for it forgets all that has ended";
+    assert_eq!(
+        (filter.status, &filter.json()["detail"]),
+        (400, &json!(detail))
+    );
     assert_eq!(summaries(&list(&daemon, "")).len(), 4);
     let cleared = delete("/executions");
     assert_eq!(
