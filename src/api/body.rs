@@ -427,7 +427,7 @@ pub(super) fn response<'a>(subject: impl Into<Subject<'a>>, finished: &'a Finish
     match &finished.failure {
         None => json_response(status, body),
         Some(failure) => {
-            let mut response = problem_response(Code::of(failure.kind), body);
+            let mut response = problem_response(Code::of(failure.kind), failure.stage, body);
             if let Some(secs) = failure.retry_after_secs {
                 let headers = response.headers_mut();
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));

@@ -282,9 +282,7 @@ fn accepted(execution: &Record) -> Response {
 /// Puts a call in the trace that its headers name. One that is not well-formed names none (W3C Trace
 /// Context, section 3.2).
 fn trace(call: &mut Call, headers: &HeaderMap) -> Result<(), Refusal> {
-    let header = headers.get("traceparent");
-    let header = header.and_then(|value| value.to_str().ok());
-    let Some(named) = header.and_then(TraceParent::parse) else {
+    let Some(named) = trace_parent(headers) else {
         return Ok(());
     };
     match &call.options.trace_id {
@@ -302,6 +300,12 @@ fn trace(call: &mut Call, headers: &HeaderMap) -> Result<(), Refusal> {
             Ok(())
         }
     }
+}
+
+/// Where the caller is in a trace, if it says so.
+pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+    let header = headers.get("traceparent")?;
+    TraceParent::parse(header.to_str().ok()?)
 }
 
 /// The caller's key for the call, if it has one, with a digest of what it is for.

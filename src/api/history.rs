@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::body;
 use super::execute::{
-    Manner, accepts_events, answer, idempotency, opened, prefers_async, undivided,
+    Manner, accepts_events, answer, idempotency, opened, prefers_async, trace_parent, undivided,
 };
 use super::executions::{find, is_admin, unreadable};
 use super::json::{json_response, to_json};
@@ -227,6 +227,7 @@ pub(super) async fn clear(
         ("id" = String, Path, format = "uuid", description = "The execution to repeat."),
         ("prefer" = Option<String>, Header, nullable = false, description = "`respond-async` asks for 202 at once (RFC 7240).", example = "respond-async"),
         ("idempotency-key" = Option<String>, Header, nullable = false, description = "As of `POST /execute`: under it the execution is repeated once.", example = "deploy-42-again"),
+        ("traceparent" = Option<String>, Header, nullable = false, description = "As of `POST /execute`. Without one it belongs to no trace.", example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     ),
     responses(
         (status = 200, description = "As `POST /execute`.",
@@ -266,9 +267,10 @@ pub(super) async fn replay(
         ));
     }
     let (executor, own_terms) = (api.executor.clone(), terms.clone());
+    let trace = trace_parent(&headers);
     let replaying = async move {
         let caller = peer.caller.clone();
-        let begun = executor.replay(id, caller, own_terms.clone()).await;
+        let begun = executor.replay(id, trace, caller, own_terms.clone()).await;
         let begun = begun.map_err(|error| match error {
             CannotReplay::Masked => Refusal::new(Code::NotReplayable, error.to_string()),
             CannotReplay::Unknown => Refusal::new(Code::UnknownExecution, error.to_string()),

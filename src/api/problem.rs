@@ -103,8 +103,13 @@ impl Code {
         }
     }
 
-    /// After how many seconds what is refused so is worth another try, where nothing says so more exactly.
-    pub(crate) fn retry_after_secs(self) -> Option<u64> {
+    /// After how many seconds what is refused so, in this stage, is worth another try, where nothing says so more exactly.
+    pub(crate) fn retry_after_secs(self, stage: Option<Stage>) -> Option<u64> {
+        // It has run in part: another try would run it again, or under its key come to the same for good.
+        if self.may_follow_a_start() && matches!(stage, Some(Stage::Execution | Stage::Formatting))
+        {
+            return None;
+        }
         // Restarts, bursts of connections and what holds up a disk are over in about that time. A sandbox that is
         // not there, or a provider, takes somebody to set it up.
         let passes = matches!(
@@ -358,7 +363,8 @@ impl IntoResponse for Refusal {
             errors: self.errors,
             judgement: None,
         };
-        let mut response = problem_response(self.code, to_json_around(&problem.detail, &problem));
+        let body = to_json_around(&problem.detail, &problem);
+        let mut response = problem_response(self.code, self.stage, body);
         response.headers_mut().extend(self.headers);
         response
     }
@@ -373,13 +379,13 @@ pub(crate) fn violations(failure: &Failure) -> Option<Vec<ViolationBody>> {
     breaks_a_schema.then(|| violations.collect())
 }
 
-/// A response that carries a problem.
-pub(super) fn problem_response(code: Code, body: Vec<u8>) -> Response {
+/// A response that carries a problem which came up in this stage.
+pub(super) fn problem_response(code: Code, stage: Option<Stage>, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = code.status();
     let kind = HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    if let Some(secs) = code.retry_after_secs() {
+    if let Some(secs) = code.retry_after_secs(stage) {
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }

@@ -1,12 +1,17 @@
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::ConfigError;
 
+/// The largest file of configuration that is read, in bytes: thousands of rules. To read TOML takes some thirty times as much
+/// memory.
+const MAX_BYTES: u64 = 1 << 20;
+
 /// Reads a file of configuration.
 ///
 /// # Errors
-/// When it cannot be read, and the line of the first byte that is no text.
+/// When it cannot be read or is larger than 1 MiB, and the line of the first byte that is no text.
 pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable {
         path: path.to_owned(),
@@ -16,7 +21,13 @@ pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(unreadable(io::Error::other("it is not a regular file")));
     }
-    let bytes = std::fs::read(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    let mut beginning = file.take(MAX_BYTES + 1);
+    beginning.read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(unreadable(io::Error::other("it is larger than 1 MiB")));
+    }
     String::from_utf8(bytes).map_err(|error| {
         let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         ConfigError::Invalid {

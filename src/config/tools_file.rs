@@ -13,10 +13,6 @@ use super::text::read_text;
 /// The shipped `tools.toml`.
 pub const DEFAULT_TOOLS_TOML: &str = include_str!("../../config/tools.toml");
 
-/// The largest `tools.toml` that is read, in bytes: it is read at every `GET /tools`, and a
-/// description is a page of text.
-const MAX_BYTES: u64 = 1 << 20;
-
 /// How long ago a file was changed at least if it is taken to be changed no more in that moment, in
 /// seconds.
 const TICK_SECS: i64 = 2;
@@ -41,17 +37,14 @@ impl ToolDescriptions {
     /// # Errors
     /// A file that cannot be read, is larger than 1 MiB, or is not what it should be.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        match std::fs::metadata(path) {
-            Ok(meta) if meta.is_file() && meta.len() > MAX_BYTES => {
-                return Err(ConfigError::Unreadable {
-                    path: path.to_owned(),
-                    source: io::Error::other("it is larger than 1 MiB"),
-                });
+        match read_text(path) {
+            Err(ConfigError::Unreadable { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(Self::default())
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Ok(_) | Err(_) => {}
+            text => Self::parse(path, &text?),
         }
-        Self::parse(path, &read_text(path)?)
     }
 
     /// Parses `text`, which came from `path`.

@@ -1,10 +1,11 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Config, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -50,7 +51,7 @@ pub fn watch_files(path: &Path, others: &[&str]) -> notify::Result<Watch> {
     names.extend(dir.file_name().map(OsStr::to_owned));
     let written = Written::default();
     let notes = Arc::clone(&written);
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+    let mut watcher = watcher(move |event: notify::Result<notify::Event>| {
         let is_closed = event
             .as_ref()
             .is_ok_and(|event| note_writing(event, &names, &mut notes.lock()));
@@ -70,6 +71,21 @@ pub fn watch_files(path: &Path, others: &[&str]) -> notify::Result<Watch> {
         changes,
         written,
     })
+}
+
+/// Makes a watcher. notify takes it for granted that its thread could be started, which the limit of the daemon's unit may
+/// refuse: without one each use of it panics, but this.
+fn watcher(handler: impl notify::EventHandler) -> notify::Result<RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(handler)?;
+    match watcher.configure(Config::default()) {
+        Ok(_) => Ok(watcher),
+        Err(error) => {
+            // So does its end, which the panic hook tells of.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(watcher)));
+            let told = format!("no thread could be started that watches: {error}");
+            Err(notify::Error::generic(&told))
+        }
+    }
 }
 
 /// Notes who of `names` is written to, and says whether one of them is so no more.
@@ -129,7 +145,7 @@ fn names(path: &Path, others: &[&str]) -> Vec<OsString> {
 /// When there is no such directory, or it cannot be watched.
 pub fn watch_tree(dir: &Path) -> notify::Result<Watch> {
     let (changed, changes) = mpsc::channel(1);
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+    let mut watcher = watcher(move |event: notify::Result<notify::Event>| {
         let is_change = |event: &notify::Event| {
             event.need_rescan() || !matches!(event.kind, EventKind::Access(_))
         };

@@ -16,6 +16,12 @@ pub(super) fn prepare() {
     if let Err(error) = unsafe { sigaction(Signal::SIGCHLD, &default) } {
         tracing::warn!(%error, "cannot reset SIGCHLD");
     }
+    // What may not grow any more (RLIMIT_FSIZE) is then an error of write(2), as on a full disk, and not the daemon's end.
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is installed; commands get the default back.
+    if let Err(error) = unsafe { sigaction(Signal::SIGXFSZ, &ignore) } {
+        tracing::warn!(%error, "cannot ignore SIGXFSZ");
+    }
     // Each execution takes up to seven descriptors, each connection two; commands get the
     // default limit back.
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)

@@ -29,8 +29,9 @@ const LONGEST_UNREST: Duration = Duration::from_secs(1);
 /// How long a file is waited for that somebody has written a part of: the other part may say what is forbidden.
 const LONGEST_WRITING: Duration = Duration::from_secs(10);
 
-/// How often two things are looked at that no watch tells of: whether a directory that could not be watched can be
-/// now (it may have been missing only while it was replaced), and whether symbolic links still lead to the same files.
+/// How often three things are looked at that no watch tells of: whether a directory that could not be watched can be
+/// now (it may have been missing only while it was replaced), whether symbolic links still lead to the same files, and
+/// whether a file that could not be read can be (there may have been no descriptors left).
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// That the configuration cannot be used, or the policy.
@@ -70,6 +71,8 @@ pub(super) struct Configuration {
     started_with: Settings,
     in_force: Mutex<Arc<Settings>>,
     were_read: WereRead,
+    /// Whether there is a file that could not be read last.
+    is_unread: AtomicBool,
     surroundings: Surroundings,
 }
 
@@ -105,6 +108,7 @@ impl Configuration {
             path,
             started_with: settings.clone(),
             in_force: Mutex::new(Arc::new(settings)),
+            is_unread: AtomicBool::new(false),
             surroundings,
         }
     }
@@ -155,7 +159,9 @@ impl Configuration {
         let mut look_again = tokio::time::interval(LOOK_AGAIN);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let looks_again = watched.files.is_err() || watched.ends.is_some();
+            let looks_again = watched.files.is_err()
+                || watched.ends.is_some()
+                || self.is_unread.load(Ordering::Relaxed);
             let cause = tokio::select! {
                 wish = signals.reload_or_stop() => match wish {
                     Wish::Stop => return,
@@ -221,8 +227,11 @@ impl Configuration {
                     if watched.files.is_ok() {
                         let dir = self.skills_dir();
                         watched.skills = beside(move || watch_skills(&dir)).await;
-                        self.reload(api).await;
+                        return self.reload(api).await;
                     }
+                }
+                if self.is_unread.load(Ordering::Relaxed) {
+                    self.reload(api).await;
                 }
             }
             Cause::Skills => reload_skills(api).await,
@@ -269,6 +278,7 @@ impl Configuration {
 
     /// Reads the files and takes up the whole of each, or nothing of it.
     async fn reload(&self, api: &Api) {
+        self.is_unread.store(false, Ordering::Relaxed);
         let mut problems = self.reload_settings(api).await;
         problems.extend(self.reload_policy(api).await);
         api.health.set_configuration(problems);
@@ -279,14 +289,19 @@ impl Configuration {
         let settings = match self.read().await {
             Ok(settings) => Arc::new(settings),
             Err(error) => {
+                let is_unread = matches!(error, ConfigError::Unreadable { .. });
+                self.is_unread.fetch_or(is_unread, Ordering::Relaxed);
                 let detail = format!(
                     "{}; the last valid configuration stays in force",
                     error.chain()
                 );
-                api.executor.announce(Event::ConfigurationRefused {
-                    detail: detail.clone(),
-                });
-                return vec![unusable(CONFIG_INVALID, detail, &self.path)];
+                let problem = unusable(CONFIG_INVALID, detail, &self.path);
+                if tell(&problem, api) {
+                    let detail = problem.detail.clone();
+                    let refused = Event::ConfigurationRefused { detail };
+                    api.executor.announce(refused);
+                }
+                return vec![problem];
             }
         };
         let restart = self.started_with.needs_restart(&settings);
@@ -352,6 +367,8 @@ impl Configuration {
                 None
             }
             Err(error) => {
+                let is_unread = matches!(error, UnusablePolicy::Unreadable { .. });
+                self.is_unread.fetch_or(is_unread, Ordering::Relaxed);
                 let detail = format!("{}; {}", error.chain(), error.meanwhile());
                 let in_force = amendment.policy();
                 let confirmed =
@@ -361,10 +378,12 @@ impl Configuration {
                     Ok(policy) => amendment.put_in_force(policy),
                     Err(error) => tracing::error!(%error, "[files] is not taken up"),
                 }
-                api.executor.announce(Event::PolicyRefused {
-                    detail: detail.clone(),
-                });
-                Some(unusable(POLICY_INVALID, detail, error.path()))
+                let problem = unusable(POLICY_INVALID, detail, error.path());
+                if tell(&problem, api) {
+                    let detail = problem.detail.clone();
+                    api.executor.announce(Event::PolicyRefused { detail });
+                }
+                Some(problem)
             }
         }
     }
@@ -427,9 +446,17 @@ fn was_refused(api: &Api, code: &str) -> bool {
     problems.iter().any(|problem| problem.code == code)
 }
 
-/// Says that a file cannot be used, and what that means.
+/// Logs that a file cannot be used, unless it could not be for the same reason before; says whether it did.
+fn tell(problem: &Degradation, api: &Api) -> bool {
+    let is_news = !api.health.configuration().contains(problem);
+    if is_news {
+        tracing::error!(path = problem.source, "{}", problem.detail);
+    }
+    is_news
+}
+
+/// That a file cannot be used, and what that means.
 fn unusable(code: &'static str, detail: String, path: &Path) -> Degradation {
-    tracing::error!(path = %path.display(), "{detail}");
     Degradation {
         code,
         detail,

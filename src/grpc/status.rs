@@ -77,7 +77,7 @@ pub(super) fn of_refusal(refusal: Refusal) -> Status {
         errors: violated(errors),
         ..proto::Problem::default()
     };
-    status(code, problem, None)
+    status(code, problem, code.retry_after_secs(stage))
 }
 
 /// What an execution ended in.
@@ -98,7 +98,10 @@ pub(super) fn of_failure(subject: Subject, finished: &Finished, failure: &Failur
         partial,
         ..proto::Problem::default()
     };
-    status(Code::of(failure.kind), problem, failure.retry_after_secs)
+    let code = Code::of(failure.kind);
+    let retry_after = failure.retry_after_secs;
+    let retry_after = retry_after.or_else(|| code.retry_after_secs(failure.stage));
+    status(code, problem, retry_after)
 }
 
 fn violated(errors: Option<Vec<ViolationBody>>) -> Vec<proto::Violation> {
@@ -120,7 +123,7 @@ fn status(code: Code, problem: proto::Problem, retry_after: Option<u64>) -> Stat
     fit(&mut problem);
 
     let mut details = vec![any("google.rpc.ErrorInfo", &info(&problem))];
-    if let Some(secs) = retry_after.or_else(|| code.retry_after_secs()) {
+    if let Some(secs) = retry_after {
         let retry_delay = prost_types::Duration {
             seconds: i64::try_from(secs).unwrap_or(i64::MAX),
             nanos: 0,

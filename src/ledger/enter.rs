@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::LedgerError;
 use super::event::Events;
 use super::handle::{Inner, Ledger};
-use super::log::{Begun, Log, Logged, Opening, Queued};
+use super::log::{Begun, Extent, Log, Logged, Opening, Queued};
 use super::record::{Change, Claim, CloseRecord, LateDigests, OpenRecord};
 use super::store::{Fault, Store};
 use super::time::micros;
@@ -91,6 +91,7 @@ impl Ledger {
     /// Enters what became known of an open execution. A ruling goes into the audit trail.
     pub fn change(&self, id: ExecutionId, change: Change, events: Option<Events>) -> Receipt<()> {
         self.nudge(id);
+        self.inner.follow(events.as_ref());
         let now = micros(SystemTime::now());
         let failing = Failing::kept(change.held_bytes());
         self.write(failing, events, move |store| store.change(id, &change, now))
@@ -111,7 +112,7 @@ impl Ledger {
         let log = self.inner.log.as_ref();
         match log.and_then(|log| log.take(record.id)) {
             Some(Opening::Here(begun)) => self.inner.enter(begun, record, late, events),
-            Some(Opening::Unsafe) | None => {
+            Some(Opening::Handed(_) | Opening::Unsafe) | None => {
                 let failing = Failing::kept(record.held_bytes());
                 let finish = Finish {
                     close: record,
@@ -147,7 +148,8 @@ impl Ledger {
         match log.take(record.id) {
             Some(Opening::Here(mut begun)) => {
                 let events = Events::joined(begun.events.take(), events);
-                let Some(end) = log.end(&record, late.is_some(), events.as_ref()) else {
+                let all = (events.as_ref(), Extent::Last);
+                let Some(end) = log.end(&record, late.is_some(), all) else {
                     return Ended::Queued(self.inner.enter(begun, record, late, events), then);
                 };
                 let failing = Failing::never(begun.record.held_bytes() + record.held_bytes());
@@ -160,8 +162,16 @@ impl Ledger {
                 };
                 shared.queue_then(failing, events, make, then);
             }
-            None => {
-                let Some(end) = log.end(&record, late.is_some(), events.as_ref()) else {
+            opening @ (Some(Opening::Handed(_)) | None) => {
+                let joined = match opening {
+                    Some(Opening::Handed(told)) => Events::joined(told, events.clone()),
+                    Some(Opening::Here(_) | Opening::Unsafe) | None => None,
+                };
+                let known = match &joined {
+                    Some(all) => (Some(all), Extent::All),
+                    None => (events.as_ref(), Extent::Last),
+                };
+                let Some(end) = log.end(&record, late.is_some(), known) else {
                     return Ended::Queued(self.close(record, late, events), then);
                 };
                 let failing = Failing::never(record.held_bytes());
@@ -179,9 +189,31 @@ impl Ledger {
         }
         Ended::Logged
     }
+
+    /// The same for one of which something else is on its way into the file, and nowhere else: it is safe when that is.
+    pub fn end_behind<F>(
+        &self,
+        record: CloseRecord,
+        late: Option<LateDigests>,
+        events: Option<Events>,
+        then: F,
+    ) -> Ended<F>
+    where
+        F: FnOnce(Result<(), LedgerError>) + Send + 'static,
+    {
+        Ended::Queued(self.close(record, late, events), then)
+    }
 }
 
 impl Inner {
+    /// Notes what is queued to have happened to an execution whose opening may still be on its way.
+    pub(super) fn follow(&self, events: Option<&Events>) {
+        let id = events.and_then(|events| events.execution_id);
+        if let (Some(log), Some(id), Some(events)) = (&self.log, id, events) {
+            log.follow(id, events);
+        }
+    }
+
     /// Has an execution entered that is in the log and nowhere else, if it is one.
     fn open(&self, id: ExecutionId) {
         if let Some(log) = &self.log {

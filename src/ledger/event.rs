@@ -39,6 +39,12 @@ impl Events {
             (first, then) => first.or(then),
         }
     }
+
+    /// Without the first ones, so many. There has to be an end behind them.
+    pub(super) fn behind(mut self, first: usize) -> Self {
+        self.happened = self.happened.behind(first);
+        self
+    }
 }
 
 /// Things that have happened, one after another, in the text that is kept of them: an array of arrays, the
@@ -177,6 +183,17 @@ impl Happened {
         things
             .map(|thing| serde_json::from_str(thing.get()).ok().map(Kept::told))
             .collect()
+    }
+
+    /// Without the first ones.
+    fn behind(&self, first: usize) -> Self {
+        let array = self.to_json();
+        let things: Vec<&RawValue> = serde_json::from_str(&array).unwrap_or_default();
+        let mut left = Self::default();
+        for thing in things.into_iter().skip(first) {
+            left.add(&thing);
+        }
+        left
     }
 
     fn append(&mut self, then: &Self) {

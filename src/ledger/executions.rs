@@ -11,7 +11,7 @@ use super::columns::{
 };
 use super::convert::{signed, word};
 use super::event::NumberedEvents;
-use super::log::Told;
+use super::log::{Extent, Told};
 use super::record::{Change, Claim, CloseRecord, OpenRecord};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
@@ -151,8 +151,15 @@ impl Store {
             if told.is_late {
                 [record.stdout.digest, record.stderr.digest] = hash(&record);
             }
+            let events = match (told.events, told.extent) {
+                (Some(events), Extent::All) => {
+                    let there = self.events_of(record.id)?.len();
+                    Some(events.behind(there))
+                }
+                (events, Extent::All | Extent::Last) => events,
+            };
             self.close(&record)?;
-            if let Some(events) = told.events {
+            if let Some(events) = events {
                 let first = self.next_event()?;
                 self.events(&NumberedEvents { first, events })?;
             }

@@ -197,6 +197,15 @@ impl Ledger {
         Ok(unknown)
     }
 
+    /// Whether the audit trail tells of any of these executions, though there may be no record of it any more.
+    ///
+    /// # Errors
+    /// As [`Self::unknown`].
+    pub async fn has_known(&self, ids: Vec<ExecutionId>) -> Result<bool, LedgerError> {
+        let look = move |store: &mut Store| read::has_known(&store.connection, &ids);
+        self.write(Failing::Dropped, None, look).await
+    }
+
     /// What came of an execution by calls of its tool, theirs among it, oldest first; a thousand of
     /// them at the most.
     ///
@@ -286,6 +295,7 @@ impl Ledger {
         if let Some(id) = events.execution_id {
             self.nudge(id);
         }
+        self.inner.follow(Some(&events));
         self.write(Failing::kept(0), Some(events), |_| Ok(()))
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Log {
 pub(super) enum Opening {
     /// In the log and nowhere else.
     Here(Begun),
+    /// In the log and on its way into the file, with all that has happened to it by now.
+    Handed(Option<Events>),
     /// In the queue only: when the daemon dies it may be nowhere.
     Unsafe,
 }
@@ -92,6 +94,24 @@ pub(super) struct Told {
     /// Whether the digests of its streams were still being computed.
     pub is_late: bool,
     pub events: Option<Events>,
+    pub extent: Extent,
+}
+
+/// Which events the line of an end has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Extent {
+    /// Those that come with the end: the others are in the file.
+    #[default]
+    Last,
+    /// All there are, the first of which may be in the file.
+    All,
+}
+
+impl Extent {
+    fn is_last(&self) -> bool {
+        *self == Self::Last
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,6 +133,8 @@ struct Ended<'a> {
     /// What of its content, standard output and standard error is kept with it.
     texts: [Option<Cow<'a, str>>; 3],
     events: Option<Cow<'a, Events>>,
+    #[serde(default, skip_serializing_if = "Extent::is_last")]
+    extent: Extent,
 }
 
 /// Two logs in turns: what the other one holds is in the ledger by the time this one is full.
@@ -221,7 +243,9 @@ impl Log {
         let mut all = self.openings.lock();
         let begun = match all.get_mut(&id) {
             Some(Opening::Here(begun)) if !begun.is_changed => begun,
-            Some(Opening::Here(_) | Opening::Unsafe) | None => return Some((change, events)),
+            Some(Opening::Here(_) | Opening::Handed(_) | Opening::Unsafe) | None => {
+                return Some((change, events));
+            }
         };
         let record = begun.record.clone().with(&change);
         let line = Line::Changed(Cow::Borrowed(&record));
@@ -250,13 +274,24 @@ impl Log {
     /// Hands over one that is nowhere else, if it is one, to be queued. Nobody queues its end before it.
     pub(super) fn hand_over(&self, id: ExecutionId, queue: impl FnOnce(Begun) -> Queued) {
         let mut all = self.openings.lock();
-        let queued = match all.remove(&id) {
-            Some(Opening::Here(begun)) => queue(begun),
-            Some(Opening::Unsafe) => Queued::Unsafe,
+        let opening = match all.remove(&id) {
+            Some(Opening::Here(begun)) => {
+                let told = begun.events.clone();
+                match queue(begun) {
+                    Queued::Safe => Opening::Handed(told),
+                    Queued::Unsafe => Opening::Unsafe,
+                }
+            }
+            Some(opening) => opening,
             None => return,
         };
-        if queued == Queued::Unsafe {
-            all.insert(id, Opening::Unsafe);
+        all.insert(id, opening);
+    }
+
+    /// Notes what has happened to one that was handed over, and is on its way behind it.
+    pub(super) fn follow(&self, id: ExecutionId, events: &Events) {
+        if let Some(Opening::Handed(told)) = self.openings.lock().get_mut(&id) {
+            *told = Events::joined(told.take(), Some(events.clone()));
         }
     }
 
@@ -265,7 +300,7 @@ impl Log {
         let all = self.openings.lock();
         let here = all.iter().filter_map(|(id, opening)| match opening {
             Opening::Here(_) => Some(*id),
-            Opening::Unsafe => None,
+            Opening::Handed(_) | Opening::Unsafe => None,
         });
         let mut ids: Vec<_> = here.collect();
         ids.sort();
@@ -278,13 +313,14 @@ impl Log {
         &self,
         record: &CloseRecord,
         is_late: bool,
-        events: Option<&Events>,
+        (events, extent): (Option<&Events>, Extent),
     ) -> Option<Logged> {
         let line = Line::Ended(Ended {
             record: Cow::Borrowed(record),
             is_late,
             texts: texts(record)?,
             events: events.map(Cow::Borrowed),
+            extent,
         });
         let nothing = Happened::default();
         let happened = events.map_or(&nothing, |events| &events.happened);
@@ -419,6 +455,7 @@ impl Ended<'_> {
         Told {
             record,
             is_late: self.is_late,
+            extent: self.extent,
             events: events.filter(|events| !events.happened.is_empty()),
         }
     }

@@ -1,5 +1,7 @@
 //! Questions to the file, each on a read-only connection of its own.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
 use super::chain::Link;
@@ -51,6 +53,22 @@ pub(super) fn unknown(
         }
     }
     Ok(unknown)
+}
+
+/// Whether the trail tells of one of them.
+pub(super) fn has_known(connection: &Connection, ids: &[ExecutionId]) -> Result<bool, Fault> {
+    let ids: HashSet<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
+    let mut trail = connection.prepare(
+        "SELECT execution_id FROM audit WHERE execution_id IS NOT NULL ORDER BY number DESC",
+    )?;
+    let mut rows = trail.query([])?;
+    while let Some(row) = rows.next()? {
+        let id: [u8; 16] = row.get(0)?;
+        if ids.contains(id.as_slice()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What came of an execution by calls of its tool, oldest first.

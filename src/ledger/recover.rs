@@ -95,7 +95,7 @@ impl Store {
     }
 
     /// What was told of an execution.
-    fn events_of(&self, id: ExecutionId) -> Result<Vec<NumberedEvent>, Fault> {
+    pub(super) fn events_of(&self, id: ExecutionId) -> Result<Vec<NumberedEvent>, Fault> {
         /// Rows, each of which has several: more than any execution has.
         const ALL: usize = 10_000;
         let filter = EventFilter {

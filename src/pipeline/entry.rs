@@ -161,9 +161,7 @@ impl Entry {
             pending.is_closed = true;
             !pending.is_open || pending.has_change
         };
-        if is_new {
-            drop(self.write(execution));
-        }
+        let behind = is_new.then(|| self.write(execution)).flatten();
         let summary = execution.summary();
         self.note(Event::of_ending(finished, &summary));
         let events = take_events(&mut self.lock(), execution);
@@ -189,7 +187,11 @@ impl Entry {
             stdout,
             stderr,
         };
-        self.ledger.end_execution(close, late, events, then)
+        match behind {
+            // The end is told when that has been written, too.
+            Some(_) => self.ledger.end_behind(close, late, events, then),
+            None => self.ledger.end_execution(close, late, events, then),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {

@@ -105,12 +105,19 @@ impl Executor {
             return;
         };
         let count = left.len();
-        match ledger.unknown(&left).await {
-            Ok(unknown) if unknown.is_empty() => {}
-            Ok(unknown) if unknown.len() == count => tracing::warn!(
+        let unknown = match ledger.unknown(&left).await {
+            // All that there is: either the ledger is another one, or it was cleared, of which its trail knows.
+            Ok(unknown) if unknown.len() == count && !unknown.is_empty() => {
+                ledger.has_known(left).await.map(|has| (unknown, has))
+            }
+            unknown => unknown.map(|unknown| (unknown, true)),
+        };
+        match unknown {
+            Ok((unknown, _)) if unknown.is_empty() => {}
+            Ok((_, false)) => tracing::warn!(
                 "the ledger knows none of the {count} executions whose outputs the spool has; they are left alone"
             ),
-            Ok(unknown) => {
+            Ok((unknown, true)) => {
                 tracing::info!(
                     executions = unknown.len(),
                     "removing outputs that were forgotten"

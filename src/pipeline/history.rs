@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
 
 use super::execution::{Execution, Terms};
 use super::executor::{Executor, Inner};
 use super::record::kept;
 use super::{Begun, Brief, Event, Record, beside, remembered};
-use crate::domain::{Caller, ExecutionId, StreamName};
+use crate::domain::{Caller, ExecutionId, StreamName, TraceParent};
 use crate::ledger::{
     Chain, Cursor, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head, LedgerError,
     Limits, Link, NumberedEvents,
@@ -163,11 +164,17 @@ impl Executor {
             return Ok(self.inner.records.clear());
         };
         let mut count = 0;
+        let mut removing = Vec::new();
         let forgotten = |ids: Vec<ExecutionId>| {
             count += ids.len();
-            self.remove_outputs(ids);
+            removing.extend(self.remove_outputs(ids));
         };
-        ledger.clear(by.uid, forgotten).await?;
+        let cleared = ledger.clear(by.uid, forgotten).await;
+        // Who hears that it is forgotten may have had a reason.
+        for removed in removing {
+            let _ = removed.await;
+        }
+        cleared?;
         Ok(count + self.inner.records.clear())
     }
 
@@ -187,23 +194,26 @@ impl Executor {
                 .and_then(|age| SystemTime::now().checked_sub(age)),
             max_total_bytes: Some(history.max_total_bytes),
         };
-        ledger.prune(limits, |ids| self.remove_outputs(ids)).await
+        ledger
+            .prune(limits, |ids| drop(self.remove_outputs(ids)))
+            .await
     }
 
-    fn remove_outputs(&self, ids: Vec<ExecutionId>) {
-        if let Some(spool) = self.inner.spool.clone().filter(|_| !ids.is_empty()) {
-            // Each takes a system call or three, and there may be thousands.
-            tokio::task::spawn_blocking(move || ids.into_iter().for_each(|id| spool.remove(id)));
-        }
+    fn remove_outputs(&self, ids: Vec<ExecutionId>) -> Option<JoinHandle<()>> {
+        let spool = self.inner.spool.clone().filter(|_| !ids.is_empty())?;
+        // Each takes a system call or three, and there may be thousands.
+        let remove = move || ids.into_iter().for_each(|id| spool.remove(id));
+        Some(tokio::task::spawn_blocking(remove))
     }
 
-    /// Makes a call again that is on record: a new execution of `caller`'s, judged anew.
+    /// Makes a call again that is on record: a new execution of `caller`'s, judged anew, and a part of `trace`.
     ///
     /// # Errors
     /// See [`CannotReplay`].
     pub async fn replay(
         &self,
         id: ExecutionId,
+        trace: Option<TraceParent>,
         caller: Caller,
         terms: Terms,
     ) -> Result<Begun, CannotReplay> {
@@ -213,7 +223,11 @@ impl Executor {
             None => return Err(CannotReplay::Unknown),
         };
         let call = record.call.call(&record.tool, None);
-        let call = call.ok_or(CannotReplay::Masked)?;
+        let mut call = call.ok_or(CannotReplay::Masked)?;
+        if let Some(TraceParent { trace, parent }) = trace {
+            call.options.trace_id = Some(trace);
+            call.options.parent = Some(parent);
+        }
         let terms = Terms {
             replay_of: Some(id),
             ..terms

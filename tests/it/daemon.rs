@@ -3,6 +3,7 @@
 mod log;
 mod mistyped;
 mod reload;
+mod scarcity;
 mod stalled;
 mod start;
 mod stop;

@@ -107,7 +107,8 @@ impl Secrets {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
-    /// Masks every text in a value, the names of members among them, and says whether there was anything to mask.
+    /// Masks every text in a value, the names of members and numbers as they are written among them, and says whether there was
+    /// anything to mask.
     pub fn mask_value(&self, value: &mut Value) -> bool {
         match value {
             Value::String(text) => {
@@ -120,7 +121,16 @@ impl Secrets {
                 .iter_mut()
                 .fold(false, |differs, item| self.mask_value(item) | differs),
             Value::Object(members) => self.mask_members(members),
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            Value::Number(number) => {
+                let text = number.to_string();
+                let masked = self.mask_text(&text);
+                let differs = masked != text;
+                if differs {
+                    *value = Value::String(masked);
+                }
+                differs
+            }
+            Value::Null | Value::Bool(_) => false,
         }
     }
 

@@ -45,6 +45,16 @@ fn names_of_members_are_masked_too_and_none_is_lost() {
     assert_eq!(many.as_object().map(Map::len), Some(20_000));
 }
 
+/// A PIN is as secret without its quotes.
+#[test]
+fn numbers_are_masked_as_they_are_written() {
+    let secrets = secrets(&["12345678"], &[]);
+    let mut value = json!({"a": [12_345_678, 1], "b": -12_345_678, "c": 2.5});
+    assert!(secrets.mask_value(&mut value));
+    assert_eq!(value, json!({"a": ["***", 1], "b": "-***", "c": 2.5}));
+    assert!(!secrets.mask_value(&mut value));
+}
+
 #[test]
 fn tokens_values_and_patterns_are_masked_and_nothing_else() {
     let secrets = secrets(&["hunter2", "two\nlines", "abc"], &["pin: [0-9]+"]);

@@ -231,6 +231,46 @@ fn opened_and_ended(ledger: &Ledger) -> ExecutionId {
     id
 }
 
+/// Who lists what runs has it entered, and what had happened to it by then with it: that may be on its way still
+/// when the end is told and the daemon dies, or have arrived.
+#[test]
+fn what_was_on_its_way_into_the_file_before_the_end_is_not_lost() {
+    for arrived in 0..=2 {
+        let scratch = Scratch::new();
+        let crashed = Scratch::new();
+        let ledger = scratch.open();
+        let keep = |step: usize| {
+            if step == arrived {
+                copy(&scratch.0, &crashed.0, |name| !is_log(name));
+            }
+        };
+        keep(0);
+        let opened = opening("bash", 7, at(2));
+        let id = opened.id;
+        let begun = ledger.begin_execution(opened, events(id, "executionStarted"));
+        assert!(begun.is_none());
+        let listed = block_on(ledger.list(Filter::default(), |listed| listed.id));
+        listed.expect("listed");
+        keep(1);
+        let noted = ledger.record_events(events(id, "executionQueued").expect("one"));
+        noted.wait().expect("written");
+        keep(2);
+        let last = events(id, "executionFailed");
+        let told = ledger.end_execution(closing_with_texts(id), None, last, drop);
+        assert!(matches!(told, Ended::Logged));
+        copy(&scratch.0, &crashed.0, is_log);
+        let opened = open(&crashed.file());
+        assert_eq!(opened.recovered.lost_ids(), []);
+        let page = block_on(opened.ledger.events(0, EventFilter::default(), 10)).expect("read");
+        let kinds: Vec<_> = page.events.iter().map(|event| &*event.kind).collect();
+        assert_eq!(
+            kinds,
+            ["executionStarted", "executionQueued", "executionFailed"],
+            "{arrived}"
+        );
+    }
+}
+
 #[test]
 fn a_digest_that_was_late_is_computed_anew_after_a_crash() {
     let scratch = Scratch::new();

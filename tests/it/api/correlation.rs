@@ -220,3 +220,17 @@ fn history_has_the_calls_of_a_trace() {
     }
     assert_eq!(found("none"), [""; 0]);
 }
+
+/// A new execution belongs where its own caller is.
+#[test]
+fn a_replay_is_a_part_of_the_trace_that_its_caller_names() {
+    let daemon = Daemon::start();
+    let first = daemon.bash_with("echo hi", &json!({"trace_id": "turn-7"}));
+    let path = format!("/executions/{}/replay", id_of(&first.json()));
+    let trace = |headers: &[(&str, &str)]| {
+        let again = daemon.connect().request("POST", &path, headers, b"");
+        daemon.ended(&id_of(&again.json()))["trace_id"].take()
+    };
+    assert_eq!(trace(&[("traceparent", PARENT)]), TRACE);
+    assert_eq!(trace(&[]), Value::Null);
+}

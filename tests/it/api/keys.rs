@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::{Command, Stdio};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::history::{killed, list};
 use super::{blocked, call, release};
-use crate::support::{Daemon, Reply};
+use crate::support::{Daemon, Events, Reply, can_trace, wait_until};
 
 const KEY: &str = "Idempotency-Key";
 
@@ -154,4 +156,51 @@ fn a_refusal_is_repeated_as_it_was() {
         );
         assert_eq!((again.status, again.json()), (first.status, first.json()));
     }
+}
+
+/// What became known of it behind its key is on file before it is told, however slow the disk is.
+#[test]
+fn what_was_said_of_a_refusal_survives_a_crash() {
+    if !can_trace("a crash behind a refusal") {
+        return;
+    }
+    let mut daemon = Daemon::start_under(
+        "default = \"allow\"\ndeny = [\"bash(command:false)\"]\n",
+        "",
+    );
+    daemon.bash("true");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null", "-e", "trace=pwrite64"]);
+    strace.args(["-e", "inject=pwrite64:delay_enter=200000", "-p"]);
+    strace.arg(daemon.pid().to_string()).stderr(Stdio::null());
+    let mut strace = strace.spawn().expect("strace");
+    wait_until("it is traced", || daemon.status("TracerPid") != 0);
+    let refused = keyed(&daemon, "k", &call("false"));
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    strace.wait().expect("all that it traced has ended");
+    assert_eq!(refused.json()["code"], "permission_denied");
+
+    let daemon = daemon.restart();
+    let id = refused.json()["execution_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let record = daemon.get(&format!("/executions/{id}")).json();
+    assert_eq!(record["judgement"]["verdict"], "deny", "{record}");
+    let events = Events::get(
+        &daemon,
+        &format!("/events?follow=false&after=0&execution_id={id}"),
+    )
+    .rest();
+    let kinds: Vec<&str> = events.iter().map(|event| &*event.name).collect();
+    assert_eq!(
+        (kinds.first(), kinds.last()),
+        (Some(&"executionStarted"), Some(&"executionFailed")),
+        "{kinds:?}"
+    );
+    let trail = String::from_utf8(daemon.get("/audit").body).expect("text");
+    let of_it = trail.lines().filter(|line| line.contains(&id));
+    let kinds = of_it.map(|line| serde_json::from_str::<Value>(line).expect("JSON")["kind"].take());
+    assert_eq!(kinds.collect::<Vec<_>>(), ["decision", "ending"]);
 }

@@ -96,6 +96,8 @@ fn what_does_not_end_in_time_is_killed_and_told() {
         (reply.status, &problem["code"]),
         (503, &json!("shutting_down"))
     );
+    // It has begun: another try would not be the same.
+    assert_eq!(reply.header("retry-after"), None);
     assert_eq!(problem["tool_use_id"], "toolu_01");
     assert_eq!(problem["kill"]["reason"], "shutdown");
     assert_eq!(reply.content(), "[stdout]\nbegun\n\n[cancelled]");

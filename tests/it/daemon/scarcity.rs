@@ -1,0 +1,144 @@
+//! What the machine or the unit does not grant any more: a caller's command, or a slip of an editor, takes it, and the
+//! daemon goes on.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use crate::support::{Daemon, Mode, scratch, skip, wait_until};
+
+/// How many threads and processes a group of processes may have: `TasksMax=`, by a cgroup of the first version or the second.
+struct Tasks(PathBuf);
+
+impl Tasks {
+    /// A group that may have any number, with this process and its threads in it; `None` where there can be none.
+    fn of(pid: Pid) -> Option<Self> {
+        const ROOTS: [&str; 2] = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
+        let roots = ROOTS.into_iter().map(Path::new);
+        roots
+            .map(|root| Self(root.join(format!("shelly-test-tasks-{pid}"))))
+            .find(|group| {
+                let made = fs::create_dir(&group.0).is_ok();
+                made && group.0.join("pids.max").exists()
+                    && fs::write(group.0.join("cgroup.procs"), pid.to_string()).is_ok()
+            })
+    }
+
+    fn current(&self) -> String {
+        fs::read_to_string(self.0.join("pids.current")).expect("a number")
+    }
+
+    fn limit(&self, most: &str) {
+        fs::write(self.0.join("pids.max"), most.trim()).expect("limited");
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        // Only when all of it has ended.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn codes(daemon: &Daemon) -> Vec<String> {
+    let health = daemon.get("/health").json();
+    let problems = health["problems"].as_array().expect("problems").iter();
+    let codes = problems.map(|problem| problem["code"].as_str().expect("a code").to_owned());
+    codes.collect()
+}
+
+fn write(daemon: &Daemon, word: &str) {
+    let text = format!("[env]\nWORD = \"{word}\"\n[cgroup]\nmode = \"group\"\n");
+    fs::write(daemon.dir().join("executor.toml"), text).expect("written");
+}
+
+fn word(daemon: &Daemon) -> String {
+    daemon.bash("echo $WORD").stdout()
+}
+
+/// The library that watches takes for granted that there are threads.
+#[test]
+fn a_reload_without_a_thread_to_watch_with_is_no_end() {
+    let daemon = Daemon::start();
+    let Some(tasks) = Tasks::of(daemon.pid()) else {
+        return skip("a reload without threads, for there is no controller of pids");
+    };
+    // It has what it needs of others.
+    assert_eq!(daemon.bash("echo hi").stdout(), "hi");
+    tasks.limit(&tasks.current());
+    let log = daemon.log().len();
+    daemon.signal(Signal::SIGHUP);
+    wait_until("it says that it cannot watch", || {
+        daemon.log()[log..].contains("no thread could be started") || codes(&daemon).is_empty()
+    });
+    write(&daemon, "changed");
+    daemon.signal(Signal::SIGHUP);
+    assert_eq!(daemon.get("/health").status, 200);
+    tasks.limit("max");
+    wait_until("the change is in force", || word(&daemon) == "changed");
+    write(&daemon, "again");
+    wait_until("it is watched again", || word(&daemon) == "again");
+    drop(daemon);
+    drop(tasks);
+}
+
+/// As with `LimitFSIZE=` in the unit, or where a file system has a smallest largest file.
+#[test]
+fn what_may_not_grow_is_no_end() {
+    let dir = scratch();
+    let limited = |command: &mut Command| {
+        let program = command.get_program().to_owned();
+        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        *command = Command::new("prlimit");
+        command
+            .arg("--fsize=2000000:unlimited")
+            .arg(program)
+            .args(args);
+    };
+    let daemon = Daemon::start_in(dir, Mode::Group, "", limited);
+    let long = daemon.bash("seq 600000");
+    assert_eq!(long.status, 200);
+    assert_eq!(long.json()["exit_code"], 0);
+    // A command may let its files grow, and ends by the signal where it may not.
+    let own = daemon.bash("ulimit -f; (ulimit -f 1; head -c 5000 /dev/zero >big); echo $?");
+    assert_eq!(own.stdout(), "unlimited\n153");
+}
+
+#[test]
+fn a_configuration_without_end_is_refused() {
+    let daemon = Daemon::start();
+    let before = fs::read_to_string(daemon.dir().join("executor.toml")).expect("text");
+    let endless = File::create(daemon.dir().join("executor.toml")).expect("made");
+    endless.set_len(1 << 40).expect("sparse");
+    wait_until("it is refused", || codes(&daemon) == ["config_invalid"]);
+    let health = daemon.get("/health").json();
+    let detail = health["problems"][0]["detail"].as_str().expect("text");
+    assert!(detail.contains("it is larger than 1 MiB"), "{detail}");
+    fs::write(daemon.dir().join("executor.toml"), before).expect("written");
+    wait_until("it is valid again", || codes(&daemon).is_empty());
+}
+
+/// No watch tells that what could not be read can be.
+#[test]
+fn what_could_not_be_read_is_read_when_it_can_be() {
+    let daemon = Daemon::start();
+    let remembered = daemon.dir().join("state/policy.d");
+    let events = |kind: &str| {
+        let path = format!("/events?follow=false&after=0&type={kind}");
+        let events = daemon.get(&path).body;
+        String::from_utf8_lossy(&events).matches("event: ").count()
+    };
+    let _ = fs::remove_dir_all(&remembered);
+    fs::write(&remembered, "").expect("in its place");
+    daemon.signal(Signal::SIGHUP);
+    wait_until("it cannot be read", || codes(&daemon) == ["policy_invalid"]);
+    fs::remove_file(&remembered).expect("removed");
+    wait_until("it can", || codes(&daemon).is_empty());
+    wait_until("that is told", || events("policyReloaded") == 1);
+    // However often it was tried.
+    assert_eq!(events("policyRefused"), 1);
+    assert_eq!(daemon.log().matches("cannot read").count(), 1);
+}
