@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use super::executor::Need;
 use super::values::Bounded;
-use crate::domain::{Point, Stage};
+use crate::domain::{Point, Stage, words};
 
 /// The time limit of a hook that sets none: the caller waits for it.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,14 +56,14 @@ pub enum Asked {
     },
 }
 
-/// What it means when a hook gives no answer that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnFailure {
-    /// The call is refused.
-    Deny,
-    /// It goes on.
-    Allow,
+words! {
+    /// What it means when a hook gives no answer that counts.
+    pub enum OnFailure {
+        /// The call is refused.
+        Deny = "deny",
+        /// It goes on.
+        Allow = "allow",
+    }
 }
 
 impl Hook {
@@ -77,16 +77,6 @@ impl Hook {
         match &self.asked {
             Asked::Program { program, .. } => Some(Need::program("[[hooks]]", program)),
             Asked::Skill { .. } => None,
-        }
-    }
-}
-
-impl OnFailure {
-    /// The word of the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Deny => "deny",
-            Self::Allow => "allow",
         }
     }
 }

@@ -3,6 +3,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::words;
+
 /// How an execution's leader came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -68,42 +70,31 @@ pub enum StopReason {
     Shutdown,
 }
 
-/// What was used to find and kill a process tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum KillMode {
-    /// The execution's own cgroup, `cgroup.kill`.
-    Cgroup,
-    /// The process group, and what the subreaper found of those that left it.
-    Group,
+words! {
+    /// What was used to find and kill a process tree.
+    #[derive(ToSchema)]
+    pub enum KillMode {
+        /// The execution's own cgroup, `cgroup.kill`.
+        Cgroup = "cgroup",
+        /// The process group, and what the subreaper found of those that left it.
+        Group = "group",
+    }
 }
 
-/// Why a signal was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum KillReason {
-    /// See [`StopReason::Timeout`].
-    Timeout,
-    /// See [`StopReason::Cancelled`].
-    Cancelled,
-    /// See [`StopReason::Disconnect`].
-    Disconnect,
-    /// See [`StopReason::Shutdown`].
-    Shutdown,
-    /// The command ended and left processes behind.
-    Background,
-}
-
-impl KillReason {
-    /// As records have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Disconnect => "disconnect",
-            Self::Shutdown => "shutdown",
-            Self::Background => "background",
-        }
+words! {
+    /// Why a signal was sent.
+    #[derive(ToSchema)]
+    pub enum KillReason {
+        /// See [`StopReason::Timeout`].
+        Timeout = "timeout",
+        /// See [`StopReason::Cancelled`].
+        Cancelled = "cancelled",
+        /// See [`StopReason::Disconnect`].
+        Disconnect = "disconnect",
+        /// See [`StopReason::Shutdown`].
+        Shutdown = "shutdown",
+        /// The command ended and left processes behind.
+        Background = "background",
     }
 }
 
@@ -144,23 +135,14 @@ pub struct LeftBehind {
     pub killed: bool,
 }
 
-/// One of the two output streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum StreamName {
-    /// Standard output, descriptor 1.
-    Stdout,
-    /// Standard error, descriptor 2.
-    Stderr,
-}
-
-impl StreamName {
-    /// `stdout` or `stderr`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
+words! {
+    /// One of the two output streams.
+    #[derive(Hash, ToSchema)]
+    pub enum StreamName {
+        /// Standard output, descriptor 1.
+        Stdout = "stdout",
+        /// Standard error, descriptor 2.
+        Stderr = "stderr",
     }
 }
 

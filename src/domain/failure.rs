@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::brief::{brief, brief_judgement, brief_violations};
-use super::{ExecutorError, Judgement, Stage, Status, StopReason, Violation};
+use super::{ExecutorError, Judgement, Stage, Status, StopReason, Violation, words};
 
 /// What kept the executor from doing a call, as it is told and kept: the plain words of an
 /// [`ExecutorError`] that is over.
@@ -26,62 +26,62 @@ pub struct Failure {
     pub retry_after_secs: Option<u64>,
 }
 
-/// The kinds of failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureKind {
-    /// [`ExecutorError::UnknownTool`] and [`ExecutorError::UnknownVersion`].
-    UnknownTool,
-    /// [`ExecutorError::ToolDisabled`].
-    ToolDisabled,
-    /// [`ExecutorError::InvalidInput`].
-    InvalidInput,
-    /// [`ExecutorError::DepthExceeded`].
-    DepthExceeded,
-    /// [`ExecutorError::CallCycle`].
-    CallCycle,
-    /// [`ExecutorError::CallNotDeclared`].
-    CallNotDeclared,
-    /// [`ExecutorError::CallsUsedUp`].
-    CallsUsedUp,
-    /// [`ExecutorError::RateLimited`].
-    RateLimited,
-    /// [`ExecutorError::QueueFull`].
-    QueueFull,
-    /// [`ExecutorError::CircuitOpen`].
-    CircuitOpen,
-    /// [`ExecutorError::PermissionDenied`].
-    PermissionDenied,
-    /// [`ExecutorError::HookDenied`].
-    HookDenied,
-    /// [`ExecutorError::UserRejected`].
-    UserRejected,
-    /// [`ExecutorError::ApprovalExpired`].
-    ApprovalExpired,
-    /// [`ExecutorError::ApprovalStale`].
-    ApprovalStale,
-    /// [`ExecutorError::AuditUnavailable`].
-    AuditUnavailable,
-    /// [`ExecutorError::SandboxUnavailable`].
-    SandboxUnavailable,
-    /// [`ExecutorError::ProviderMissing`].
-    ProviderMissing,
-    /// [`ExecutorError::SpawnFailed`].
-    SpawnFailed,
-    /// [`ExecutorError::Timeout`].
-    Timeout,
-    /// [`ExecutorError::Cancelled`], by somebody.
-    Cancelled,
-    /// [`ExecutorError::Cancelled`], by the stop of the daemon.
-    ShutDown,
-    /// [`ExecutorError::OutputCaptureFailed`].
-    OutputCaptureFailed,
-    /// [`ExecutorError::OutputInvalid`].
-    OutputInvalid,
-    /// The daemon died while the execution was under way.
-    Lost,
-    /// [`ExecutorError::Internal`].
-    Internal,
+words! {
+    /// The kinds of failures.
+    pub enum FailureKind {
+        /// [`ExecutorError::UnknownTool`] and [`ExecutorError::UnknownVersion`].
+        UnknownTool = "unknown_tool",
+        /// [`ExecutorError::ToolDisabled`].
+        ToolDisabled = "tool_disabled",
+        /// [`ExecutorError::InvalidInput`].
+        InvalidInput = "invalid_input",
+        /// [`ExecutorError::DepthExceeded`].
+        DepthExceeded = "depth_exceeded",
+        /// [`ExecutorError::CallCycle`].
+        CallCycle = "call_cycle",
+        /// [`ExecutorError::CallNotDeclared`].
+        CallNotDeclared = "call_not_declared",
+        /// [`ExecutorError::CallsUsedUp`].
+        CallsUsedUp = "calls_used_up",
+        /// [`ExecutorError::RateLimited`].
+        RateLimited = "rate_limited",
+        /// [`ExecutorError::QueueFull`].
+        QueueFull = "queue_full",
+        /// [`ExecutorError::CircuitOpen`].
+        CircuitOpen = "circuit_open",
+        /// [`ExecutorError::PermissionDenied`].
+        PermissionDenied = "permission_denied",
+        /// [`ExecutorError::HookDenied`].
+        HookDenied = "hook_denied",
+        /// [`ExecutorError::UserRejected`].
+        UserRejected = "user_rejected",
+        /// [`ExecutorError::ApprovalExpired`].
+        ApprovalExpired = "approval_expired",
+        /// [`ExecutorError::ApprovalStale`].
+        ApprovalStale = "approval_stale",
+        /// [`ExecutorError::AuditUnavailable`].
+        AuditUnavailable = "audit_unavailable",
+        /// [`ExecutorError::SandboxUnavailable`].
+        SandboxUnavailable = "sandbox_unavailable",
+        /// [`ExecutorError::ProviderMissing`].
+        ProviderMissing = "provider_missing",
+        /// [`ExecutorError::SpawnFailed`].
+        SpawnFailed = "spawn_failed",
+        /// [`ExecutorError::Timeout`].
+        Timeout = "timeout",
+        /// [`ExecutorError::Cancelled`], by somebody.
+        Cancelled = "cancelled",
+        /// [`ExecutorError::Cancelled`], by the stop of the daemon.
+        ShutDown = "shut_down",
+        /// [`ExecutorError::OutputCaptureFailed`].
+        OutputCaptureFailed = "output_capture_failed",
+        /// [`ExecutorError::OutputInvalid`].
+        OutputInvalid = "output_invalid",
+        /// The daemon died while the execution was under way.
+        Lost = "lost",
+        /// [`ExecutorError::Internal`].
+        Internal = "internal",
+    }
 }
 
 impl FailureKind {

@@ -3,37 +3,18 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::RiskLevel;
+use super::{RiskLevel, words};
 
-/// What a policy says. Ordered: the strictest is the greatest.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// It runs.
-    Allow,
-    /// It runs when somebody says so.
-    Ask,
-    /// It does not run.
-    Deny,
-}
-
-impl Verdict {
-    /// The word of the policy file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
-    }
-
-    /// The verdict that a word stands for.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Allow, Self::Ask, Self::Deny]
-            .into_iter()
-            .find(|verdict| verdict.as_str() == word)
+words! {
+    /// What a policy says. Ordered: the strictest is the greatest.
+    #[derive(PartialOrd, Ord, Hash, ToSchema)]
+    pub enum Verdict {
+        /// It runs.
+        Allow = "allow",
+        /// It runs when somebody says so.
+        Ask = "ask",
+        /// It does not run.
+        Deny = "deny",
     }
 }
 

@@ -29,6 +29,7 @@ mod summary;
 mod timestamp;
 mod tool;
 mod weight;
+mod words;
 
 pub use approval::Remember;
 pub(crate) use brief::brief;
@@ -70,3 +71,4 @@ pub use timestamp::parse_timestamp;
 pub(crate) use timestamp::timestamp;
 pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
 pub(crate) use weight::{TOO_HEAVY, is_too_heavy, json_bytes};
+pub(crate) use words::words;

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::{
     Digest, Exit, KillReport, LeftBehind, PendingDigest, RiskLevel, StreamName, Unhashed, Usage,
+    words,
 };
 
 /// What stands where something of a text was cut away.
@@ -174,29 +175,16 @@ pub struct Connection {
     pub count: u64,
 }
 
-/// What became of a connection out of a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ConnectionResult {
-    /// It was made.
-    Connected,
-    /// It is not allowed.
-    Refused,
-    /// It is allowed, and there was none to be had.
-    Failed,
-}
-
-impl ConnectionResult {
-    /// Every one of them.
-    pub const ALL: [Self; 3] = [Self::Connected, Self::Refused, Self::Failed];
-
-    /// The word for it in JSON and in the journal.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Connected => "connected",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
+words! {
+    /// What became of a connection out of a sandbox.
+    #[derive(ToSchema)]
+    pub enum ConnectionResult {
+        /// It was made.
+        Connected = "connected",
+        /// It is not allowed.
+        Refused = "refused",
+        /// It is allowed, and there was none to be had.
+        Failed = "failed",
     }
 }
 
@@ -219,47 +207,34 @@ impl RunReport {
     }
 }
 
-/// Where an execution stands or how it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Waits for its turn.
-    Queued,
-    /// Waits for somebody's approval.
-    Waiting,
-    /// Runs.
-    Running,
-    /// Ended by itself with code 0.
-    Success,
-    /// Ended by itself otherwise.
-    Error,
-    /// Was killed at its time limit.
-    Timeout,
-    /// Was stopped on request, by a hang-up or by the daemon's stop.
-    Cancelled,
-    /// Was not permitted.
-    Denied,
-    /// The executor could not do it.
-    Failed,
-    /// The daemon died while it was under way: what became of it is not known.
-    Lost,
+words! {
+    /// Where an execution stands or how it ended.
+    #[derive(Hash, ToSchema)]
+    pub enum Status {
+        /// Waits for its turn.
+        Queued = "queued",
+        /// Waits for somebody's approval.
+        Waiting = "waiting",
+        /// Runs.
+        Running = "running",
+        /// Ended by itself with code 0.
+        Success = "success",
+        /// Ended by itself otherwise.
+        Error = "error",
+        /// Was killed at its time limit.
+        Timeout = "timeout",
+        /// Was stopped on request, by a hang-up or by the daemon's stop.
+        Cancelled = "cancelled",
+        /// Was not permitted.
+        Denied = "denied",
+        /// The executor could not do it.
+        Failed = "failed",
+        /// The daemon died while it was under way: what became of it is not known.
+        Lost = "lost",
+    }
 }
 
 impl Status {
-    /// Every one of them, in the order of a life.
-    pub const ALL: [Self; 10] = [
-        Self::Queued,
-        Self::Waiting,
-        Self::Running,
-        Self::Success,
-        Self::Error,
-        Self::Timeout,
-        Self::Cancelled,
-        Self::Denied,
-        Self::Failed,
-        Self::Lost,
-    ];
-
     /// Whether this is how it ended, so that it never changes again.
     pub fn is_final(self) -> bool {
         match self {
@@ -271,27 +246,6 @@ impl Status {
             | Self::Denied
             | Self::Failed
             | Self::Lost => true,
-        }
-    }
-
-    /// The status that a word stands for.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
-    }
-
-    /// The word for it in JSON and in the journal.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Waiting => "waiting",
-            Self::Running => "running",
-            Self::Success => "success",
-            Self::Error => "error",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Denied => "denied",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
         }
     }
 }

@@ -3,37 +3,28 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::micros;
+use super::{micros, words};
 
-/// The stages every call goes through, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Stage {
-    /// The tool is found.
-    Discovery,
-    /// The input is held against the tool's schema.
-    Validation,
-    /// The policy judges it.
-    Permission,
-    /// Who may approve it is asked.
-    Confirmation,
-    /// The tool does it.
-    Execution,
-    /// What it said is made ready for the model and for people.
-    Formatting,
+words! {
+    /// The stages every call goes through, in their order.
+    #[derive(PartialOrd, Ord, ToSchema)]
+    pub enum Stage {
+        /// The tool is found.
+        Discovery = "discovery",
+        /// The input is held against the tool's schema.
+        Validation = "validation",
+        /// The policy judges it.
+        Permission = "permission",
+        /// Who may approve it is asked.
+        Confirmation = "confirmation",
+        /// The tool does it.
+        Execution = "execution",
+        /// What it said is made ready for the model and for people.
+        Formatting = "formatting",
+    }
 }
 
 impl Stage {
-    /// All of them, each where its number says.
-    pub const ALL: [Self; 6] = [
-        Self::Discovery,
-        Self::Validation,
-        Self::Permission,
-        Self::Confirmation,
-        Self::Execution,
-        Self::Formatting,
-    ];
-
     /// Its place among them, which the ledger keeps for it.
     pub(crate) const fn number(self) -> u8 {
         self as u8
@@ -42,18 +33,6 @@ impl Stage {
     /// The one with this number, if there is one.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
-    }
-
-    /// The word for it in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Discovery => "discovery",
-            Self::Validation => "validation",
-            Self::Permission => "permission",
-            Self::Confirmation => "confirmation",
-            Self::Execution => "execution",
-            Self::Formatting => "formatting",
-        }
     }
 }
 

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::words;
+
 /// What the tools are called that are built in.
 pub const BUILT_IN_TOOLS: [&str; 8] = [
     "bash",
@@ -61,26 +63,15 @@ impl ToolDetails {
     }
 }
 
-/// How far a tool, or a call of it, is trusted. Ordered: of several levels the greatest counts, so
-/// that nobody lowers what somebody else has raised.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum RiskLevel {
-    /// Runs with the daemon's privileges.
-    #[default]
-    Trusted,
-    /// Runs in a sandbox only.
-    Untrusted,
-}
-
-impl RiskLevel {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Trusted => "trusted",
-            Self::Untrusted => "untrusted",
-        }
+words! {
+    /// How far a tool, or a call of it, is trusted. Ordered: of several levels the greatest counts, so
+    /// that nobody lowers what somebody else has raised.
+    #[derive(Default, PartialOrd, Ord, ToSchema)]
+    pub enum RiskLevel {
+        /// Runs with the daemon's privileges.
+        #[default]
+        Trusted = "trusted",
+        /// Runs in a sandbox only.
+        Untrusted = "untrusted",
     }
 }

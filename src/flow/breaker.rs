@@ -5,29 +5,20 @@ use std::time::Duration;
 
 use super::refusal::Open;
 use crate::config::BreakerConfig;
+use crate::domain::words;
 
 /// What is waited for while a trial runs, which takes as long as it takes.
 const TRIAL_WAIT: Duration = Duration::from_secs(1);
 
-/// Where a circuit stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CircuitState {
-    /// Calls go through.
-    Closed,
-    /// Calls are refused.
-    Open,
-    /// One call is let through, and shows whether others may follow.
-    HalfOpen,
-}
-
-impl CircuitState {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
+words! {
+    /// Where a circuit stands.
+    pub enum CircuitState {
+        /// Calls go through.
+        Closed = "closed",
+        /// Calls are refused.
+        Open = "open",
+        /// One call is let through, and shows whether others may follow.
+        HalfOpen = "half_open",
     }
 }
 

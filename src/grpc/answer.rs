@@ -1,9 +1,7 @@
 //! How an execution ended, in the words of the contract.
 
 use super::proto;
-use crate::domain::{
-    Connection, Exit, KillMode, KillReason, KillReport, LeftBehind, RunReport, whole_millis,
-};
+use crate::domain::{Connection, Exit, KillReport, LeftBehind, RunReport, whole_millis};
 use crate::pipeline::{Execution, Ran, Record};
 
 /// What an answer says of the execution it is about.
@@ -114,20 +112,9 @@ fn connection(asked: &Connection) -> proto::Connection {
 }
 
 fn kill(kill: &KillReport) -> proto::Kill {
-    let by = match kill.by {
-        KillMode::Cgroup => "cgroup",
-        KillMode::Group => "group",
-    };
-    let reason = match kill.reason {
-        KillReason::Timeout => "timeout",
-        KillReason::Cancelled => "cancelled",
-        KillReason::Disconnect => "disconnect",
-        KillReason::Shutdown => "shutdown",
-        KillReason::Background => "background",
-    };
     proto::Kill {
-        by: by.to_owned(),
-        reason: reason.to_owned(),
+        by: kill.by.as_str().to_owned(),
+        reason: kill.reason.as_str().to_owned(),
         signalled: kill.signalled,
         survivors: kill.survivors,
     }

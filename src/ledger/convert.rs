@@ -5,35 +5,7 @@ use std::path::PathBuf;
 use rusqlite::Row;
 use serde_json::Value;
 
-use super::record::ApprovalStatus;
 use super::{Digest, Json};
-
-impl ApprovalStatus {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Denied => "denied",
-            Self::Expired => "expired",
-            Self::Withdrawn => "withdrawn",
-            Self::Used => "used",
-        }
-    }
-
-    pub(super) fn from_word(word: &str) -> Option<Self> {
-        [
-            Self::Pending,
-            Self::Approved,
-            Self::Denied,
-            Self::Expired,
-            Self::Withdrawn,
-            Self::Used,
-        ]
-        .into_iter()
-        .find(|status| status.as_str() == word)
-    }
-}
 
 pub(super) fn blob_id(blob: &[u8]) -> Option<[u8; 16]> {
     blob.try_into().ok()

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Digest, Json};
-use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, TraceId};
+use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, TraceId, words};
 
 /// What is known of an execution when its call comes in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -322,21 +322,22 @@ pub struct Decided {
     pub reason: Option<String>,
 }
 
-/// What became of an approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApprovalStatus {
-    /// Nobody has decided yet.
-    Pending,
-    /// It may run, once.
-    Approved,
-    /// It may not.
-    Denied,
-    /// Nobody decided in time.
-    Expired,
-    /// Nobody waits for it any more.
-    Withdrawn,
-    /// It was approved and has run.
-    Used,
+words! {
+    /// What became of an approval.
+    pub enum ApprovalStatus {
+        /// Nobody has decided yet.
+        Pending = "pending",
+        /// It may run, once.
+        Approved = "approved",
+        /// It may not.
+        Denied = "denied",
+        /// Nobody decided in time.
+        Expired = "expired",
+        /// Nobody waits for it any more.
+        Withdrawn = "withdrawn",
+        /// It was approved and has run.
+        Used = "used",
+    }
 }
 
 /// A decision on an approval.

@@ -156,7 +156,7 @@ fn attributes(told: &ExecutionSpan) -> Attributes {
     attributes.maybe("shelly.sandbox.runtime", told.sandbox.as_deref());
     attributes.text("shelly.status", told.status.as_str());
     if let Some((kind, stage)) = told.failure {
-        attributes.text("shelly.failure", word(kind));
+        attributes.text("shelly.failure", kind.as_str());
         attributes.maybe("shelly.failure.stage", stage.map(Stage::as_str));
     }
     match told.exit {
@@ -176,7 +176,7 @@ fn attributes(told: &ExecutionSpan) -> Attributes {
 /// no error of the one who refuses, as with a 4xx of an HTTP server.
 fn error(told: &ExecutionSpan) -> Option<&'static str> {
     if let Some((kind, _)) = told.failure {
-        return (!is_refusal(kind)).then(|| word(kind));
+        return (!is_refusal(kind)).then(|| kind.as_str());
     }
     match (told.status, told.exit) {
         (Status::Success, _) => None,
@@ -234,38 +234,6 @@ fn is_refusal(kind: FailureKind) -> bool {
         | FailureKind::OutputInvalid
         | FailureKind::Lost
         | FailureKind::Internal => false,
-    }
-}
-
-/// As records have it.
-fn word(kind: FailureKind) -> &'static str {
-    match kind {
-        FailureKind::UnknownTool => "unknown_tool",
-        FailureKind::ToolDisabled => "tool_disabled",
-        FailureKind::InvalidInput => "invalid_input",
-        FailureKind::DepthExceeded => "depth_exceeded",
-        FailureKind::CallCycle => "call_cycle",
-        FailureKind::CallNotDeclared => "call_not_declared",
-        FailureKind::CallsUsedUp => "calls_used_up",
-        FailureKind::RateLimited => "rate_limited",
-        FailureKind::QueueFull => "queue_full",
-        FailureKind::CircuitOpen => "circuit_open",
-        FailureKind::PermissionDenied => "permission_denied",
-        FailureKind::HookDenied => "hook_denied",
-        FailureKind::UserRejected => "user_rejected",
-        FailureKind::ApprovalExpired => "approval_expired",
-        FailureKind::ApprovalStale => "approval_stale",
-        FailureKind::AuditUnavailable => "audit_unavailable",
-        FailureKind::SandboxUnavailable => "sandbox_unavailable",
-        FailureKind::ProviderMissing => "provider_missing",
-        FailureKind::SpawnFailed => "spawn_failed",
-        FailureKind::Timeout => "timeout",
-        FailureKind::Cancelled => "cancelled",
-        FailureKind::ShutDown => "shut_down",
-        FailureKind::OutputCaptureFailed => "output_capture_failed",
-        FailureKind::OutputInvalid => "output_invalid",
-        FailureKind::Lost => "lost",
-        FailureKind::Internal => "internal",
     }
 }
 
@@ -385,14 +353,6 @@ pub(super) mod tests {
             assert_eq!(status.map(|status| status.message.as_str()), expected);
             let code = status.map(|status| status.code);
             assert!(code.is_none_or(|code| code == StatusCode::Error as i32));
-        }
-    }
-
-    #[test]
-    fn words_are_those_of_records() {
-        for kind in [FailureKind::ShutDown, FailureKind::HookDenied] {
-            let record = serde_json::to_value(kind).expect("a word");
-            assert_eq!(record, word(kind));
         }
     }
 
