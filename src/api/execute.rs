@@ -106,10 +106,7 @@ async fn begin_unnamed(
         idempotency: idempotency(&headers, digest)?,
         ..terms
     };
-    if api.health.is_stopping() {
-        let detail = "the daemon is shutting down";
-        return Err(Refusal::new(Code::ShuttingDown, detail));
-    }
+    not_while_stopping(&api)?;
     let begun = match &capability::shown(&headers, &api, &peer)? {
         Some(parent) => {
             let within = api.executor.begin_within(parent, call, terms.clone());
@@ -121,6 +118,17 @@ async fn begin_unnamed(
         }
     };
     Ok((opened(begun, peer, &terms)?, terms))
+}
+
+/// Refuses what would begin an execution while the daemon stops.
+pub(super) fn not_while_stopping(api: &Api) -> Result<(), Refusal> {
+    match api.health.is_stopping() {
+        true => {
+            let detail = "the daemon is shutting down";
+            Err(Refusal::new(Code::ShuttingDown, detail))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Does all of what a client might take back when half of it is done: over HTTP/2 a request is dropped

@@ -80,16 +80,10 @@ pub(super) async fn cancel(
 }
 
 async fn answer(api: &Api, found: Found) -> Response {
-    let id = match &found {
-        Found::Live(execution) => execution.id,
-        Found::Past(past) => past.id,
-    };
     // Without its children a record is no less true.
-    let descendants = api.executor.descendants(id).await.unwrap_or_default();
-    let record = match found {
-        Found::Live(execution) => execution.record(),
-        Found::Past(past) => *past,
-    };
+    let descendants = api.executor.descendants(found.id()).await;
+    let descendants = descendants.unwrap_or_default();
+    let record = found.into_record();
     let takes_long = record.takes_long();
     let answer = move || {
         let body = record_with(&record, &descendants);
@@ -149,11 +143,7 @@ pub(super) async fn find(api: &Api, peer: &Peer, id: &str) -> Result<Found, Refu
     let parsed = id.parse().map_err(|_| unknown())?;
     let found = api.executor.find(parsed).await.map_err(unreadable)?;
     let found = found.ok_or_else(unknown)?;
-    let uid = match &found {
-        Found::Live(execution) => execution.caller.uid,
-        Found::Past(record) => record.caller_uid,
-    };
-    if uid == peer.caller.uid || is_admin(api, peer) {
+    if found.caller_uid() == peer.caller.uid || is_admin(api, peer) {
         Ok(found)
     } else {
         Err(unknown())

@@ -14,7 +14,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::Api;
 use super::body;
 use super::execute::{
-    Manner, accepts_events, answer, idempotency, opened, prefers_async, trace_parent, undivided,
+    Manner, accepts_events, answer, idempotency, not_while_stopping, opened, prefers_async,
+    trace_parent, undivided,
 };
 use super::executions::{find, is_admin, unreadable};
 use super::json::{json_response, to_json};
@@ -23,7 +24,7 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, NoQuery, bad_query};
 use super::request::{self, Limit};
-use crate::domain::{Digest, ExecutionId, Status, TraceId, parse_timestamp, timestamp};
+use crate::domain::{Digest, Status, TraceId, parse_timestamp, timestamp};
 use crate::pipeline::{Brief, CannotReplay, Filter, LedgerError, Terms};
 
 /// How many executions a page has where nobody says.
@@ -250,22 +251,14 @@ pub(super) async fn replay(
     query.map_err(bad_query)?;
     let why = "a replay takes none, for it makes the call again as it is on record; make another call with `POST /execute`";
     no_body((body, &headers), &api, why).await?;
-    find(&api, &peer, &id).await?;
-    let id: ExecutionId = id
-        .parse()
-        .map_err(|_| malformed("id", "this is no id: expected a UUID"))?;
+    let id = find(&api, &peer, &id).await?.id();
     let repeated = Digest::of(format!("replay {id}").as_bytes());
     let terms = Terms {
         asynchronous: prefers_async(&headers),
         idempotency: idempotency(&headers, repeated)?,
         ..Terms::default()
     };
-    if api.health.is_stopping() {
-        return Err(Refusal::new(
-            Code::ShuttingDown,
-            "the daemon is shutting down",
-        ));
-    }
+    not_while_stopping(&api)?;
     let (executor, own_terms) = (api.executor.clone(), terms.clone());
     let trace = trace_parent(&headers);
     let replaying = async move {

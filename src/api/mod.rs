@@ -53,7 +53,7 @@ pub use wire::parse_call;
 pub(crate) use approvals::ApprovalBody;
 pub(crate) use execute::{Asked, Opened, Watch, begin, undivided};
 pub(crate) use pace::Paced;
-pub(crate) use peer::Peer;
+pub(crate) use peer::{Peer, missing as no_peer};
 pub(crate) use problem::{Code, Refusal, ViolationBody, violations};
 pub(crate) use request::parse;
 pub(crate) use routes::{Audience, admitted};

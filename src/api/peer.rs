@@ -80,7 +80,7 @@ fn pidfd_of(pid: i32) -> Option<OwnedFd> {
 }
 
 /// What is answered where it is not known who is at the other end, which is a defect.
-pub(super) fn missing() -> Refusal {
+pub(crate) fn missing() -> Refusal {
     Refusal::new(Code::Internal, "the connection has no peer")
 }
 

@@ -82,10 +82,7 @@ impl Tools {
         let (metadata, extensions, message) = request.into_parts();
         let headers = metadata.into_headers();
         let peer = extensions.get::<Peer>().cloned();
-        let Some(peer) = peer else {
-            let refusal = Refusal::new(Code::Internal, "the connection has no peer");
-            return Err(of_refusal(refusal));
-        };
+        let peer = peer.ok_or_else(|| of_refusal(api::no_peer()))?;
         let taken = api::undivided(take(self.0.clone(), peer, headers, message));
         taken.await.map_err(of_refusal)
     }

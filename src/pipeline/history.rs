@@ -27,6 +27,32 @@ pub enum Found {
     Past(Box<Record>),
 }
 
+impl Found {
+    /// Its id.
+    pub fn id(&self) -> ExecutionId {
+        match self {
+            Self::Live(execution) => execution.id,
+            Self::Past(record) => record.id,
+        }
+    }
+
+    /// Whose call it is of.
+    pub fn caller_uid(&self) -> u32 {
+        match self {
+            Self::Live(execution) => execution.caller.uid,
+            Self::Past(record) => record.caller_uid,
+        }
+    }
+
+    /// Its record as it stands.
+    pub fn into_record(self) -> Record {
+        match self {
+            Self::Live(execution) => execution.record(),
+            Self::Past(record) => *record,
+        }
+    }
+}
+
 /// One page of history.
 #[derive(Debug)]
 pub struct HistoryPage {
@@ -217,11 +243,8 @@ impl Executor {
         caller: Caller,
         terms: Terms,
     ) -> Result<Begun, CannotReplay> {
-        let record = match self.find(id).await? {
-            Some(Found::Live(execution)) => execution.record(),
-            Some(Found::Past(record)) => *record,
-            None => return Err(CannotReplay::Unknown),
-        };
+        let found = self.find(id).await?.ok_or(CannotReplay::Unknown)?;
+        let record = found.into_record();
         let call = record.call.call(&record.tool, None);
         let mut call = call.ok_or(CannotReplay::Masked)?;
         if let Some(TraceParent { trace, parent }) = trace {
