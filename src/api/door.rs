@@ -1,10 +1,7 @@
 //! The sockets that executions in the sandbox have of their own: for calls, and nothing else.
 
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
-use std::path::Path;
 
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
@@ -31,12 +28,7 @@ impl Doors {
 }
 
 impl Doorkeeper for Doors {
-    fn open(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let listener = StdListener::bind(path)?;
-        // It is in a directory that only the inside sees, where one is somebody else; who is let in has
-        // to show the execution's token.
-        fs::set_permissions(path, Permissions::from_mode(0o666))?;
-        listener.set_nonblocking(true)?;
+    fn open(&self, listener: StdListener) -> io::Result<Box<dyn Send + Sync>> {
         let listener = UnixListener::from_std(listener)?;
         let (door, closed) = oneshot::channel::<()>();
         let routes = Routes::of(routes::for_processes(self.0.clone()));

@@ -1,4 +1,5 @@
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,12 +20,12 @@ pub(crate) trait Calls: Send + Sync {
     /// Lets processes of the execution make calls of their own, until this is dropped.
     fn admit(&self) -> Admission;
 
-    /// Makes a socket at `path` that takes calls of the execution's processes and nothing else, until
-    /// what is returned is dropped.
+    /// Takes calls of the execution's processes on a socket of their own, and nothing else, until what is
+    /// returned is dropped.
     ///
     /// # Errors
-    /// When it cannot be made, or nobody is there to answer on it.
-    fn open_door(&self, path: &Path) -> io::Result<Door>;
+    /// When nobody is there to answer on it.
+    fn open_door(&self, listener: UnixListener) -> io::Result<Door>;
 }
 
 /// A socket of one execution's own. Dropping it closes it.
@@ -32,12 +33,12 @@ pub(crate) type Door = Box<dyn Send + Sync>;
 
 /// Who answers on the sockets that executions have of their own.
 pub trait Doorkeeper: Send + Sync {
-    /// Makes a socket at `path` that takes calls of one execution's processes and nothing else, until
+    /// Takes calls of one execution's processes on a socket that does not block, and nothing else, until
     /// what is returned is dropped. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the socket cannot be made.
-    fn open(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+    /// When the socket cannot be waited for.
+    fn open(&self, listener: UnixListener) -> io::Result<Box<dyn Send + Sync>>;
 }
 
 /// What came of a call that a tool made.

@@ -7,11 +7,8 @@ mod proxy;
 mod rules;
 mod seen;
 
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,16 +35,12 @@ pub(crate) struct Egress {
 }
 
 impl Egress {
-    /// Opens it as the socket `path`, for whoever can get at that. Must be called inside a tokio
+    /// Opens it on a socket that does not block, for whoever can get at that. Must be called inside a tokio
     /// runtime.
     ///
     /// # Errors
-    /// When the socket cannot be made.
-    pub(crate) fn open(path: &Path, rules: Rules, id: ExecutionId) -> io::Result<Self> {
-        let listener = StdListener::bind(path)?;
-        // It is in a directory that only the inside sees, where one is somebody else.
-        fs::set_permissions(path, Permissions::from_mode(0o666))?;
-        listener.set_nonblocking(true)?;
+    /// When the socket cannot be waited for.
+    pub(crate) fn open(listener: StdListener, rules: Rules, id: ExecutionId) -> io::Result<Self> {
         let listener = UnixListener::from_std(listener)?;
         let seen = Arc::new(Seen::default());
         let proxy = Proxy::new(rules, Arc::clone(&seen), id);

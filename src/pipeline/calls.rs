@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -191,10 +192,10 @@ impl Calls for CallsOf {
         judgement.verdict == Verdict::Allow || judgement.rule.is_none()
     }
 
-    fn open_door(&self, path: &Path) -> io::Result<Door> {
+    fn open_door(&self, listener: UnixListener) -> io::Result<Door> {
         let nobody = || io::Error::new(io::ErrorKind::NotConnected, "nobody answers calls here");
         let keeper = self.inner.doorkeeper.get().and_then(Weak::upgrade);
-        keeper.ok_or_else(nobody)?.open(path)
+        keeper.ok_or_else(nobody)?.open(listener)
     }
 
     fn admit(&self) -> Admission {

@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -102,14 +103,14 @@ impl Bundle {
         // Its last line is told on a full disk, too, where the file system can promise that.
         let _ = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, REPORT_BYTES);
         if let Some(calls) = &grants.calls {
-            bundle.door = Some(calls.open_door(&bundle.shared().join(CALLS))?);
+            bundle.door = Some(calls.open_door(bundle.listen_inside(CALLS)?)?);
         }
         if !grants.destinations.is_empty() {
             let rules = Rules {
                 destinations: grants.destinations.clone(),
                 private_networks: config.sandbox.private_networks.clone(),
             };
-            bundle.egress = Some(Egress::open(&bundle.shared().join(PROXY), rules, id)?);
+            bundle.egress = Some(Egress::open(bundle.listen_inside(PROXY)?, rules, id)?);
         }
         let user = &config.sandbox.user;
         chown(
@@ -136,6 +137,16 @@ impl Bundle {
     /// The container's name.
     pub(super) fn id(&self) -> String {
         id(&self.dir)
+    }
+
+    /// A socket for those inside.
+    fn listen_inside(&self, name: &str) -> io::Result<UnixListener> {
+        let path = self.shared().join(name);
+        let listener = UnixListener::bind(&path)?;
+        // Its directory is seen only inside, where one is somebody else.
+        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
     }
 
     /// Where the runtime keeps its state.
@@ -515,7 +526,7 @@ impl Mounts<'_> {
 #[cfg(test)]
 mod tests {
     use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
 
     use super::*;
 
