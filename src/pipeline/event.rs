@@ -4,8 +4,8 @@ use serde::{Serialize, Serializer};
 
 use super::{Execution, Finished};
 use crate::domain::{
-    ApprovalId, Correlation, ExecutionId, ExecutorError, FailureKind, Lineage, Stage, Status,
-    ToolOutput, When, nearest_micros, whole_millis,
+    ApprovalId, Correlation, ExecutionId, ExecutorError, Lineage, Stage, Status, ToolOutput, When,
+    nearest_micros, whole_millis,
 };
 use crate::ledger::Happened;
 
@@ -231,37 +231,20 @@ impl Event {
             };
         };
         let detail = failure.detail.clone();
-        match failure.kind {
-            FailureKind::Cancelled | FailureKind::ShutDown | FailureKind::Lost => {
-                Self::ExecutionAborted {
-                    status,
-                    summary,
-                    detail,
-                }
-            }
-            FailureKind::UnknownTool
-            | FailureKind::ToolDisabled
-            | FailureKind::InvalidInput
-            | FailureKind::DepthExceeded
-            | FailureKind::CallCycle
-            | FailureKind::CallNotDeclared
-            | FailureKind::CallsUsedUp
-            | FailureKind::RateLimited
-            | FailureKind::QueueFull
-            | FailureKind::CircuitOpen
-            | FailureKind::PermissionDenied
-            | FailureKind::HookDenied
-            | FailureKind::UserRejected
-            | FailureKind::ApprovalExpired
-            | FailureKind::ApprovalStale
-            | FailureKind::AuditUnavailable
-            | FailureKind::SandboxUnavailable
-            | FailureKind::ProviderMissing
-            | FailureKind::SpawnFailed
-            | FailureKind::Timeout
-            | FailureKind::OutputCaptureFailed
-            | FailureKind::OutputInvalid
-            | FailureKind::Internal => Self::ExecutionFailed {
+        match failure.kind.status() {
+            Status::Cancelled | Status::Lost => Self::ExecutionAborted {
+                status,
+                summary,
+                detail,
+            },
+            Status::Queued
+            | Status::Waiting
+            | Status::Running
+            | Status::Success
+            | Status::Error
+            | Status::Timeout
+            | Status::Denied
+            | Status::Failed => Self::ExecutionFailed {
                 status,
                 summary,
                 detail,
