@@ -40,6 +40,16 @@ pub enum Exit {
     Signal(Signal),
 }
 
+impl Exit {
+    /// The status by which a shell tells it.
+    pub(crate) fn shell_status(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal.0,
+        }
+    }
+}
+
 /// A signal by its number on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal(pub i32);

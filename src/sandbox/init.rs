@@ -139,10 +139,7 @@ impl Order {
         let mut left = if asked { Vec::new() } else { self.left() };
         left.truncate(MAX_LEFT);
         let _ = reporter.end(exit, left);
-        Ok(match exit {
-            Exit::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
-            Exit::Signal(signal) => u8::try_from(128 + signal.0).unwrap_or(u8::MAX),
-        })
+        Ok(u8::try_from(exit.shell_status()).unwrap_or(u8::MAX))
     }
 
     fn start(&self) -> Result<Pid, Failed> {

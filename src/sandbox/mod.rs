@@ -373,7 +373,8 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
     }
     // In gVisor the program can kill the first process before that has reported anything. The runtime then exits
     // with 128 + SIGKILL, which is an end of the program and no failure to start it.
-    let is_killed = code == Some(128 + nix::libc::SIGKILL);
+    let killed = Exit::Signal(Signal(nix::libc::SIGKILL));
+    let is_killed = code == Some(killed.shell_status());
     if !has_begun && !stopped && !is_seen && !is_killed {
         let said = String::from_utf8_lossy(&outcome.stderr.head);
         let said = said.lines().rev().find(|line| !line.trim().is_empty());
@@ -390,7 +391,7 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
             Ending::Itself(exit)
         }
         // Something ended the first process: what runs inside, the runtime, or its memory.
-        (Ending::Itself(_), None) => Ending::Itself(Exit::Signal(Signal(nix::libc::SIGKILL))),
+        (Ending::Itself(_), None) => Ending::Itself(killed),
         (Ending::Stopped { reason, exit }, said) => Ending::Stopped {
             reason,
             exit: said.or(exit),
