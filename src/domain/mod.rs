@@ -2,6 +2,7 @@
 //! Plain values without IO; every other room may name them and they name nobody.
 
 mod approval;
+pub(crate) mod backoff;
 mod brief;
 mod call;
 mod caller;

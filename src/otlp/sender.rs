@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::collector::{Answer, Collector};
 use super::queue::MOST;
 use super::{ExecutionSpan, Orders, Shared};
+use crate::domain::backoff;
 
 /// For how long a batch is tried again: longer than it takes to start a collector anew. After that
 /// newer spans are worth more.
@@ -188,11 +189,7 @@ async fn over(mut orders: watch::Receiver<Orders>) {
 /// A wait that doubles with each try, up to a half of it left to chance: daemons that have lost the same
 /// collector do not come back all at once.
 fn jittered(tries: u32) -> Duration {
-    let doubled = FIRST_WAIT.saturating_mul(2u32.saturating_pow(tries - 1));
-    let longest = doubled.min(LONGEST_WAIT);
-    // Without a random number the longest wait is the best guess.
-    let random = getrandom::u32().unwrap_or(u32::MAX);
-    longest.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX))
+    backoff::doubled(FIRST_WAIT, tries, LONGEST_WAIT).mul_f64(0.5 + 0.5 * backoff::share())
 }
 
 #[cfg(test)]

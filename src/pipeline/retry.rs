@@ -8,7 +8,7 @@ use super::Execution;
 use super::event::{Event, fractional_millis};
 use super::executor::Inner;
 use crate::config::{ExecutorConfig, RetryConfig};
-use crate::domain::{Ending, ExecutorError, Exit, FailureKind, Verbatim};
+use crate::domain::{Ending, ExecutorError, Exit, FailureKind, Verbatim, backoff};
 use crate::runner::{Live, Outcome};
 use crate::tools::{Answer, Produced};
 
@@ -64,14 +64,9 @@ impl Again<'_> {
     }
 }
 
-/// A random part of the delay, which doubles with each try: those that failed together do not come
-/// again together.
+/// A random part of the delay, which doubles with each try.
 fn jittered(delay: Duration, attempt: u32) -> Duration {
-    let doubled = 2u32.saturating_pow(attempt - 1);
-    let longest = delay.saturating_mul(doubled).min(MAX_DELAY);
-    // Without a random number the longest wait is the best guess.
-    let random = getrandom::u32().unwrap_or(u32::MAX);
-    longest.mul_f64(f64::from(random) / f64::from(u32::MAX))
+    backoff::doubled(delay, attempt, MAX_DELAY).mul_f64(backoff::share())
 }
 
 /// In what way a try has failed that is worth another.
