@@ -99,11 +99,7 @@ impl ToolImpl for CheckCondition {
                     output: serde_json::to_value(Output { result, value }).ok(),
                     is_error: false,
                 },
-                Err(error) => Answer {
-                    content: error.to_string(),
-                    output: None,
-                    is_error: true,
-                },
+                Err(error) => Answer::failed(error.to_string()),
             }))
         }
         .boxed()

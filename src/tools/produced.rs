@@ -79,3 +79,14 @@ pub(crate) struct Answer {
     /// Whether it could not do what it was asked for.
     pub is_error: bool,
 }
+
+impl Answer {
+    /// That it could not, and why.
+    pub(crate) fn failed(why: String) -> Self {
+        Self {
+            content: why,
+            output: None,
+            is_error: true,
+        }
+    }
+}

@@ -224,11 +224,7 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
                     return Err(denied(call, &context, &error));
                 }
                 Ok(answer) => answer,
-                Err(error) => Answer {
-                    content: error.to_string(),
-                    output: None,
-                    is_error: true,
-                },
+                Err(error) => Answer::failed(error.to_string()),
             };
             context.live.mark_started();
             Ok(Produced::Answered(answer))

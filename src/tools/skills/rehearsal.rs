@@ -76,11 +76,7 @@ pub(super) fn rehearse(skill: &Skill, input: Value) -> Answer {
                 is_error: false,
             }
         }
-        Err(Broken(why)) => Answer {
-            content: why,
-            output: None,
-            is_error: true,
-        },
+        Err(Broken(why)) => Answer::failed(why),
     }
 }
 

@@ -86,11 +86,7 @@ pub(super) async fn run(
             output: Some(output),
             is_error: false,
         },
-        Err(Broken(why)) => Answer {
-            content: why,
-            output: None,
-            is_error: true,
-        },
+        Err(Broken(why)) => Answer::failed(why),
     };
     Ok(Produced::Answered(answer))
 }
