@@ -69,37 +69,36 @@ struct Document;
 #[rustfmt::skip]
 const PROBLEMS: &[(&str, &[Code])] = &[
     ("execute", &[
-        Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
+        Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::IdempotencyConflict, Code::AuditUnavailable,
         Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::Lost, Code::OutputInvalid, Code::BadCapability,
         Code::DepthExceeded, Code::CallCycle, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
     ("replayExecution", &[
-        Code::MalformedRequest, Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
+        Code::PermissionDenied, Code::ToolDisabled, Code::UnknownTool, Code::Cancelled, Code::PayloadTooLarge, Code::InvalidInput,
         Code::ShuttingDown, Code::SpawnFailed, Code::OutputCaptureFailed, Code::Internal, Code::Timeout, Code::AuditUnavailable, Code::Lost,
         Code::UserRejected, Code::ApprovalExpired, Code::ApprovalStale, Code::UnknownExecution, Code::NotReplayable, Code::IdempotencyConflict,
         Code::OutputInvalid, Code::RateLimited, Code::QueueFull, Code::CircuitOpen, Code::SandboxUnavailable, Code::ProviderMissing,
     ]),
-    ("listExecutions",  &[Code::MalformedRequest, Code::Internal]),
-    ("clearExecutions", &[Code::MalformedRequest, Code::AuditUnavailable]),
-    ("listApprovals",   &[Code::MalformedRequest, Code::Internal]),
-    ("showApproval",    &[Code::NotFound, Code::Internal, Code::MalformedRequest]),
-    ("decideApproval",  &[Code::MalformedRequest, Code::PayloadTooLarge, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::ShuttingDown, Code::Internal]),
-    ("followEvents",    &[Code::MalformedRequest, Code::NotFound]),
-    ("exportAudit",     &[Code::MalformedRequest]),
-    ("verifyAudit",     &[Code::MalformedRequest, Code::NotFound, Code::Internal]),
+    ("listExecutions",  &[Code::Internal]),
+    ("clearExecutions", &[Code::AuditUnavailable]),
+    ("listApprovals",   &[Code::Internal]),
+    ("showApproval",    &[Code::NotFound, Code::Internal]),
+    ("decideApproval",  &[Code::PayloadTooLarge, Code::NotFound, Code::ApprovalDecided, Code::AuditUnavailable, Code::ShuttingDown, Code::Internal]),
+    ("followEvents",    &[Code::NotFound]),
+    ("verifyAudit",     &[Code::NotFound, Code::Internal]),
     ("explainPermission", &[
-        Code::MalformedRequest, Code::ToolDisabled, Code::UnknownTool, Code::PayloadTooLarge, Code::InvalidInput, Code::ShuttingDown, Code::Internal,
+        Code::ToolDisabled, Code::UnknownTool, Code::PayloadTooLarge, Code::InvalidInput, Code::ShuttingDown, Code::Internal,
     ]),
-    ("listContext",     &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
-    ("getContext",      &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
-    ("setContext",      &[Code::BadCapability, Code::NotFound, Code::MalformedRequest, Code::PayloadTooLarge, Code::ShuttingDown, Code::Internal]),
-    ("removeContext",   &[Code::BadCapability, Code::NotFound, Code::MalformedRequest]),
+    ("listContext",     &[Code::BadCapability, Code::NotFound]),
+    ("getContext",      &[Code::BadCapability, Code::NotFound]),
+    ("setContext",      &[Code::BadCapability, Code::NotFound, Code::PayloadTooLarge, Code::ShuttingDown, Code::Internal]),
+    ("removeContext",   &[Code::BadCapability, Code::NotFound]),
     ("metrics",         &[Code::NotFound, Code::Internal]),
-    ("showTool",        &[Code::UnknownTool, Code::MalformedRequest]),
-    ("showExecution",   &[Code::UnknownExecution, Code::MalformedRequest, Code::Internal]),
-    ("cancelExecution", &[Code::UnknownExecution, Code::MalformedRequest, Code::Internal]),
-    ("showOutput",      &[Code::UnknownExecution, Code::NotFound, Code::MalformedRequest, Code::RangeNotSatisfiable, Code::Internal]),
+    ("showTool",        &[Code::UnknownTool]),
+    ("showExecution",   &[Code::UnknownExecution, Code::Internal]),
+    ("cancelExecution", &[Code::UnknownExecution, Code::Internal]),
+    ("showOutput",      &[Code::UnknownExecution, Code::NotFound, Code::RangeNotSatisfiable, Code::Internal]),
 ];
 
 /// The same as it is served: `cargo run --example openapi` writes it, so that the programs have the text and not
@@ -137,11 +136,8 @@ fn add_problems(operation: &mut Operation, audience: Audience) {
     let id = operation.operation_id.as_deref().unwrap_or_default();
     let own = PROBLEMS.iter().find(|(operation, _)| *operation == id);
     let mut codes = own.map_or(&[][..], |(_, codes)| codes).to_vec();
-    codes.push(Code::TooManyConnections);
-    if !codes.contains(&Code::MalformedRequest) {
-        // Without a Host nothing is answered otherwise.
-        codes.push(Code::MalformedRequest);
-    }
+    // Without a Host nothing is answered otherwise.
+    codes.extend([Code::MalformedRequest, Code::TooManyConnections]);
     if audience != Audience::Connected {
         codes.push(Code::AccessDenied);
     }
