@@ -20,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::executions::is_admin;
-use super::history::malformed;
+use super::history::{malformed, named};
 use super::json::to_json;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
@@ -51,7 +51,8 @@ pub(super) struct EventsQuery {
     /// Of these types only, separated by commas.
     #[param(nullable = false)]
     r#type: Option<String>,
-    /// Begin after the event of this number, as with `Last-Event-ID`.
+    /// Begin after the event of this number, as with `Last-Event-ID`. Without either a stream that stays begins with what
+    /// happens from now on, and one that does not with the first event that is kept.
     #[param(nullable = false)]
     #[serde(default, deserialize_with = "query::number")]
     after: Option<u64>,
@@ -130,7 +131,7 @@ pub(super) async fn follow(
     });
     let filter = EventFilter {
         execution_id: id.transpose()?,
-        tool: query.tool,
+        tool: named(query.tool)?,
         caller_uid: (!is_admin(&api, &peer)).then_some(peer.caller.uid),
         of_everybody: of_everybody(&api, &peer),
         kinds: kinds(&query.r#type.unwrap_or_default())?,

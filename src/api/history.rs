@@ -320,7 +320,7 @@ fn filter(query: HistoryQuery) -> Result<Filter, Refusal> {
     Ok(Filter {
         since: query.since.map(|text| time("since", &text)).transpose()?,
         until: query.until.map(|text| time("until", &text)).transpose()?,
-        tool: query.tool,
+        tool: named(query.tool)?,
         status: status.transpose()?,
         caller_uid: query.caller,
         trace_id: trace_id.transpose()?,
@@ -337,6 +337,14 @@ fn time(member: &str, text: &str) -> Result<SystemTime, Refusal> {
         );
         malformed(member, &detail)
     })
+}
+
+/// The name of a tool that is asked for. None is empty, which would find nothing and say so of all.
+pub(super) fn named(tool: Option<String>) -> Result<Option<String>, Refusal> {
+    match tool.as_deref() {
+        Some("") => Err(malformed("tool", "is empty: expected the name of a tool")),
+        Some(_) | None => Ok(tool),
+    }
 }
 
 pub(super) fn malformed(member: &str, detail: &str) -> Refusal {

@@ -67,6 +67,7 @@ pub use scope::{Scope, ScopedValues};
 pub use secrets::{CONTEXT, SHORTEST_MASKED, Secrets};
 pub use span::{InvalidSpanId, ParentSpan, SpanContext, SpanId};
 pub use stage::{Point, Stage, StageTimes, When};
+pub(crate) use summary::misleads;
 pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use timestamp::parse_timestamp;
 pub(crate) use timestamp::timestamp;

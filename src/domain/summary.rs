@@ -58,8 +58,18 @@ pub fn mask_secrets(text: &str) -> String {
     masked.into_owned()
 }
 
+/// Whether a character begins another line, or makes others stand elsewhere than they are (UAX #9): people decide by
+/// what they see.
+pub(crate) fn misleads(character: char) -> bool {
+    let turns_around = matches!(
+        character,
+        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || turns_around
+}
+
 /// The first [`SUMMARY_CHARS`] characters of `text` with secrets masked and control characters
-/// made visible, so that a summary is one line of a log whatever it summarizes.
+/// made blanks, so that a summary is one line of a log whatever it summarizes.
 pub fn summarize(text: &str) -> String {
     let end = text
         .char_indices()
@@ -69,7 +79,7 @@ pub fn summarize(text: &str) -> String {
     let mut summary = String::with_capacity(masked.len().min(SUMMARY_CHARS));
     let mut chars = masked.chars();
     for c in chars.by_ref().take(SUMMARY_CHARS) {
-        summary.push(if c.is_control() { ' ' } else { c });
+        summary.push(if misleads(c) { ' ' } else { c });
     }
     if (chars.next().is_some() || end < text.len()) && summary.chars().count() == SUMMARY_CHARS {
         summary.pop();
@@ -115,6 +125,8 @@ mod tests {
         assert_eq!(summary.chars().count(), SUMMARY_CHARS);
         assert!(summary.starts_with("echo a é") && summary.ends_with('…'));
         assert_eq!(summarize("x"), "x");
+        // Neither for those who read from right to left, nor for those who know more ends of lines.
+        assert_eq!(summarize("rm \u{202e}x\u{2028}y\u{85}z"), "rm  x y z");
         assert_eq!(
             summarize(&"y".repeat(SUMMARY_CHARS)),
             "y".repeat(SUMMARY_CHARS)

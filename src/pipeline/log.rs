@@ -2,7 +2,9 @@ use std::borrow::Cow;
 
 use super::termination::Termination;
 use super::{CallRecord, Execution};
-use crate::domain::{ExecutionId, Exit, Failure, Status, TraceId, summarize, whole_millis};
+use crate::domain::{
+    ExecutionId, Exit, Failure, Status, TraceId, misleads, summarize, whole_millis,
+};
 use crate::ledger::OpenRecord;
 
 /// Writes the record of an execution that has ended.
@@ -72,7 +74,7 @@ fn write(line: &Line<'_>) {
         ..
     } = *line;
     // The caller's own word, where there is no such tool: it is not to begin another line.
-    let named = match tool.contains(char::is_control) {
+    let named = match tool.contains(misleads) {
         true => Cow::Owned(summarize(tool)),
         false => Cow::Borrowed(tool),
     };

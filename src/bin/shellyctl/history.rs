@@ -28,6 +28,9 @@ pub async fn run(client: &Client, args: HistoryArgs, json: bool) -> Result<ExitC
         print::line(&whole(&list))?;
     } else {
         print::text(&render(&list.executions, Page::stdout()))?;
+        if list.next.is_some() && std::io::stdout().is_terminal() {
+            print::hint("there are older ones: -n N shows as many");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -28,6 +28,7 @@ pub(crate) use error::FileError;
 pub(super) use tools::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 
 use super::Answer;
+use crate::domain::misleads;
 
 /// Whether to give up; looked at again and again.
 pub(crate) type ShouldStop<'a> = &'a dyn Fn() -> bool;
@@ -74,13 +75,7 @@ fn answer(content: String, output: &impl Serialize) -> Answer {
 /// A path as texts name it: quoted and escaped, as Rust writes a string, where it would pass for another. One with a
 /// line end in it is two to who reads lines. The output has all paths as they are.
 fn shown(path: &str) -> Cow<'_, str> {
-    let is_plain = |character: char| {
-        let turns_around = matches!(
-            character,
-            '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        );
-        !(turns_around || character.is_control() || matches!(character, '"' | '\\'))
-    };
+    let is_plain = |character| !(misleads(character) || matches!(character, '"' | '\\'));
     match path.chars().all(is_plain) {
         true => Cow::Borrowed(path),
         false => Cow::Owned(format!("{path:?}")),

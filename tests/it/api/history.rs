@@ -104,6 +104,7 @@ fn history_is_filtered_and_paged() {
         ("until=2020-01-01T00:00:00+02:00", "(`+` as %2B)"),
         ("cursor=x", "`cursor`"),
         ("text=%26%26", "text"),
+        ("tool=", "`tool`: is empty"),
         ("trace_id=", "`trace_id`"),
         ("colour=red", "colour"),
     ] {
