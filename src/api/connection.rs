@@ -20,7 +20,7 @@ use tower::ServiceExt;
 use super::busy::Busy;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
-use super::unread::{self, Coming};
+use super::unread::{self, Coming, Drained};
 use super::{Api, routes};
 
 /// How long a connection may be idle between two requests, or take to send a request's headers.
@@ -180,6 +180,7 @@ async fn serve_http2(
     let mut idle = busy.watch();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
+        let request = request.map(Drained::new);
         let (answer, one) = (routes.clone().answer(request), busy.one());
         async move { Ok::<_, Infallible>(one.until_sent(answer.await?)) }
     });

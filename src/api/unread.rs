@@ -1,5 +1,5 @@
-//! Request bodies that an early answer leaves unread. A connection is closed on them, and whoever is still
-//! sending by then gets an error instead of the answer (RFC 9112, section 9.6); so they are read, and dropped.
+//! Request bodies that an early answer leaves unread. A connection is closed on them, or a stream of HTTP/2 reset, and
+//! whoever is still sending by then gets an error instead of the answer (RFC 9112, section 9.6); so they are read, and dropped.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,6 +14,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// How much is read of what nobody wants, in bytes: four times the largest request by default.
@@ -42,6 +43,16 @@ pub(super) struct Returning {
     is_begun: bool,
     coming: Coming,
     back: Option<oneshot::Sender<Left>>,
+}
+
+/// A request's body of HTTP/2, the rest of which is read when it is dropped before its end. Nothing waits for that: what
+/// is answered goes out beside it, and the stream ends with either, whichever is later.
+pub(super) struct Drained(Option<Incoming>);
+
+impl Drained {
+    pub(super) fn new(body: Incoming) -> Self {
+        Self(Some(body))
+    }
 }
 
 /// What is left of a body.
@@ -98,6 +109,40 @@ pub(super) async fn discard(mut body: Incoming) -> bool {
         Some(())
     };
     matches!(tokio::time::timeout(TIME, reading).await, Ok(Some(())))
+}
+
+impl Body for Drained {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.0 {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.0.as_ref();
+        body.map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        let left = self.0.take().filter(|body| !body.is_end_stream());
+        // There is no runtime any more where the last connections go down with it.
+        if let (Some(body), Ok(runtime)) = (left, Handle::try_current()) {
+            runtime.spawn(discard(body));
+        }
+    }
 }
 
 impl Body for Returning {

@@ -1,5 +1,8 @@
 //! How large a request may be, and how many connections there may be.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -270,6 +273,65 @@ fn who_is_refused_early_gets_its_answer_whatever_it_still_sends() {
         }
     }
     drop(held);
+}
+
+/// As RFC 9113 has them: how long what follows is, of which kind, with which flags, in which stream.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).expect("short");
+    let head = [0, 0, length, kind, flags, 0, 0, 0, stream];
+    [&head[..], payload].concat()
+}
+
+/// Over HTTP/2 it is the stream that would be reset, which curl and others take for the answer (error 92).
+#[test]
+fn nor_is_a_stream_of_http2_reset_whose_body_is_still_to_come() {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const RESET: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    let daemon = Daemon::start();
+    for path in ["/nope", "/tools", "/execute?x=1"] {
+        let mut client = UnixStream::connect(daemon.socket()).expect("the daemon listens");
+        // `:method: POST`, `:scheme: http` and `:path` (RFC 7541, appendix A).
+        let length = u8::try_from(path.len()).expect("short");
+        let headers = [&[0x83, 0x86, 0x04, length], path.as_bytes()].concat();
+        let begun = [
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+            frame(SETTINGS, 0, 0, b""),
+            frame(HEADERS, END_HEADERS, 1, &headers),
+        ];
+        client.write_all(&begun.concat()).expect("taken");
+        let mut kinds = Vec::new();
+        let mut seen = |kind: u8, flags: u8, client: &mut UnixStream| {
+            loop {
+                let mut head = [0; 9];
+                client.read_exact(&mut head).expect("a frame");
+                let mut payload =
+                    vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+                client.read_exact(&mut payload).expect("a whole frame");
+                let is_of_request = head[8] == 1;
+                if is_of_request {
+                    kinds.push(head[3]);
+                }
+                if head[3] == kind && head[4] & flags != 0 {
+                    return kinds.clone();
+                }
+            }
+        };
+        seen(DATA, END_STREAM, &mut client);
+        // The answer is there; only now comes the body.
+        let rest = [
+            frame(DATA, 0, 1, b"{"),
+            frame(DATA, END_STREAM, 1, b"}"),
+            frame(PING, 0, 0, b"the last"),
+        ];
+        client.write_all(&rest.concat()).expect("taken");
+        let kinds = seen(PING, 1, &mut client);
+        assert!(!kinds.contains(&RESET), "{path}: {kinds:?}");
+    }
 }
 
 /// Who waits for `100 Continue` is told no instead, and that there is no more to come.
