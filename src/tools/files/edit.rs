@@ -66,8 +66,11 @@ pub(crate) struct Output {
 /// Replaces what matches in a file.
 pub(crate) fn edit_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
     let asked = &input.file_path;
-    let target = work.access.target(asked)?;
-    work.check_permitted(&target.real)?;
+    let _turn = match input.dry_run {
+        true => None,
+        false => Some(work.turn(asked)?),
+    };
+    let target = work.target(asked)?;
     let Some(existing) = &target.existing else {
         return Err(FileError::refused(
             asked,

@@ -24,6 +24,7 @@ use std::path::Path;
 use serde::Serialize;
 
 pub(crate) use access::Access;
+use access::{Target, Turn};
 pub(crate) use error::FileError;
 pub(super) use tools::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 
@@ -52,6 +53,18 @@ impl Work<'_> {
                 "the policy has permitted another path: this one leads elsewhere now",
             )),
         }
+    }
+
+    /// The place of a file that is to be changed, which the policy permits.
+    fn target(&self, asked: &str) -> Result<Target, FileError> {
+        let target = self.access.target(asked)?;
+        self.check_permitted(&target.real)?;
+        Ok(target)
+    }
+
+    /// Waits for the turn to change what is at `asked` now. Only then is it to be looked at: others had theirs before.
+    fn turn(&self, asked: &str) -> Result<Turn, FileError> {
+        Turn::wait(&self.target(asked)?.real, self.should_stop)
     }
 
     fn check_stop(&self) -> Result<(), FileError> {

@@ -78,8 +78,11 @@ struct Old {
 /// Writes a file or adds to one.
 pub(crate) fn write_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
     let permissions = input.permissions.as_deref().map(permissions).transpose()?;
-    let mut target = work.access.target(&input.file_path)?;
-    work.check_permitted(&target.real)?;
+    let _turn = match input.dry_run {
+        true => None,
+        false => Some(work.turn(&input.file_path)?),
+    };
+    let mut target = work.target(&input.file_path)?;
     if !target.missing.is_empty() && !input.create_dirs {
         let why = "has no directory to be in: set create_dirs to make it";
         return Err(FileError::refused(&input.file_path, why));

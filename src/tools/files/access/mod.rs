@@ -6,6 +6,7 @@ mod append;
 mod open;
 mod replace;
 mod target;
+mod turns;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -19,6 +20,7 @@ pub(crate) use replace::New;
 #[cfg(test)]
 pub(super) use replace::replace_by_name;
 pub(crate) use target::{Existing, Target};
+pub(crate) use turns::Turn;
 
 use super::FileError;
 use crate::config::{BaseDir, ExecutorConfig, LedgerConfig};

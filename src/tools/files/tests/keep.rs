@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -437,6 +438,44 @@ fn what_is_stopped_leaves_nothing_behind() {
             (b"old\n".to_vec(), vec!["f".to_owned()])
         );
     }
+}
+
+/// Nobody has to read again what only calls beside it have changed.
+#[test]
+fn calls_at_once_that_change_one_file_take_turns() {
+    const CALLS: usize = 30;
+    let room = Room::new();
+    let line = |number: usize| format!("line {number:02}\n");
+    room.put("f", (0..CALLS).map(line).collect::<String>());
+    let together = Barrier::new(CALLS);
+    thread::scope(|scope| {
+        for number in 0..CALLS {
+            let (room, together) = (&room, &together);
+            scope.spawn(move || {
+                let old = format!("line {number:02}");
+                let new = format!("LINE {number:02}");
+                let edit = json!({"file_path": "f", "search_pattern": old, "replacement": new});
+                together.wait();
+                room.call(edit_file, edit).expect("its turn");
+            });
+        }
+    });
+    let expected: String = (0..CALLS)
+        .map(|number| line(number).replace("line", "LINE"))
+        .collect();
+    assert_eq!(room.bytes("f"), expected.as_bytes());
+    // So do those that would make it.
+    let together = Barrier::new(CALLS);
+    thread::scope(|scope| {
+        for _ in 0..CALLS {
+            scope.spawn(|| {
+                let new = json!({"file_path": "a/b/new", "content": "x", "mode": "a", "create_dirs": true});
+                together.wait();
+                room.call(write_file, new).expect("its turn");
+            });
+        }
+    });
+    assert_eq!(room.bytes("a/b/new"), "x".repeat(CALLS).as_bytes());
 }
 
 #[test]
