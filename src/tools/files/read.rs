@@ -10,6 +10,10 @@ use super::text::{Decoded, Encoding, HEAD};
 use super::{Answer, FileError, Work, answer, lines, whole};
 use crate::domain::{Digest, counted};
 
+/// The greatest line and byte that can be asked for: up to here every reader of JSON has whole numbers as they are (RFC
+/// 8259, section 6), and no file is as long.
+const MOST: u64 = (1 << 53) - 1;
+
 /// What it takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -19,17 +23,19 @@ pub(crate) struct Input {
     /// Its encoding, such as "utf-8", "utf-16le" or "latin1". Detected when absent.
     pub(crate) encoding: Option<String>,
     /// The first line to read, counted from 1.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST))]
     pub(crate) start_line: Option<u64>,
     /// The last line to read; the end of the file when absent.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST))]
     pub(crate) end_line: Option<u64>,
     /// Whether each line begins with its number and a tab.
     #[serde(default)]
     pub(crate) line_numbers: bool,
     /// The first byte to read, counted from 0; instead of lines.
+    #[schemars(range(max = MOST))]
     pub(crate) offset: Option<u64>,
     /// How many bytes to read; as many as may be when absent.
+    #[schemars(range(max = MOST))]
     pub(crate) length: Option<u64>,
 }
 

@@ -83,10 +83,15 @@ fn what_cannot_be_done_says_why() {
             "{path}: {body}"
         );
     }
+    let huge = 1.8446744073709552e19;
     for (input, pointer) in [
         (json!({}), "/file_path"),
         (json!({"file_path": ""}), "/file_path"),
         (json!({"file_path": "f", "start_line": "1"}), "/start_line"),
+        (json!({"file_path": "f", "start_line": huge}), "/start_line"),
+        (json!({"file_path": "f", "end_line": huge}), "/end_line"),
+        (json!({"file_path": "f", "offset": huge}), "/offset"),
+        (json!({"file_path": "f", "length": huge}), "/length"),
     ] {
         let invalid = call(&daemon, "read_file", input);
         assert_eq!(
