@@ -9,7 +9,7 @@ use crate::domain::RiskLevel;
 
 pub(super) fn explain(
     policy: &Policy,
-    question: &Question<'_>,
+    (tool, question): (&str, &Question<'_>),
     decision: Decision<'_>,
 ) -> Judgement {
     let rule = decision.cause.rule();
@@ -24,7 +24,7 @@ pub(super) fn explain(
     Judgement {
         reason: own
             .and_then(|rule| rule.reason.clone())
-            .unwrap_or_else(|| reason(policy, question, &decision)),
+            .unwrap_or_else(|| reason(policy, tool, &decision)),
         would_change: would_change(question, &decision, &remember_rules, is_default),
         verdict: decision.verdict,
         rule: rule.map(|rule| rule.text.clone()),
@@ -42,10 +42,10 @@ fn place(rule: &Rule) -> String {
     format!("{}:{}", rule.source.file.display(), rule.source.line)
 }
 
-fn reason(policy: &Policy, question: &Question<'_>, decision: &Decision<'_>) -> String {
+fn reason(policy: &Policy, tool: &str, decision: &Decision<'_>) -> String {
     let what = match &decision.segment {
         Some(segment) => format!("`{segment}`"),
-        None => format!("this call of `{}`", question.tool),
+        None => format!("this call of `{tool}`"),
     };
     match &decision.cause {
         Cause::Rule(rule) => {

@@ -169,7 +169,12 @@ impl Policy {
     /// Judges a call. Usually in microseconds; where [`Policy::reads_scripts`], a script that is
     /// not of the simplest form may take as long as the fence lets it (50 ms).
     pub fn judge(&self, question: &Question<'_>) -> Judgement {
-        let mut judgement = explain(self, question, self.decide(question));
+        self.judge_for(question.tool, question)
+    }
+
+    /// The same where the question is what a call of another tool comes to: that one is named.
+    pub(crate) fn judge_for(&self, tool: &str, question: &Question<'_>) -> Judgement {
+        let mut judgement = explain(self, (tool, question), self.decide(question));
         for trust in self.trust() {
             let decision = trust.decide(question);
             if decision.verdict != Verdict::Allow {

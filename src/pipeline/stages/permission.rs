@@ -187,12 +187,15 @@ impl Subject {
             parameter: parameter.to_owned(),
             path: path.clone(),
         };
-        policy.judge(&Question {
+        let input = json!({ parameter: file.absolute.to_string_lossy() });
+        let paths = [&file.absolute, &file.real].map(path);
+        let reading = Question {
             tool: "read_file",
-            input: &json!({ parameter: file.absolute.to_string_lossy() }),
-            paths: &[&file.absolute, &file.real].map(path),
+            input: &input,
+            paths: &paths,
             ..self.question(call, &[])
-        })
+        };
+        policy.judge_for(&call.tool, &reading)
     }
 
     /// Reading a script may take a while (see [`Policy::judge`]), and so may holding a long one

@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use super::access::Found;
 use super::text::Encoding;
 use super::{FileError, Work};
-use crate::domain::Digest;
+use crate::domain::{Digest, counted};
 
 /// What is read between two looks at whether to stop.
 pub(super) const CHUNK: usize = 256 * 1024;
@@ -84,7 +84,10 @@ pub(super) fn text(asked: &str, encoding: Encoding, bytes: &[u8]) -> Result<Stri
     let (count, name) = (decoded.invalid_bytes, encoding.name());
     let what = match count {
         0 => format!("does not come back the same from {name}"),
-        _ => format!("has {count} bytes that are not {name}"),
+        count => {
+            let count = counted(count, "byte that is", "bytes that are");
+            format!("has {count} not {name}")
+        }
     };
     let why = format!(
         "{what}, so that a change would spoil it: name its encoding (\"latin1\" knows every byte)"

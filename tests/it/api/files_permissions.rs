@@ -210,6 +210,8 @@ fn one_file_is_searched_as_it_would_be_read() {
         assert_eq!(body["stage"], "permission", "{body}");
         assert_eq!(body["judgement"]["rule"], rule(denied), "{body}");
         assert!(refused.content().contains("policy.toml:2"), "{body}");
+        let reason = body["judgement"]["reason"].as_str().expect("text");
+        assert!(reason.contains("this call of `search_files`"), "{reason}");
         assert_eq!(explained(path), (json!("deny"), json!(rule(denied))));
     }
     assert_eq!(explained(asked), (json!("ask"), json!(rule(asked))));

@@ -138,7 +138,11 @@ impl Found {
     pub(crate) fn regular_of_any_name(self) -> Result<Self, FileError> {
         let kind = self.kind();
         if kind == Kind::File {
-            return Ok(self);
+            // open(2) has ENOTDIR for it.
+            return match self.asked.ends_with('/') {
+                true => Err(ends_with_a_slash(&self.asked)),
+                false => Ok(self),
+            };
         }
         let hint = if kind == Kind::Directory {
             ": use list_dir or search_files for directories"
@@ -226,6 +230,12 @@ impl Found {
             stat,
         })
     }
+}
+
+/// What is asked for as a directory is no file.
+pub(super) fn ends_with_a_slash(asked: &str) -> FileError {
+    let why = "ends with a slash, which only a directory does: name a file";
+    FileError::refused(asked, why)
 }
 
 /// The path of what a descriptor holds.

@@ -8,6 +8,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::open::ends_with_a_slash;
 use super::{Access, Found, Kind};
 use crate::tools::files::FileError;
 
@@ -62,10 +63,7 @@ impl Access {
     pub(crate) fn target(&self, asked: &str) -> Result<Target, FileError> {
         match self.find(asked) {
             Err(error) if !error.is_missing() => Err(error),
-            _ if asked.ends_with('/') => {
-                let why = "ends with a slash, which only a directory does: name a file";
-                Err(FileError::refused(asked, why))
-            }
+            _ if asked.ends_with('/') => Err(ends_with_a_slash(asked)),
             Ok(found) => self.existing(found),
             Err(_) => self.missing(asked),
         }

@@ -214,7 +214,11 @@ fn line_endings_marks_and_encodings_stay() {
 fn bytes_that_are_no_text_are_not_spoiled() {
     let room = Room::new();
     room.put("f", b"gr\xfcn");
-    room.refusal(edit_file, edit("gr", "x"), &["not utf-8", "latin1"]);
+    room.refusal(
+        edit_file,
+        edit("gr", "x"),
+        &["1 byte that is not utf-8", "latin1"],
+    );
     let lacks = with(edit("gr", "\u{20ac}"), &json!({"encoding": "latin1"}));
     room.refusal(edit_file, lacks, &["encoding", "'\u{20ac}'"]);
     assert_eq!(room.bytes("f"), b"gr\xfcn");

@@ -5,6 +5,7 @@ use crate::config::BaseDir;
 use crate::domain::Digest;
 use crate::tools::files::FileError;
 use crate::tools::files::read::read_file;
+use crate::tools::files::search::search_files;
 
 #[test]
 fn a_whole_file_is_answered_with_what_there_is_to_know_of_it() {
@@ -68,6 +69,19 @@ fn lines_are_counted_from_one() {
     let beyond = json!({"file_path": "one", "start_line": 2});
     let told = room.refusal(read_file, beyond, &["has only 1 line"]);
     assert!(!told.contains("1 lines"), "{told}");
+}
+
+#[test]
+fn a_file_is_not_read_as_the_directory_that_it_is_not() {
+    let room = Room::new();
+    room.put("f", "text");
+    room.refusal(
+        read_file,
+        json!({"file_path": "f/"}),
+        &["ends with a slash"],
+    );
+    let search = json!({"pattern": "t", "dir_path": "f/"});
+    room.refusal(search_files, search, &["ends with a slash"]);
 }
 
 #[test]
