@@ -15,19 +15,26 @@ use super::cut::Cutter;
 use super::execute::undivided;
 use super::executions::{is_admin, unreadable};
 use super::json::{json_response, to_json};
+use super::object::{self, Shape};
 use super::path::Name;
 use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use super::request::{self, Limit};
 use crate::config::Access;
-use crate::domain::{ApprovalId, Remember, timestamp, with_meant};
+use crate::domain::{ApprovalId, Remember, timestamp};
 use crate::pipeline::{Answer, Approval, Approvals, CannotDecide, beside};
 
 /// The longest decision, in bytes: a reason of some length.
 const LIMIT: Limit = Limit {
     bytes: 64 * 1024,
     said_by: "the most that a decision may have",
+};
+
+/// What a decision should look like.
+const DECISION: Shape = Shape {
+    name: "decision",
+    expected: "expected a decision such as {\"decision\": \"approve\"}",
 };
 
 #[derive(Deserialize, IntoParams)]
@@ -117,11 +124,12 @@ pub(crate) struct ApprovalBody {
 #[schema(as = Decision)]
 pub(super) struct DecisionBody {
     /// Whether it may run.
+    #[serde(deserialize_with = "object::word")]
     decision: DecisionWord,
     /// Why; the caller is told of a refusal's.
     reason: Option<String>,
     /// For how long; `once` unless told.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::word")]
     remember: Remember,
 }
 
@@ -256,18 +264,9 @@ pub(super) async fn decide(
 ) -> Result<Response, Refusal> {
     let id = parse(&id)?;
     let bytes = request::within(LIMIT, (body, &headers), &api).await?;
-    let malformed = |why: String| {
-        let detail = format!(
-            "the body is no decision: {why}; expected one such as {{\"decision\": \"approve\"}}"
-        );
-        Refusal::new(Code::MalformedRequest, detail)
-    };
-    // Serde would take the members in their order from an array, too.
-    if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(malformed("it is no JSON object".to_owned()));
-    }
-    let decision: DecisionBody =
-        serde_json::from_slice(&bytes).map_err(|error| malformed(with_meant(error.to_string())))?;
+    let decision: DecisionBody = DECISION
+        .read(&bytes)
+        .map_err(|why| Refusal::new(Code::MalformedRequest, why))?;
     let answer = Answer {
         approves: matches!(decision.decision, DecisionWord::Approve),
         reason: decision.reason,

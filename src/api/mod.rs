@@ -20,6 +20,7 @@ mod history;
 mod json;
 mod lost;
 mod metrics;
+mod object;
 mod openapi;
 mod output;
 mod pace;

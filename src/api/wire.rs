@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::de::Visitor;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::object::{Shape, optional_word};
 use crate::config::ExecutorConfig;
 use crate::domain::{
     Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, TOO_HEAVY, is_too_heavy,
-    with_meant,
 };
 
 /// A tool call in the shape a model emits it, with what a caller may ask for besides.
@@ -31,7 +32,7 @@ pub(super) struct CallBody {
     #[schema(max_length = 256)]
     id: Option<String>,
     /// `tool_use`, when a recorded block is sent as it is.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default, deserialize_with = "optional_word")]
     kind: Option<BlockKind>,
     /// Accepted and ignored.
     // Read all the same: what serde skips it does not check to be JSON.
@@ -56,8 +57,10 @@ pub(super) struct CallBody {
     /// Text for standard input.
     stdin: Option<String>,
     /// What becomes of processes that outlive the command.
+    #[serde(default, deserialize_with = "optional_word")]
     background: Option<BackgroundWord>,
     /// `untrusted` has it run in the sandbox; `trusted` lowers nothing.
+    #[serde(default, deserialize_with = "optional_word")]
     risk_level: Option<RiskLevel>,
     /// A directory that it may write to in the sandbox, at or below one that the configuration allows. It
     /// does not put the call there, and has no effect on one that runs outside.
@@ -74,15 +77,13 @@ pub(super) struct CallBody {
     #[schema(min_length = 1, max_length = 256)]
     trace_id: Option<String>,
     /// Values for skills, by scope and name.
+    #[serde(default, deserialize_with = "context")]
     context: Option<ContextBody>,
 }
 
 /// What a call brings along for the skills it leads to (seed 002).
 #[derive(Deserialize, ToSchema)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object such as {\"scratch\": {\"ticket\": 4711}}"
-)]
+#[serde(deny_unknown_fields)]
 #[schema(as = Context)]
 struct ContextBody {
     /// What the caller remembers.
@@ -111,6 +112,34 @@ impl From<ContextBody> for ScopedValues {
             .filter(|(_, values)| !values.is_empty())
             .collect()
     }
+}
+
+/// Reads a context. Serde would take the scopes in their order from an array, too.
+fn context<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ContextBody>, D::Error> {
+    struct Given(ContextBody);
+
+    impl<'de> Deserialize<'de> for Given {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_map(Object).map(Self)
+        }
+    }
+
+    struct Object;
+
+    impl<'de> Visitor<'de> for Object {
+        type Value = ContextBody;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object such as {\"scratch\": {\"ticket\": 4711}}")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<ContextBody, A::Error> {
+            ContextBody::deserialize(MapAccessDeserializer::new(members))
+        }
+    }
+
+    let given = Option::<Given>::deserialize(deserializer)?;
+    Ok(given.map(|Given(body)| body))
 }
 
 /// A number of seconds, whole or not.
@@ -235,8 +264,10 @@ pub(super) fn tool_use_id(body: &[u8]) -> Option<String> {
 }
 
 /// What a body should look like.
-const EXAMPLE: &str =
-    "expected a tool call such as {\"name\": \"bash\", \"input\": {\"command\": \"df -h\"}}";
+const CALL: Shape = Shape {
+    name: "tool call",
+    expected: "expected a tool call such as {\"name\": \"bash\", \"input\": {\"command\": \"df -h\"}}",
+};
 
 fn read(body: &[u8]) -> Result<CallBody, String> {
     if is_too_heavy(body) {
@@ -244,49 +275,13 @@ fn read(body: &[u8]) -> Result<CallBody, String> {
             "the body holds {TOO_HEAVY}: send such data as one text, or in a file"
         ));
     }
-    // Serde would take the members in their order from an array, too.
-    match body.trim_ascii_start().first() {
-        Some(b'{') => {}
-        Some(_) => return Err(format!("the body is no JSON object: {EXAMPLE}")),
-        None => return Err(format!("the body is empty: {EXAMPLE}")),
-    }
-    serde_json::from_slice(body).map_err(|error| locate(body, &error))
-}
-
-/// Says what is wrong with a body, and where: to keep track of that costs half as much again, and most are right.
-fn locate(body: &[u8], error: &serde_json::Error) -> String {
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let located = serde_path_to_error::deserialize::<_, CallBody>(&mut deserializer);
-    let Some(located) = located.err() else {
-        // It is what stands behind it.
-        return describe("", error);
-    };
-    let member = located.path().to_string();
-    let at = match member.as_str() {
-        "." => String::new(),
-        member => format!("`{member}`: "),
-    };
-    let error = located.inner();
-    if !error.is_data() && serde_json::from_slice::<Value>(body).is_ok() {
-        // To serde_json a number in the place of a word is no JSON.
-        return format!("the body is no tool call: {at}has a value of another type: {error}");
-    }
-    describe(&at, error)
-}
-
-fn describe(at: &str, error: &serde_json::Error) -> String {
-    if error.is_data() {
-        let mut why = with_meant(error.to_string());
+    CALL.read(body).map_err(|mut why| {
         // The member at fault may have one of its other names.
-        if why.starts_with("duplicate field `name`") {
+        if why.contains(": duplicate field `name`") {
             why.push_str(" (`name`, `tool` and `tool_name` are the same)");
-        } else if why.starts_with("missing field") {
-            why = format!("{why}; {EXAMPLE}");
         }
-        format!("the body is no tool call: {at}{why}")
-    } else {
-        format!("the body is no valid JSON: {error}")
-    }
+        why
+    })
 }
 
 #[cfg(test)]
@@ -468,7 +463,23 @@ mod tests {
             ),
             (
                 r#"{"name":"bash","input":{},"risk_level":5}"#,
-                "`risk_level`: has a value of another type",
+                "`risk_level`: invalid type: integer `5`, expected `trusted` or `untrusted`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"risk_level":{"untrusted":null}}"#,
+                "`risk_level`: invalid type: map, expected `trusted` or `untrusted`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"background":{"keep":null}}"#,
+                "`background`: invalid type: map, expected `kill` or `keep`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"type":{"tool_use":null}}"#,
+                "`type`: invalid type: map, expected `tool_use`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"context":[{},{"a":1}]}"#,
+                "`context`: invalid type: sequence, expected an object such as {\"scratch\"",
             ),
             (
                 &format!(

@@ -388,20 +388,47 @@ fn what_cannot_be_read_decides_nothing() {
     let daemon = start();
     let (reply, ()) = during(&daemon, &call("id"), || {
         let asked = pending(&daemon);
-        for body in [
-            json!({}),
-            json!({"decision": "maybe"}),
-            json!({"decision": "approve", "colour": "red"}),
-            json!({"decision": "approve", "remember": "sometimes"}),
-            json!("approve"),
-            json!(["approve", null, "once"]),
+        let words = "expected `approve` or `deny`";
+        let lengths = "expected one of `once`, `session`, `always`";
+        for (body, said) in [
+            (json!({}), "missing field `decision`"),
+            (json!({"decision": "maybe"}), words),
+            (
+                json!({"decision": true}),
+                "`decision`: invalid type: boolean `true`, expected `approve` or `deny`",
+            ),
+            (json!({"decision": null}), "`decision`: invalid type: null"),
+            (
+                json!({"decision": {"deny": null}}),
+                "`decision`: invalid type: map",
+            ),
+            (
+                json!({"decision": "approve", "colour": "red"}),
+                "unknown field `colour`",
+            ),
+            (
+                json!({"decision": "approve", "remember": "sometimes"}),
+                lengths,
+            ),
+            (
+                json!({"decision": "approve", "remember": null}),
+                "`remember`: invalid type: null, expected one of `once`, `session`, `always`",
+            ),
+            (
+                json!({"decision": "approve", "remember": {"once": null}}),
+                "`remember`: invalid type: map",
+            ),
+            (json!("approve"), "such as {\"decision\": \"approve\"}"),
+            (json!(["approve", null, "once"]), "no JSON object"),
         ] {
-            let reply = answer(&daemon, &asked, &body);
+            let problem = answer(&daemon, &asked, &body).json();
             assert_eq!(
-                (reply.status, &reply.json()["code"]),
-                (400, &json!("malformed_request")),
+                (&problem["status"], &problem["code"]),
+                (&json!(400), &json!("malformed_request")),
                 "{body}"
             );
+            let detail = problem["detail"].as_str().expect("text");
+            assert!(detail.contains(said), "{body}: {detail}");
         }
         let nobody = json!({"id": "0198c0de-0000-7000-8000-000000000000"});
         assert_eq!(

@@ -218,6 +218,11 @@ fn calls_are_answered_alike() {
             Code::InvalidArgument,
         ),
         case(
+            bash("true", &json!({"context": [{}, {"a": 1}]})),
+            400,
+            Code::InvalidArgument,
+        ),
+        case(
             bash("echo so far; sleep 600", &json!({"timeout_secs": 2})),
             504,
             Code::DeadlineExceeded,
