@@ -192,14 +192,11 @@ pub(super) struct Manner {
 
 /// Answers for what was begun.
 pub(super) async fn answer(api: &Api, opened: Opened, manner: Manner) -> Response {
-    let Manner { is_streamed, terms } = manner;
     let watch = match opened {
         Opened::UnderWay(watch) => watch,
-        Opened::Repeated(record) => {
-            let repeat = move || repeated(&record, is_streamed, terms.asynchronous);
-            return beside(repeat).await;
-        }
+        Opened::Repeated(record) => return repeated(api, record, &manner).await,
     };
+    let Manner { is_streamed, terms } = manner;
     if terms.asynchronous {
         // What waits for the process should not wait for this answer to be written.
         tokio::task::yield_now().await;
@@ -265,12 +262,14 @@ async fn wait(watch: Watch) -> Response {
 }
 
 /// The answer of a call that has been answered before.
-fn repeated(past: &Record, is_streamed: bool, asynchronous: bool) -> Response {
-    match &past.finished {
-        _ if asynchronous => accepted(past),
-        Some(finished) if is_streamed && past.started_at.is_some() => sse::replay(past, finished),
-        Some(finished) => response(past, finished),
-        None => accepted(past),
+async fn repeated(api: &Api, past: Box<Record>, manner: &Manner) -> Response {
+    let finished = past.finished.clone();
+    match finished.filter(|_| !manner.terms.asynchronous) {
+        Some(finished) if manner.is_streamed && past.started_at.is_some() => {
+            sse::replay(api, past, finished).await
+        }
+        Some(finished) => beside(move || response(&*past, &finished)).await,
+        None => beside(move || accepted(&past)).await,
     }
 }
 

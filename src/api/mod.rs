@@ -58,6 +58,7 @@ pub(crate) use peer::{Peer, missing as no_peer};
 pub(crate) use problem::{Code, Refusal, ViolationBody, violations};
 pub(crate) use request::parse;
 pub(crate) use routes::{Audience, admitted};
+pub(crate) use sse::PIECE_BYTES;
 
 use crate::Executor;
 use crate::config::Access;

@@ -22,6 +22,9 @@ use crate::pipeline::{Execution, Finished, Record, Seen, Watcher, beside};
 /// that as JSON, so a few of them are as much as a socket takes at once.
 const EVENTS_AHEAD: usize = 4;
 
+/// How much of what is kept is in one event: as much as in one of what is being written.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
 /// How often a comment tells the client, and whatever is between, that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -83,19 +86,29 @@ pub(super) async fn stream(api: Api, watch: Watch, cap: usize) -> Response {
         .into_response()
 }
 
-/// The stream of an execution that is over: its beginning and its end.
-pub(super) fn replay(record: &Record, finished: &Finished) -> Response {
-    let id = record.id.to_string();
-    let started = json(&Started { execution_id: &id });
-    let events = [("started", started), ("result", last(record, finished))];
-    let events = events
-        .into_iter()
-        .zip(1u32..)
-        .map(|((name, data), number)| {
-            let event = Event::default().event(name).id(number.to_string());
-            Ok::<_, Infallible>(event.data(data))
-        });
-    Sse::new(futures_util::stream::iter(events.collect::<Vec<_>>())).into_response()
+/// The stream of an execution that is over: its beginning, what is kept of its output, and its end.
+pub(super) async fn replay(api: &Api, record: Box<Record>, finished: Arc<Finished>) -> Response {
+    let cap = api.executor.config().max_output_bytes;
+    let written = api.executor.written(&record, cap).await;
+    let told = move || {
+        let id = record.id.to_string();
+        let mut told = vec![("started", json(&Started { execution_id: &id }))];
+        for (name, bytes) in written {
+            let mut text = TextStream::new(cap);
+            for piece in bytes.chunks(PIECE_BYTES) {
+                told.extend(output(name, text.take(piece.to_vec())));
+            }
+            told.extend(output(name, text.end()));
+        }
+        told.push(("result", last(&*record, &finished)));
+        told
+    };
+    let events = beside(told).await.into_iter().zip(1u32..);
+    let events = events.map(|((name, data), number)| {
+        let event = Event::default().event(name).id(number.to_string());
+        Ok::<_, Infallible>(event.data(data))
+    });
+    Sse::new(futures_util::stream::iter(events)).into_response()
 }
 
 /// Sends all events in order; `None` when nobody takes them any more.

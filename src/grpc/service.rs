@@ -200,7 +200,7 @@ impl ToolExecutor for Tools {
     ) -> Result<Response<stream::Events>, Status> {
         match self.take(request).await? {
             Taken::UnderWay(waiting) => stream::follow(self.api().clone(), waiting).await,
-            Taken::Repeated(record) => beside(move || stream::repeat(&record)).await,
+            Taken::Repeated(record) => stream::repeat(self.api(), record).await,
         }
         .map(Response::new)
     }

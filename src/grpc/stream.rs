@@ -10,8 +10,9 @@ use super::proto::execute_tool_event::Event;
 use super::proto::{ConfirmationRequired, ExecuteToolEvent, Output, Started};
 use super::service::{Waiting, answered, repeated};
 use super::status::of_refusal;
-use crate::api::{Api, ApprovalBody, Code, Refusal};
-use crate::pipeline::{Execution, Record, Seen, Watcher};
+use crate::api::{Api, ApprovalBody, Code, PIECE_BYTES, Refusal};
+use crate::domain::StreamName;
+use crate::pipeline::{Execution, Record, Seen, Watcher, beside};
 
 /// How many events wait for a slow reader before the stream waits for it; see `api`'s event streams. One
 /// holds at most 64 KiB of output.
@@ -67,12 +68,25 @@ pub(super) async fn follow(api: Api, waiting: Waiting) -> Result<Events, Status>
     })))
 }
 
-/// The stream of an execution that is over: its beginning and its end.
-pub(super) fn repeat(record: &Record) -> Result<Events, Status> {
-    let answer = repeated(record)?;
-    let started = started(answer.execution_id.clone());
-    let events = [Ok(started), Ok(result(answer))];
-    Ok(Box::pin(stream::iter(events)))
+/// The stream of an execution that is over: its beginning, what is kept of its output, and its end.
+pub(super) async fn repeat(api: &Api, record: Box<Record>) -> Result<Events, Status> {
+    let cap = api.executor.config().max_output_bytes;
+    let written = api.executor.written(&record, cap).await;
+    let told = move || {
+        let end = match (repeated(&record), record.started_at) {
+            (Err(refused), None) => return Err(refused),
+            (end, _) => end,
+        };
+        let mut told = vec![Ok(started(record.id.to_string()))];
+        for (name, bytes) in written {
+            let pieces = bytes.chunks(PIECE_BYTES).zip((0u64..).step_by(PIECE_BYTES));
+            told.extend(pieces.map(|(piece, offset)| Ok(output(name, offset, piece.to_vec()))));
+        }
+        told.push(end.map(result));
+        Ok(told)
+    };
+    let told = beside(told).await?;
+    Ok(Box::pin(stream::iter(told)))
 }
 
 /// Sends all events in order; `None` when nobody takes them any more.
@@ -99,11 +113,7 @@ async fn tell(
             Seen::Output(name, data) => {
                 let offset = offsets[name as usize];
                 offsets[name as usize] += data.len() as u64;
-                event(Event::Output(Output {
-                    stream: name.as_str().to_owned(),
-                    offset,
-                    data,
-                }))
+                output(name, offset, data)
             }
             Seen::End(_) => continue,
         };
@@ -120,6 +130,14 @@ fn event(event: Event) -> ExecuteToolEvent {
 
 fn started(execution_id: String) -> ExecuteToolEvent {
     event(Event::Started(Started { execution_id }))
+}
+
+fn output(name: StreamName, offset: u64, data: Vec<u8>) -> ExecuteToolEvent {
+    event(Event::Output(Output {
+        stream: name.as_str().to_owned(),
+        offset,
+        data,
+    }))
 }
 
 fn result(answer: super::proto::ExecuteToolResponse) -> ExecuteToolEvent {

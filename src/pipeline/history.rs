@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
@@ -147,6 +148,27 @@ impl Executor {
         Ok(record.map_or(Kept::Nowhere, |record| {
             kept(record, self.inner.spool.as_ref(), name)
         }))
+    }
+
+    /// What there was to see of the streams of an execution that is over: of each the first `cap` bytes, as far as it
+    /// is kept. One that is not is left out.
+    pub async fn written(&self, record: &Record, cap: usize) -> Vec<(StreamName, Bytes)> {
+        let run = record.finished.as_ref().and_then(|finished| finished.run());
+        let mut written = Vec::new();
+        for name in [StreamName::Stdout, StreamName::Stderr] {
+            let kept = match self.inner.records.find(record.id) {
+                Some(live) => live.kept(name),
+                None => self.kept(record.id, name).await.unwrap_or(Kept::Nowhere),
+            };
+            // What was left alive may have gone on writing to it.
+            let length = run.map_or(u64::MAX, |run| match name {
+                StreamName::Stdout => run.stdout_bytes,
+                StreamName::Stderr => run.stderr_bytes,
+            });
+            let read = beside(move || kept.head(length.min(cap as u64))).await;
+            written.extend(read.ok().flatten().map(|bytes| (name, bytes)));
+        }
+        written
     }
 
     /// A page of history. Without a ledger it is what is remembered, all that fits on one page.

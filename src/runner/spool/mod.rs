@@ -6,6 +6,7 @@ mod file;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -116,6 +117,31 @@ pub enum Kept {
     },
     /// The spool had no room for it, or has none configured.
     Nowhere,
+}
+
+impl Kept {
+    /// Its first bytes, `most` of them where there are so many; `None` where nothing is kept. May read from disk.
+    ///
+    /// # Errors
+    /// When its file cannot be read, as one that has been given up.
+    pub fn head(self, most: u64) -> io::Result<Option<Bytes>> {
+        match self {
+            Self::Memory(bytes) => {
+                let length = usize::try_from(most).unwrap_or(usize::MAX);
+                Ok(Some(bytes.slice(..length.min(bytes.len()))))
+            }
+            Self::File {
+                file,
+                offset,
+                length,
+            } => {
+                let mut bytes = vec![0; usize::try_from(length.min(most)).unwrap_or(usize::MAX)];
+                file.open()?.read_exact_at(&mut bytes, offset)?;
+                Ok(Some(bytes.into()))
+            }
+            Self::Nowhere => Ok(None),
+        }
+    }
 }
 
 impl Spool {

@@ -1,6 +1,6 @@
 //! `Idempotency-Key`: a call runs once, however often it is sent and whoever dies meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::history::{killed, list};
 use super::{blocked, call, release};
-use crate::support::{Daemon, Events, Reply, can_trace, wait_until};
+use crate::support::{Daemon, Events, Mode, Reply, bash_call, can_trace, wait_until};
 
 const KEY: &str = "Idempotency-Key";
 
@@ -125,6 +125,62 @@ fn many_callers_with_one_key_run_one_command() {
     });
     assert_eq!(keyed(&daemon, "one", &body).status, 200);
     assert_eq!(fs::read_to_string(&count).expect("written"), "x\n");
+}
+
+/// The text of each stream as it was told, piece by piece, and what was told last.
+fn streamed(daemon: &Daemon, key: &str, body: &Value) -> (BTreeMap<String, String>, Value) {
+    let (_, events) = Events::open_with(daemon, body, &[(KEY, key)]);
+    let mut events = events.rest();
+    let last = events.pop().expect("an end");
+    assert_eq!(last.name, "result");
+    assert_eq!(events.remove(0).name, "started");
+    let mut streams = BTreeMap::<String, String>::new();
+    for event in events {
+        let text = streams.entry(event.name).or_default();
+        assert_eq!(event.data["offset"], text.len());
+        text.push_str(event.data["text"].as_str().expect("text"));
+    }
+    (streams, last.data)
+}
+
+#[test]
+fn a_stream_is_repeated_with_what_is_kept_of_its_output() {
+    let mut daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 200_000");
+    // In the record, in the spool, and of an execution that did not end well.
+    let calls = [
+        ("short", bash_call("echo out; echo err >&2", &json!({}))),
+        // The cap is amid a character.
+        (
+            "long",
+            bash_call("yes aéé | head -c 300000; echo err >&2", &json!({})),
+        ),
+        (
+            "late",
+            bash_call("echo so far; sleep 600", &json!({"timeout_secs": 1})),
+        ),
+    ];
+    let first = calls
+        .each_ref()
+        .map(|(key, call)| streamed(&daemon, key, call));
+    assert_eq!(first[0].0["stdout"], "out\n");
+    assert_eq!(first[0].0["stderr"], "err\n");
+    assert_eq!(first[1].0["stdout"].len(), 199_999);
+    assert_eq!(first[2].0["stdout"], "so far\n");
+    let assert_same = |daemon: &Daemon| {
+        for ((key, call), first) in calls.iter().zip(&first) {
+            assert!(streamed(daemon, key, call) == *first, "{key}");
+        }
+    };
+    assert_same(&daemon);
+    let daemon = killed(&mut daemon);
+    assert_same(&daemon);
+    // Of what has been given up nothing is told.
+    let (key, call) = &calls[1];
+    let id = first[1].1["execution_id"].as_str().expect("an id");
+    fs::remove_file(daemon.dir().join(format!("state/spool/{id}.stdout"))).expect("spooled");
+    let (streams, last) = streamed(&daemon, key, call);
+    assert_eq!(streams.into_keys().collect::<Vec<_>>(), ["stderr"]);
+    assert_eq!(last["stdout_bytes"], first[1].1["stdout_bytes"]);
 }
 
 /// As a stream, too, what was refused before it started is a plain problem.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use shelly_executor::grpc::proto::ExecuteToolRequest;
 use shelly_executor::grpc::proto::execute_tool_event::Event;
 use tonic::Code;
 
 use super::{bash, bash_only, connect};
-use crate::support::grpc::{json_of, problem_of};
+use crate::support::grpc::{Grpc, json_of, problem_of};
 use crate::support::{Daemon, Fifo, Mode};
 
 #[test]
@@ -70,6 +71,47 @@ fn a_long_output_ends_at_the_cap() {
         }
     }
     assert_eq!(streamed, 200_000);
+}
+
+/// What is told of a call with a key: the streams, and the answer or the status at the end.
+fn keyed(grpc: &Grpc, key: &str, call: ExecuteToolRequest) -> (BTreeMap<String, Vec<u8>>, String) {
+    let mut request = tonic::Request::new(call);
+    let key = key.parse().expect("ASCII");
+    request.metadata_mut().insert("idempotency-key", key);
+    let mut events = grpc.stream(request).expect("a stream");
+    let mut streams = BTreeMap::<String, Vec<u8>>::new();
+    assert!(matches!(events.next(), Ok(Some(Event::Started(_)))));
+    loop {
+        match events.next() {
+            Ok(Some(Event::Output(piece))) => {
+                let stream = streams.entry(piece.stream).or_default();
+                assert_eq!(piece.offset, stream.len() as u64);
+                stream.extend(piece.data);
+            }
+            Ok(Some(Event::Result(answer))) => return (streams, json_of(&answer).to_string()),
+            Ok(other) => panic!("{other:?}"),
+            Err(status) => return (streams, status.message().to_owned()),
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_repeated_with_what_is_kept_of_its_output() {
+    let daemon = Daemon::start_with(Mode::Group, "max_output_bytes = 200_000");
+    let grpc = connect(&daemon);
+    let late = bash("echo so far; sleep 600", &json!({"timeout_secs": 1}));
+    for (key, call, bytes) in [
+        (
+            "long",
+            bash_only("seq 1000000; printf 'a\\xff' >&2"),
+            200_000,
+        ),
+        ("late", late, 7),
+    ] {
+        let first = keyed(&grpc, key, call.clone());
+        assert_eq!(first.0["stdout"].len(), bytes);
+        assert!(keyed(&grpc, key, call) == first, "{key}");
+    }
 }
 
 #[test]

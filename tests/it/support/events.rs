@@ -21,8 +21,14 @@ impl Events {
     /// Calls, and reads the head of the answer.
     #[track_caller]
     pub fn open(daemon: &Daemon, body: &Value) -> (Reply, Self) {
+        Self::open_with(daemon, body, &[])
+    }
+
+    /// The same with more headers.
+    #[track_caller]
+    pub fn open_with(daemon: &Daemon, body: &Value, more: &[(&str, &str)]) -> (Reply, Self) {
         let mut connection = daemon.connect();
-        let headers = [("Accept", "text/event-stream")];
+        let headers = [&[("Accept", "text/event-stream")], more].concat();
         connection.send("POST", "/execute", &headers, body.to_string().as_bytes());
         let head = connection.reply_head();
         assert_eq!(head.header("content-type"), Some("text/event-stream"));
