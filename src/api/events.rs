@@ -104,8 +104,8 @@ pub(super) struct Missed {
 ///
 /// A caller hears of its own uid's executions, an approver of every question, an admin of
 /// everything. With `Last-Event-ID` (or
-/// `after`) what came after that is told first; without, only what happens from now on. The answer's own `Last-Event-ID`
-/// says after which event it begins.
+/// `after`) what came after that is told first; without, only what happens from now on, or with `follow=false` all that is
+/// kept. The answer's own `Last-Event-ID` says after which event it begins.
 #[utoipa::path(
     get, path = "/events", tag = "events", operation_id = "followEvents",
     params(

@@ -75,6 +75,9 @@ fn reason(policy: &Policy, tool: &str, decision: &Decision<'_>) -> String {
             rule.text
         ),
         Cause::Unreadable(why) => format!("the script cannot be read: {why}"),
+        Cause::Environment(name) => {
+            format!("the call sets `{name}`, which decides what a script runs")
+        }
         Cause::Default(why) => {
             let word = policy.default_verdict().as_str();
             match why {
@@ -125,6 +128,9 @@ fn would_change(
         ),
         Cause::Unreadable(_) => {
             "A shorter or simpler script, or no rules on commands and files written.".to_owned()
+        }
+        Cause::Environment(name) => {
+            format!("A call without `{name}` in `env`, or no rules on commands and files written.")
         }
         Cause::Default(_) if decision.verdict == Verdict::Allow => {
             "A rule in `deny` or `ask` that matches, or another `default`.".to_owned()

@@ -61,6 +61,8 @@ pub(super) enum Cause<'p> {
     MayMatch(&'p Rule),
     /// The script cannot be read, and there are rules it could break.
     Unreadable(String),
+    /// The call sets this variable, which decides what a script runs.
+    Environment(&'p str),
     /// No rule matches; and why none that allows could, if so.
     Default(Option<String>),
 }
@@ -87,7 +89,7 @@ impl<'p> Cause<'p> {
         match self {
             Self::Rule(rule) | Self::Write(rule) | Self::MayMatch(rule) => Some(*rule),
             Self::Remembered(grant) => Some(&grant.rule),
-            Self::Unreadable(_) | Self::Default(_) => None,
+            Self::Unreadable(_) | Self::Environment(_) | Self::Default(_) => None,
         }
     }
 }

@@ -23,9 +23,11 @@ pub(super) fn remember_rules(
     let asking = match decision.cause {
         Cause::Rule(rule) => Some(rule),
         Cause::Default(_) => None,
-        Cause::Remembered(_) | Cause::Write(_) | Cause::MayMatch(_) | Cause::Unreadable(_) => {
-            return Vec::new();
-        }
+        Cause::Remembered(_)
+        | Cause::Write(_)
+        | Cause::MayMatch(_)
+        | Cause::Unreadable(_)
+        | Cause::Environment(_) => return Vec::new(),
     };
     if decision.verdict != Verdict::Ask {
         return Vec::new();

@@ -58,9 +58,7 @@ pub(super) fn judge_script<'p>(
     if reads && let Some(name) = question.env.keys().find(|name| decides_what_runs(name)) {
         found.add(Decision {
             verdict: Verdict::Ask,
-            cause: Cause::Unreadable(format!(
-                "the call sets `{name}`, which decides what a script runs"
-            )),
+            cause: Cause::Environment(name),
             segment: None,
         });
     }

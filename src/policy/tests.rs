@@ -407,6 +407,31 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
         };
         assert_eq!(policy.judge(&question).verdict, verdict, "{name}");
     }
+    // One that decides what runs takes it from those that ask, too.
+    let policy = self::policy("default = \"allow\"\nask = [\"bash(command:rm *)\"]");
+    let env = BTreeMap::from([("PATH".to_owned(), "x".to_owned())]);
+    let judgement = policy.judge(&Question {
+        tool: "bash",
+        input: &input,
+        paths: &[],
+        caller: &caller,
+        chain: &[],
+        working_dir: None,
+        env: &env,
+        stdin: None,
+        shell: Path::new("/bin/bash"),
+    });
+    assert_eq!(judgement.verdict, Verdict::Ask);
+    assert!(
+        judgement.reason.contains("the call sets `PATH`"),
+        "{judgement:?}"
+    );
+    assert!(
+        judgement
+            .would_change
+            .starts_with("A call without `PATH` in `env`"),
+        "{judgement:?}"
+    );
 }
 
 #[test]

@@ -295,15 +295,15 @@ impl Hooks<'_> {
                 "duration_ms": duration_ms,
             }),
         });
-        if self.config.audit == Audit::Required {
-            let written = receipt.await;
-            written.map_err(|error| ExecutorError::AuditUnavailable {
+        // What comes of it is not told before.
+        match (receipt.await, self.config.audit) {
+            (Err(error), Audit::Required) => Err(ExecutorError::AuditUnavailable {
                 tool_name: self.execution.tool.clone(),
                 input_summary: self.summary(),
                 detail: error.to_string(),
-            })?;
+            }),
+            (Ok(()) | Err(_), Audit::Required | Audit::BestEffort) => Ok(()),
         }
-        Ok(())
     }
 
     /// What came of asking in a word, and what more there is to it, secrets masked.

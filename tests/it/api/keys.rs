@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::history::{killed, list};
-use super::{blocked, call, release};
+use super::{blocked, call, hooks, release};
 use crate::support::{Daemon, Events, Mode, Reply, bash_call, can_trace, wait_until};
 
 const KEY: &str = "Idempotency-Key";
@@ -220,10 +220,9 @@ fn what_was_said_of_a_refusal_survives_a_crash() {
     if !can_trace("a crash behind a refusal") {
         return;
     }
-    let mut daemon = Daemon::start_under(
-        "default = \"allow\"\ndeny = [\"bash(command:false)\"]\n",
-        "",
-    );
+    let policy = "default = \"allow\"\ndeny = [\"bash(command:false)\"]\n";
+    let hook = ("look", "before = \"permission\"", hooks::ALLOW);
+    let mut daemon = hooks::start_with_policy(policy, &[hook]);
     daemon.bash("true");
     let mut strace = Command::new("strace");
     strace.args(["-f", "-o", "/dev/null", "-e", "trace=pwrite64"]);
@@ -258,5 +257,5 @@ fn what_was_said_of_a_refusal_survives_a_crash() {
     let trail = String::from_utf8(daemon.get("/audit").body).expect("text");
     let of_it = trail.lines().filter(|line| line.contains(&id));
     let kinds = of_it.map(|line| serde_json::from_str::<Value>(line).expect("JSON")["kind"].take());
-    assert_eq!(kinds.collect::<Vec<_>>(), ["decision", "ending"]);
+    assert_eq!(kinds.collect::<Vec<_>>(), ["hook", "decision", "ending"]);
 }
