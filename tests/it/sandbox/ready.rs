@@ -10,8 +10,8 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::{
-    assert_clean, bundles, give_to_nobody, is_of, modes, runtimes, start, wait_for_test, waiting,
-    workspace,
+    assert_clean, bundles, give_to_nobody, is_of, is_there, modes, runtimes, start, wait_for_test,
+    waiting, workspace,
 };
 use crate::support::{Daemon, Mode, wait_until};
 
@@ -97,6 +97,9 @@ fn many_at_once_are_none_of_its_business() {
 
 #[test]
 fn as_many_wait_as_are_to() {
+    if !is_there() {
+        return;
+    }
     let daemon = start(Mode::Group, "[sandbox]\nready = 3");
     let three = || wait_until("three wait", || waiting(&daemon).len() == 3);
     three();
