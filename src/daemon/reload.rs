@@ -38,6 +38,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const CONFIG_INVALID: &str = "config_invalid";
 const POLICY_INVALID: &str = "policy_invalid";
 
+/// That a change takes a restart.
+const RESTART_NEEDED: &str = "restart_needed";
+
 /// What else is read of the directory.
 const BESIDE_IT: &[&str] = &[POLICY_FILE, SKILLS_DIR];
 
@@ -218,6 +221,7 @@ impl Configuration {
                     let now = ends(&path);
                     let is_other = was_lost || now != before;
                     let files = is_other.then(|| watch_files(&path, BESIDE_IT));
+                    let now = files.as_ref().map_or(now, |_| ends(&path));
                     (now, files)
                 })
                 .await;
@@ -241,10 +245,14 @@ impl Configuration {
     /// Watches the files, and the skills where there are any.
     async fn watch(&self) -> Watched {
         let (path, skills) = (self.path.clone(), self.skills_dir());
-        beside(move || Watched {
-            ends: ends(&path),
-            files: watch_files(&path, BESIDE_IT),
-            skills: watch_skills(&skills),
+        beside(move || {
+            let files = watch_files(&path, BESIDE_IT);
+            Watched {
+                // Behind that: a link that comes in between is one that the watch may not have seen.
+                ends: ends(&path),
+                files,
+                skills: watch_skills(&skills),
+            }
         })
         .await
     }
@@ -301,12 +309,16 @@ impl Configuration {
                     let refused = Event::ConfigurationRefused { detail };
                     api.executor.announce(refused);
                 }
-                return vec![problem];
+                // What was changed before still waits for it.
+                let mut problems = api.health.configuration();
+                problems.retain(|problem| problem.code == RESTART_NEEDED);
+                problems.push(problem);
+                return problems;
             }
         };
         let restart = self.started_with.needs_restart(&settings);
         let problems = restart.iter().map(|key| Degradation {
-            code: "restart_needed",
+            code: RESTART_NEEDED,
             detail: format!("the change of `{key}` takes a restart of the daemon"),
             source: self.path.display().to_string(),
         });

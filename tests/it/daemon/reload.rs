@@ -11,7 +11,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Fifo, Mode, scratch, wait_for, wait_to_equal, wait_until};
+use crate::support::{Daemon, Fifo, Mode, can_trace, scratch, wait_for, wait_to_equal, wait_until};
 
 /// A valid configuration by which a test can tell which one is in force.
 fn configuration(word: &str) -> String {
@@ -125,10 +125,7 @@ fn a_link_on_the_way_that_leads_elsewhere_is_followed() {
     for name in ["one", "two"] {
         write_below(&dir.join(name), name);
     }
-    let lead = |name: &str, to: &str| {
-        symlink(to, dir.join("new")).expect("linked");
-        fs::rename(dir.join("new"), dir.join(name)).expect("renamed");
-    };
+    let lead = |name, to| lead(dir, name, to);
     // To a file below a link, and of the directory itself.
     lead("current", "one");
     lead("etc/executor.toml", "../current/executor.toml");
@@ -142,11 +139,45 @@ fn a_link_on_the_way_that_leads_elsewhere_is_followed() {
     wait_for_word(&daemon, "two");
 }
 
+/// What leads elsewhere is looked at behind the watch, which does not see it.
+#[test]
+fn a_link_that_comes_just_before_the_watch_is_followed() {
+    if !can_trace("a link that comes before the watch") {
+        return;
+    }
+    // The one that is traced stays the child.
+    let mut strace = Command::new("strace");
+    strace.args(["-D", "-f", "-o", "/dev/null", "-e", "trace=inotify_init1"]);
+    strace.args(["-e", "inject=inotify_init1:delay_enter=300000"]);
+    strace.arg(env!("CARGO_BIN_EXE_shelly-executord"));
+    let daemon = start_below_by(strace, "etc");
+    let dir = daemon.dir();
+    for name in ["one", "two"] {
+        write_below(&dir.join(name), name);
+    }
+    lead(dir, "current", "one");
+    lead(dir, "etc/executor.toml", "../current/executor.toml");
+    wait_for_word(&daemon, "one");
+    lead(dir, "current", "two");
+    wait_for_word(&daemon, "two");
+}
+
+/// Puts a link in the place of what has this name.
+fn lead(dir: &Path, name: &str, to: &str) {
+    symlink(to, dir.join("new")).expect("linked");
+    fs::rename(dir.join("new"), dir.join(name)).expect("renamed");
+}
+
 /// One whose configuration is in a directory of that name, below its own.
 fn start_below(name: &str) -> Daemon {
+    let program = Command::new(env!("CARGO_BIN_EXE_shelly-executord"));
+    start_below_by(program, name)
+}
+
+/// The same by a command that becomes it.
+fn start_below_by(mut command: Command, name: &str) -> Daemon {
     let dir = scratch();
     write_below(&dir.join(name), "first");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shelly-executord"));
     command
         .args(["--socket", "executor.sock", "--state", "state", "--config"])
         .arg(Path::new(name).join("executor.toml"));
@@ -295,6 +326,11 @@ fn keys_that_take_a_restart_say_so() {
         assert!(told, "{key}: {problems:?}");
     }
     assert_eq!(problems.len(), 4, "{problems:?}");
+    // What is wrong with the next one comes on top.
+    replace(&daemon, "executor.toml", "default_timeout_secs = 0\n");
+    wait_until("that is told as well", || {
+        self::problems(&daemon).len() == 5
+    });
 
     // Taken back, there is nothing to restart for.
     replace(&daemon, "executor.toml", &configuration("third"));
