@@ -189,7 +189,7 @@ impl Configuration {
             tracing::info!(%error, dir = %dir.display(), "the directory of the configuration cannot be watched: changes are taken up on SIGHUP, or when it can");
         }
         // What was changed between the first reading and the watch.
-        self.reload(api).await;
+        self.reload(Cause::Files, api).await;
         watched
     }
 
@@ -204,7 +204,7 @@ impl Configuration {
             Cause::Signal => {
                 service::reloading();
                 *watched = self.watch().await;
-                self.reload(api).await;
+                self.reload(cause, api).await;
                 let problems = api.executor.degradations().await;
                 service::status(&super::housekeeping::status_line(api, &problems));
                 service::reloaded();
@@ -212,7 +212,7 @@ impl Configuration {
             Cause::Files => {
                 // Directories and links may be others, which the old watches do not see.
                 *watched = self.watch().await;
-                self.reload(api).await;
+                self.reload(cause, api).await;
             }
             Cause::Time => {
                 let (path, before) = (self.path.clone(), watched.ends.clone());
@@ -231,11 +231,11 @@ impl Configuration {
                     if watched.files.is_ok() {
                         let dir = self.skills_dir();
                         watched.skills = beside(move || watch_skills(&dir)).await;
-                        return self.reload(api).await;
+                        return self.reload(cause, api).await;
                     }
                 }
                 if self.is_unread.load(Ordering::Relaxed) {
-                    self.reload(api).await;
+                    self.reload(cause, api).await;
                 }
             }
             Cause::Skills => reload_skills(api).await,
@@ -285,15 +285,18 @@ impl Configuration {
     }
 
     /// Reads the files and takes up the whole of each, or nothing of it.
-    async fn reload(&self, api: &Api) {
+    async fn reload(&self, cause: Cause, api: &Api) {
         self.is_unread.store(false, Ordering::Relaxed);
-        let mut problems = self.reload_settings(api).await;
-        problems.extend(self.reload_policy(api).await);
+        let mut problems = self.reload_settings(cause, api).await;
+        problems.extend(self.reload_policy(cause, api).await);
         api.health.set_configuration(problems);
-        reload_skills(api).await;
+        // Who tries again each second does not tell of them as often.
+        if cause != Cause::Time || !self.is_unread.load(Ordering::Relaxed) {
+            reload_skills(api).await;
+        }
     }
 
-    async fn reload_settings(&self, api: &Api) -> Vec<Degradation> {
+    async fn reload_settings(&self, cause: Cause, api: &Api) -> Vec<Degradation> {
         let settings = match self.read().await {
             Ok(settings) => Arc::new(settings),
             Err(error) => {
@@ -304,7 +307,7 @@ impl Configuration {
                     error.chain()
                 );
                 let problem = unusable(CONFIG_INVALID, detail, &self.path);
-                if tell(&problem, api) {
+                if tell(&problem, cause, api) {
                     let detail = problem.detail.clone();
                     let refused = Event::ConfigurationRefused { detail };
                     api.executor.announce(refused);
@@ -345,7 +348,7 @@ impl Configuration {
         problems
     }
 
-    async fn reload_policy(&self, api: &Api) -> Option<Degradation> {
+    async fn reload_policy(&self, cause: Cause, api: &Api) -> Option<Degradation> {
         let files = self.surroundings.policy_files.clone();
         let was_read = &self.were_read.policy;
         let must_exist = was_read.load(Ordering::Relaxed);
@@ -391,7 +394,7 @@ impl Configuration {
                     Err(error) => tracing::error!(%error, "[files] is not taken up"),
                 }
                 let problem = unusable(POLICY_INVALID, detail, error.path());
-                if tell(&problem, api) {
+                if tell(&problem, cause, api) {
                     let detail = problem.detail.clone();
                     api.executor.announce(Event::PolicyRefused { detail });
                 }
@@ -458,11 +461,12 @@ fn was_refused(api: &Api, code: &str) -> bool {
     problems.iter().any(|problem| problem.code == code)
 }
 
-/// Logs that a file cannot be used, unless it could not be for the same reason before; says whether it did.
-fn tell(problem: &Degradation, api: &Api) -> bool {
-    let is_news = !api.health.configuration().contains(problem);
+/// Logs that a file cannot be used, unless it was only tried again and could not be for the same reason before; says
+/// whether it did.
+fn tell(problem: &Degradation, cause: Cause, api: &Api) -> bool {
+    let is_news = cause != Cause::Time || !api.health.configuration().contains(problem);
     if is_news {
-        tracing::error!(path = problem.source, "{}", problem.detail);
+        tracing::error!(path = %problem.source, "{}", problem.detail);
     }
     is_news
 }

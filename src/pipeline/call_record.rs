@@ -200,7 +200,7 @@ impl Masking<'_> {
     }
 
     fn value(&mut self, value: &mut Value) {
-        self.is_masked |= self.secrets.mask_value(value);
+        self.is_masked |= self.secrets.mask_said(value);
     }
 
     fn members(&mut self, members: &mut Map<String, Value>) {

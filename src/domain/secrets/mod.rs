@@ -61,6 +61,15 @@ impl fmt::Debug for Secrets {
     }
 }
 
+/// What the numbers in a value are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbers {
+    /// What somebody has counted, and a schema wants to be numbers.
+    Counted,
+    /// What somebody has said.
+    Said,
+}
+
 impl Secrets {
     /// Masks well-known tokens if `shapes` is set, what `patterns` match within a line, and nothing
     /// else yet.
@@ -107,22 +116,31 @@ impl Secrets {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
-    /// Masks every text in a value, the names of members and numbers as they are written among them, and says whether there was
-    /// anything to mask.
+    /// Masks every text in a value, the names of members among them, and says whether there was anything to mask.
     pub fn mask_value(&self, value: &mut Value) -> bool {
-        match value {
-            Value::String(text) => {
+        self.mask_in(value, Numbers::Counted)
+    }
+
+    /// The same of what somebody has said, where a number may be a PIN: numbers as they are written, too.
+    pub fn mask_said(&self, value: &mut Value) -> bool {
+        self.mask_in(value, Numbers::Said)
+    }
+
+    /// The same of all members of an object.
+    pub fn mask_members(&self, members: &mut Map<String, Value>) -> bool {
+        self.mask_members_in(members, Numbers::Said)
+    }
+
+    fn mask_in(&self, value: &mut Value, numbers: Numbers) -> bool {
+        match (value, numbers) {
+            (Value::String(text), _) => {
                 let masked = self.mask_text(text);
                 let differs = masked != *text;
                 *text = masked;
                 differs
             }
-            Value::Array(items) => items
-                .iter_mut()
-                .fold(false, |differs, item| self.mask_value(item) | differs),
-            Value::Object(members) => self.mask_members(members),
-            Value::Number(number) => {
-                let text = number.to_string();
+            (value @ Value::Number(_), Numbers::Said) => {
+                let text = value.to_string();
                 let masked = self.mask_text(&text);
                 let differs = masked != text;
                 if differs {
@@ -130,15 +148,18 @@ impl Secrets {
                 }
                 differs
             }
-            Value::Null | Value::Bool(_) => false,
+            (Value::Array(items), _) => items
+                .iter_mut()
+                .fold(false, |differs, item| self.mask_in(item, numbers) | differs),
+            (Value::Object(members), _) => self.mask_members_in(members, numbers),
+            (Value::Null | Value::Bool(_) | Value::Number(_), _) => false,
         }
     }
 
-    /// The same of all members of an object.
-    pub fn mask_members(&self, members: &mut Map<String, Value>) -> bool {
+    fn mask_members_in(&self, members: &mut Map<String, Value>, numbers: Numbers) -> bool {
         let mut differs = false;
         for member in members.values_mut() {
-            differs |= self.mask_value(member);
+            differs |= self.mask_in(member, numbers);
         }
         let masks = |name: &String| {
             let masked = self.mask_text(name);

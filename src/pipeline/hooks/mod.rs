@@ -27,6 +27,10 @@ use crate::ledger::AuditEntry;
 use crate::runner::{Live, Plan};
 use answer::{ANSWER_BYTES, Answer, Came};
 
+/// How long a call waits for what a hook said to be on file where it may run without: a commit takes a millisecond,
+/// and who holds the file for longer does not hold up calls.
+const RECORDING: Duration = Duration::from_millis(100);
+
 /// Why a call does not go on as it is.
 pub(super) enum Detour {
     /// It does not go on.
@@ -295,14 +299,19 @@ impl Hooks<'_> {
                 "duration_ms": duration_ms,
             }),
         });
-        // What comes of it is not told before.
-        match (receipt.await, self.config.audit) {
-            (Err(error), Audit::Required) => Err(ExecutorError::AuditUnavailable {
-                tool_name: self.execution.tool.clone(),
-                input_summary: self.summary(),
-                detail: error.to_string(),
-            }),
-            (Ok(()) | Err(_), Audit::Required | Audit::BestEffort) => Ok(()),
+        // What comes of it is not told before: where the ledger has to have it, and elsewhere where it soon does.
+        match self.config.audit {
+            Audit::Required => receipt
+                .await
+                .map_err(|error| ExecutorError::AuditUnavailable {
+                    tool_name: self.execution.tool.clone(),
+                    input_summary: self.summary(),
+                    detail: error.to_string(),
+                }),
+            Audit::BestEffort => {
+                let _ = tokio::time::timeout(RECORDING, receipt).await;
+                Ok(())
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -408,4 +409,21 @@ fn what_is_told_of_a_cancelled_call_does_not_outlast_the_daemon() {
     daemon.signal(Signal::SIGTERM);
     assert!(daemon.wait().success());
     assert_eq!(daemon.processes(), Vec::<i32>::new());
+}
+
+/// Where it need not be on file, that is not waited for as long as somebody holds the file.
+#[test]
+fn what_a_hook_said_holds_nobody_up_while_the_ledger_is_locked() {
+    let daemon = start(&[("look", "before = \"execution\"", ALLOW)]);
+    daemon.bash("true");
+    let file = rusqlite::Connection::open(daemon.dir().join("state/ledger.db")).expect("a file");
+    file.execute_batch("BEGIN IMMEDIATE").expect("free");
+    let begun = Instant::now();
+    assert_eq!(daemon.bash("echo hi").stdout(), "hi");
+    // SQLite would wait for the lock for five seconds.
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
 }

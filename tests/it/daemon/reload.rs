@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::libc;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -151,6 +152,13 @@ fn a_link_that_comes_just_before_the_watch_is_followed() {
     strace.args(["-e", "inject=inotify_init1:delay_enter=300000"]);
     strace.arg(env!("CARGO_BIN_EXE_shelly-executord"));
     let daemon = start_below_by(strace, "etc");
+    let tasks = format!("/proc/{}/task", daemon.pid());
+    let begins = format!("{} ", libc::SYS_inotify_init1);
+    wait_until("it is about to watch", || {
+        let tasks = fs::read_dir(&tasks).expect("tasks").flatten();
+        let mut calls = tasks.map(|task| fs::read_to_string(task.path().join("syscall")));
+        calls.any(|call| call.is_ok_and(|call| call.starts_with(&begins)))
+    });
     let dir = daemon.dir();
     for name in ["one", "two"] {
         write_below(&dir.join(name), name);

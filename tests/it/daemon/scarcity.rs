@@ -138,7 +138,12 @@ fn what_could_not_be_read_is_read_when_it_can_be() {
     fs::remove_file(&remembered).expect("removed");
     wait_until("it can", || codes(&daemon).is_empty());
     wait_until("that is told", || events("policyReloaded") == 1);
-    // However often it was tried.
+    // However often it was tried; who asks for it is told each time.
     assert_eq!(events("policyRefused"), 1);
     assert_eq!(daemon.log().matches("cannot read").count(), 1);
+    fs::write(&remembered, "").expect("in its place");
+    for times in 2..4 {
+        daemon.signal(Signal::SIGHUP);
+        wait_until("it is told again", || events("policyRefused") == times);
+    }
 }
