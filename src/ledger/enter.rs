@@ -91,7 +91,7 @@ impl Ledger {
     /// Enters what became known of an open execution. A ruling goes into the audit trail.
     pub fn change(&self, id: ExecutionId, change: Change, events: Option<Events>) -> Receipt<()> {
         self.nudge(id);
-        self.inner.follow(events.as_ref());
+        self.inner.note(events.as_ref());
         let now = micros(SystemTime::now());
         let failing = Failing::kept(change.held_bytes());
         self.write(failing, events, move |store| store.change(id, &change, now))
@@ -103,7 +103,8 @@ impl Ledger {
         self.close(record, None, events)
     }
 
-    fn close(
+    /// The same with digests that may be late.
+    pub(crate) fn close(
         &self,
         record: CloseRecord,
         late: Option<LateDigests>,
@@ -189,28 +190,14 @@ impl Ledger {
         }
         Ended::Logged
     }
-
-    /// The same for one of which something else is on its way into the file, and nowhere else: it is safe when that is.
-    pub fn end_behind<F>(
-        &self,
-        record: CloseRecord,
-        late: Option<LateDigests>,
-        events: Option<Events>,
-        then: F,
-    ) -> Ended<F>
-    where
-        F: FnOnce(Result<(), LedgerError>) + Send + 'static,
-    {
-        Ended::Queued(self.close(record, late, events), then)
-    }
 }
 
 impl Inner {
     /// Notes what is queued to have happened to an execution whose opening may still be on its way.
-    pub(super) fn follow(&self, events: Option<&Events>) {
+    pub(super) fn note(&self, events: Option<&Events>) {
         let id = events.and_then(|events| events.execution_id);
         if let (Some(log), Some(id), Some(events)) = (&self.log, id, events) {
-            log.follow(id, events);
+            log.note(id, events);
         }
     }
 

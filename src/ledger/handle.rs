@@ -295,7 +295,7 @@ impl Ledger {
         if let Some(id) = events.execution_id {
             self.nudge(id);
         }
-        self.inner.follow(Some(&events));
+        self.inner.note(Some(&events));
         self.write(Failing::kept(0), Some(events), |_| Ok(()))
     }
 

@@ -289,7 +289,7 @@ impl Log {
     }
 
     /// Notes what has happened to one that was handed over, and is on its way behind it.
-    pub(super) fn follow(&self, id: ExecutionId, events: &Events) {
+    pub(super) fn note(&self, id: ExecutionId, events: &Events) {
         if let Some(Opening::Handed(told)) = self.openings.lock().get_mut(&id) {
             *told = Events::joined(told.take(), Some(events.clone()));
         }

@@ -188,8 +188,8 @@ impl Entry {
             stderr,
         };
         match behind {
-            // The end is told when that has been written, too.
-            Some(_) => self.ledger.end_behind(close, late, events, then),
+            // What is only on its way into the file is there before the end is told.
+            Some(_) => Ended::Queued(self.ledger.close(close, late, events), then),
             None => self.ledger.end_execution(close, late, events, then),
         }
     }

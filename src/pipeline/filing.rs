@@ -105,19 +105,21 @@ impl Executor {
             return;
         };
         let count = left.len();
-        let unknown = match ledger.unknown(&left).await {
-            // All that there is: either the ledger is another one, or it was cleared, of which its trail knows.
-            Ok(unknown) if unknown.len() == count && !unknown.is_empty() => {
-                ledger.has_known(left).await.map(|has| (unknown, has))
-            }
-            unknown => unknown.map(|unknown| (unknown, true)),
+        if count == 0 {
+            return;
+        }
+        let look = async {
+            let unknown = ledger.unknown(&left).await?;
+            // Of all that there is, either the ledger is another one, or it was cleared, of which its trail knows.
+            let is_theirs = unknown.len() < count || ledger.has_known(left).await?;
+            Ok::<_, LedgerError>(is_theirs.then_some(unknown))
         };
-        match unknown {
-            Ok((unknown, _)) if unknown.is_empty() => {}
-            Ok((_, false)) => tracing::warn!(
+        match look.await {
+            Ok(None) => tracing::warn!(
                 "the ledger knows none of the {count} executions whose outputs the spool has; they are left alone"
             ),
-            Ok((unknown, true)) => {
+            Ok(Some(unknown)) if unknown.is_empty() => {}
+            Ok(Some(unknown)) => {
                 tracing::info!(
                     executions = unknown.len(),
                     "removing outputs that were forgotten"

@@ -385,42 +385,30 @@ fn rules_for_what_some_tools_call_concern_only_that() {
 
 #[test]
 fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
-    let policy = policy("default = \"ask\"\nallow = [\"bash(command:ls *)\"]");
-    let input = json!({"command": "ls"});
-    let caller = Caller::this_process();
+    let judge = |policy: &Policy, name: &str| {
+        policy.judge(&Question {
+            tool: "bash",
+            input: &json!({"command": "ls"}),
+            paths: &[],
+            caller: &Caller::this_process(),
+            chain: &[],
+            working_dir: None,
+            env: &BTreeMap::from([(name.to_owned(), "x".to_owned())]),
+            stdin: None,
+            shell: Path::new("/bin/bash"),
+        })
+    };
+    let asks = policy("default = \"ask\"\nallow = [\"bash(command:ls *)\"]");
     for (name, verdict) in [
         ("BASH_ENV", Verdict::Ask),
         ("PATH", Verdict::Ask),
         ("NO_COLOR", Verdict::Allow),
     ] {
-        let env = BTreeMap::from([(name.to_owned(), "x".to_owned())]);
-        let question = Question {
-            tool: "bash",
-            input: &input,
-            paths: &[],
-            caller: &caller,
-            chain: &[],
-            working_dir: None,
-            env: &env,
-            stdin: None,
-            shell: Path::new("/bin/bash"),
-        };
-        assert_eq!(policy.judge(&question).verdict, verdict, "{name}");
+        assert_eq!(judge(&asks, name).verdict, verdict, "{name}");
     }
     // One that decides what runs takes it from those that ask, too.
-    let policy = self::policy("default = \"allow\"\nask = [\"bash(command:rm *)\"]");
-    let env = BTreeMap::from([("PATH".to_owned(), "x".to_owned())]);
-    let judgement = policy.judge(&Question {
-        tool: "bash",
-        input: &input,
-        paths: &[],
-        caller: &caller,
-        chain: &[],
-        working_dir: None,
-        env: &env,
-        stdin: None,
-        shell: Path::new("/bin/bash"),
-    });
+    let allows = policy("default = \"allow\"\nask = [\"bash(command:rm *)\"]");
+    let judgement = judge(&allows, "PATH");
     assert_eq!(judgement.verdict, Verdict::Ask);
     assert!(
         judgement.reason.contains("the call sets `PATH`"),

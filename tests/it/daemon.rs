@@ -3,6 +3,7 @@
 mod log;
 mod mistyped;
 mod reload;
+mod reload_links;
 mod scarcity;
 mod stalled;
 mod start;

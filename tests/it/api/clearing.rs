@@ -5,16 +5,8 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+use super::history::spooled;
 use crate::support::{Daemon, wait_until};
-
-/// The names of what is in the spool.
-fn spooled(daemon: &Daemon) -> Vec<String> {
-    let files = fs::read_dir(daemon.dir().join("state/spool")).expect("a spool");
-    let names = files.map(|file| file.expect("an entry").file_name());
-    names
-        .map(|name| name.to_string_lossy().into_owned())
-        .collect()
-}
 
 #[test]
 fn outputs_go_with_their_executions() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::call;
 use super::skills::Room;
-use crate::support::Daemon;
+use crate::support::{Daemon, Mode, scratch};
 
 const AWKWARD: &str = "pa\"ss\\wörd\n-line two-";
 const PLAIN: &str = "plain-s3cret*value";
@@ -104,4 +104,24 @@ fn no_rule_is_remembered_that_has_a_secret_in_it() {
         (&json!("ask"), &json!([]))
     );
     assert_none_in(&told.to_string(), "the explanation");
+}
+
+/// One that a call gives as a number is masked in its record; what a tool has counted is none, though it may look like it.
+#[test]
+fn a_number_that_was_said_is_masked_and_one_that_was_counted_is_not() {
+    let dir = scratch();
+    let toml = format!(
+        "[env]\nPIN = \"4711\"\n[secrets]\nvariables = [\"PIN\"]\n[files]\nbase_dirs = [{dir:?}]\n"
+    );
+    let daemon = Daemon::start_in(dir, Mode::Group, &toml, |_| {});
+    let said =
+        json!({"name": "check_condition", "input": {"condition": "a > 1", "context": {"a": 4711}}});
+    let id = daemon.post(&said).json()["execution_id"].take();
+    let record = daemon.ended(id.as_str().expect("an id"));
+    assert_eq!(record["input"]["context"], json!({"a": "***"}), "{record}");
+    let path = daemon.dir().join("file");
+    let input = json!({"file_path": path, "content": "x".repeat(4711)});
+    let written = daemon.post(&json!({"name": "write_file", "input": input}));
+    assert_eq!(written.status, 200, "{}", written.json());
+    assert_eq!(written.json()["output"]["size_bytes"], 4711);
 }
