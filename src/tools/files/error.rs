@@ -15,6 +15,12 @@ pub(crate) enum FileError {
         /// And what to do.
         why: String,
     },
+    /// Somebody else was faster.
+    #[error("`{path}` was changed by somebody else meanwhile and is left as it is: read it again")]
+    Changed {
+        /// As asked.
+        path: String,
+    },
     /// The call was stopped; nothing was changed.
     #[error("stopped before it was done; nothing was changed")]
     Stopped,

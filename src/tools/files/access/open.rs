@@ -16,9 +16,9 @@ use crate::tools::files::{FileError, ShouldStop};
 /// How many symbolic links are gone after whose targets are absolute: as many as the kernel would.
 const HOPS: usize = 40;
 
-/// How often `openat2` is called again that met with a rename while it went through a `..`. Each
-/// takes such a rename in the same instant, so that this many in a row are an attack.
-const RACES: usize = 1000;
+/// How often something is looked for again that met with a rename. Each takes one in the same instant, so that this many
+/// in a row are an attack.
+pub(super) const RACES: usize = 1000;
 
 /// How many names of one directory are looked at: more take more memory than a listing is worth.
 const MOST_NAMES: usize = 200_000;
@@ -83,12 +83,15 @@ impl Kind {
 impl Access {
     /// Finds what is at a path, after all links.
     pub(crate) fn find(&self, asked: &str) -> Result<Found, FileError> {
-        let found = self.walk(asked, self.absolute(asked)?, OFlags::PATH)?;
-        // Its last name is gone; the kernel has only a description of the place.
-        if found.stat.st_nlink == 0 {
-            return Err(FileError::io("find", asked)(io::Error::from(Errno::NOENT)));
+        let path = self.absolute(asked)?;
+        for _ in 0..RACES {
+            let found = self.walk(asked, path.clone(), OFlags::PATH)?;
+            // Else its last name is gone, and what has that now, if anything, is what was asked for.
+            if found.stat.st_nlink > 0 {
+                return Ok(found);
+            }
         }
-        Ok(found)
+        Err(FileError::io("find", asked)(Errno::NOENT))
     }
 
     /// Opens a path from its base directory. Each step that `openat2` makes is held to one; an

@@ -8,7 +8,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::open::ends_with_a_slash;
+use super::open::{RACES, ends_with_a_slash};
 use super::{Access, Found, Kind};
 use crate::tools::files::FileError;
 
@@ -61,6 +61,13 @@ impl Access {
     /// The place where what was asked for is, or would be. The last link is followed, so that
     /// what is replaced is the file and not the link.
     pub(crate) fn target(&self, asked: &str) -> Result<Target, FileError> {
+        // What has changed while it was looked for was seen by nobody yet: it is looked for again.
+        let mut sought = (0..RACES).map(|_| self.seek(asked));
+        let is_settled = |sought: &Result<_, _>| !matches!(sought, Err(FileError::Changed { .. }));
+        sought.find(is_settled).unwrap_or_else(|| self.seek(asked))
+    }
+
+    fn seek(&self, asked: &str) -> Result<Target, FileError> {
         match self.find(asked) {
             Err(error) if !error.is_missing() => Err(error),
             _ if asked.ends_with('/') => Err(ends_with_a_slash(asked)),
@@ -226,12 +233,10 @@ impl Target {
         }
     }
 
-    /// Somebody else was faster.
-    pub(crate) fn changed(&self) -> FileError {
-        FileError::refused(
-            &self.asked,
-            "was changed by somebody else meanwhile and is left as it is: read it again",
-        )
+    pub(super) fn changed(&self) -> FileError {
+        FileError::Changed {
+            path: self.asked.clone(),
+        }
     }
 }
 

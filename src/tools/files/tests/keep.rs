@@ -440,6 +440,30 @@ fn what_is_stopped_leaves_nothing_behind() {
     }
 }
 
+/// Whoever replaces it by rename(2) leaves no moment at which there is none.
+#[test]
+fn a_file_that_somebody_replaces_again_and_again_is_found() {
+    let room = Room::new();
+    let (path, next) = (room.put("f", "old\n"), room.at("next"));
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let replacing = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                fs::write(&next, "old\n").expect("written");
+                fs::rename(&next, &path).expect("renamed");
+            }
+        });
+        let edit = json!({"file_path": "f", "search_pattern": "old", "replacement": "new", "dry_run": true});
+        let failed = (0..2000).find_map(|_| {
+            let read = room.call(read_file, json!({"file_path": "f"}));
+            read.and_then(|_| room.call(edit_file, edit.clone())).err()
+        });
+        is_done.store(true, Ordering::Relaxed);
+        replacing.join().expect("replaced");
+        assert!(failed.is_none(), "{failed:?}");
+    });
+}
+
 /// Nobody has to read again what only calls beside it have changed.
 #[test]
 fn calls_at_once_that_change_one_file_take_turns() {
