@@ -36,7 +36,8 @@ pub(super) fn read(work: &Work<'_>, found: &Found) -> Result<Vec<u8>, FileError>
 
 /// `instead` is what can be done instead, if something can.
 pub(super) fn too_large(asked: &str, size: u64, most: u64, instead: &str) -> FileError {
-    let why = format!("has {size} bytes, and [files] max_file_size_mb allows {most}{instead}");
+    let why =
+        format!("has {size} bytes, and [files] max_file_size_mb allows {most} bytes{instead}");
     FileError::refused(asked, why)
 }
 

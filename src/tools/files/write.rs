@@ -78,10 +78,21 @@ struct Old {
 /// Writes a file or adds to one.
 pub(crate) fn write_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
     let permissions = input.permissions.as_deref().map(permissions).transpose()?;
+    let mut rest = access::RACES;
     let _turn = match input.dry_run {
         true => None,
         false => Some(work.turn(&input.file_path)?),
     };
+    loop {
+        match write(work, input, permissions) {
+            // Another call had made the directories, for a file that it has not written, and has removed them again.
+            Err(error) if input.create_dirs && error.is_missing() && rest > 0 => rest -= 1,
+            done => return done,
+        }
+    }
+}
+
+fn write(work: &Work<'_>, input: &Input, permissions: Option<u32>) -> Result<Answer, FileError> {
     let mut target = work.target(&input.file_path)?;
     if !target.missing.is_empty() && !input.create_dirs {
         let why = "has no directory to be in: set create_dirs to make it";

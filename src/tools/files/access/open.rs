@@ -18,7 +18,7 @@ const HOPS: usize = 40;
 
 /// How often something is looked for again that met with a rename. Each takes one in the same instant, so that this many
 /// in a row are an attack.
-pub(super) const RACES: usize = 1000;
+pub(crate) const RACES: usize = 1000;
 
 /// How many names of one directory are looked at: more take more memory than a listing is worth.
 const MOST_NAMES: usize = 200_000;

@@ -123,7 +123,8 @@ impl<'a> Temporary<'a> {
                 file: fd.into(),
                 name: None,
             }),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+            // ext4 says EPERM of a directory that has been removed, where all else says ENOENT.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::PERM) => {
                 Self::named(target)
             }
             Err(error) => Err(uncreated(target)(error)),

@@ -85,11 +85,14 @@ impl Access {
                 "is no file in a directory",
             ));
         };
-        let dir = self.walk(
-            &found.asked,
-            parent.to_owned(),
-            OFlags::PATH | OFlags::DIRECTORY,
-        )?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let dir = match self.walk(&found.asked, parent.to_owned(), flags) {
+            Err(error) if error.is_missing() => {
+                let path = found.asked.clone();
+                return Err(FileError::Changed { path });
+            }
+            walked => walked?,
+        };
         let stamp = Stamp::of(&found.stat);
         let target = Target {
             dir,
@@ -222,10 +225,13 @@ impl Target {
         }
     }
 
-    /// Refuses to go on once the name stands for another file.
+    /// Refuses to go on once the name stands for another file, or for none.
     pub(crate) fn check_same_file(&self) -> Result<(), FileError> {
-        let now = statat(&self.dir.fd, &self.name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(FileError::io("look at", &self.asked))?;
+        let now = match statat(&self.dir.fd, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(now) => now,
+            Err(Errno::NOENT) => return Err(self.changed()),
+            Err(error) => return Err(FileError::io("look at", &self.asked)(error)),
+        };
         let then = self.existing.as_ref().map(|existing| existing.stamp);
         match then.is_some_and(|then| (then.dev, then.ino) == (now.st_dev, now.st_ino)) {
             true => Ok(()),

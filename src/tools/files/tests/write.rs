@@ -1,5 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use serde_json::json;
 
@@ -78,6 +80,32 @@ fn directories_are_made_on_request_and_only_then() {
     room.put("file", "x");
     let below = json!({"file_path": "file/f", "content": "x", "create_dirs": true});
     room.refusal(write_file, below, &["file/f", "Not a directory"]);
+}
+
+/// Whose call is stopped takes away what it made, and nobody else's call with that.
+#[test]
+fn directories_that_another_call_takes_away_are_made_again() {
+    let room = Room::new();
+    let input = |name: &str| json!({"file_path": format!("a/b/{name}"), "content": "x", "create_dirs": true});
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stopping = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let stopped = room.call_until(write_file, input("stopped"), &|| true);
+                assert!(matches!(stopped, Err(FileError::Stopped)), "{stopped:?}");
+            }
+        });
+        let failed = (0..1000).find_map(|_| {
+            let written = room.call(write_file, input("f"));
+            // Not the directories, which somebody makes or takes away just now.
+            let _ = fs::remove_file(room.at("a/b/f"));
+            let _ = fs::remove_dir(room.at("a/b")).and_then(|()| fs::remove_dir(room.at("a")));
+            written.err()
+        });
+        is_done.store(true, Ordering::Relaxed);
+        stopping.join().expect("stopped");
+        assert!(failed.is_none(), "{failed:?}");
+    });
 }
 
 #[test]
