@@ -270,8 +270,8 @@ impl Inner {
             };
             let record = match self.recall(id).await {
                 Ok(Some(record)) => record,
-                // Forgotten in between.
-                Ok(None) => return Err(Begun::OtherCall(id)),
+                // Forgotten in between, and its key with it.
+                Ok(None) => continue,
                 Err(error) => return Err(Begun::Unrecorded(unrecorded(&error))),
             };
             let failure = record.finished.as_ref();

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -18,6 +20,35 @@ pub(super) fn keyed(daemon: &Daemon, key: &str, body: &Value) -> Reply {
     daemon
         .connect()
         .request("POST", "/execute", &[(KEY, key)], body.as_bytes())
+}
+
+/// With its record its key is forgotten; whoever meets with that begins anew.
+#[test]
+fn a_key_that_is_forgotten_at_the_moment_is_nobody_elses() {
+    let daemon = Daemon::start();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clearing = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                daemon.connect().request("DELETE", "/executions", &[], b"");
+            }
+        });
+        let calling = [0, 1, 2].map(|_| {
+            scope.spawn(|| {
+                let call = || keyed(&daemon, "same", &call("echo same"));
+                (0..300).map(|_| call()).find(|reply| {
+                    // The others are at it.
+                    let is_under_way = reply.status == 409 && reply.content().contains("wait");
+                    reply.status != 200 && !is_under_way
+                })
+            })
+        });
+        let refused = calling.map(|caller| caller.join().expect("called"));
+        is_done.store(true, Ordering::Relaxed);
+        clearing.join().expect("cleared");
+        let refused: Vec<String> = refused.iter().flatten().map(Reply::content).collect();
+        assert!(refused.is_empty(), "{refused:?}");
+    });
 }
 
 #[test]
