@@ -108,7 +108,11 @@ impl PolicyFiles {
         let mut policy = self.read_policy(must_exist, files)?;
         if let Some(dir) = &self.remembered {
             for path in &remembered_files(dir).map_err(unreadable(dir))? {
-                let text = read_text(path)?;
+                let text = match read_text(path) {
+                    // To remove it is how one is revoked.
+                    Err(_) if is_absent(path) => continue,
+                    read => read?,
+                };
                 let approvals = Remembered::read(Source { path, text: &text })?;
                 policy = policy.with_remembered(&approvals)?;
             }
