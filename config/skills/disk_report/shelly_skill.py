@@ -6,7 +6,7 @@ Standard library only. Put a copy beside your program, which then is all there i
 
     def main(input):
         listing = shelly_skill.output("list_dir", {"dir_path": input["dir"]})
-        return {"names": [entry["name"] for entry in listing["entries"]]}
+        return {"paths": [entry["path"] for entry in listing["entries"]]}
 
     shelly_skill.run(main)
 """
