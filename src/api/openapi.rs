@@ -101,9 +101,9 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("showOutput",      &[Code::UnknownExecution, Code::NotFound, Code::RangeNotSatisfiable, Code::Internal]),
 ];
 
-/// The same as it is served: `cargo run --example openapi` writes it, so that the programs have the text and not
-/// what makes it, which is four times as long.
-const TEXT: &str = include_str!("openapi.json");
+/// The same as it is served: `cargo run --example openapi` writes it and `build.rs` takes its layout away, so that the
+/// programs have the text and not what makes it, which is four times as long.
+const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
 /// The OpenAPI 3.1 description, made anew.
 pub fn document() -> openapi::OpenApi {
