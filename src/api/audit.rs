@@ -19,7 +19,7 @@ use super::json::{json_response, to_json};
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use crate::domain::Digest;
-use crate::pipeline::{Chain, Head};
+use crate::pipeline::{Altered, Chain, Head, Verified};
 
 /// How many pieces of the export wait for a slow reader, some 64 KiB each.
 const PIECES_AHEAD: usize = 4;
@@ -49,10 +49,12 @@ pub(super) struct VerifyQuery {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Verification)]
 pub(super) struct VerificationBody {
-    /// Whether every record is as it was written, and none is missing.
+    /// Whether every record is as it was written, none is missing, and every execution is kept as they say.
     intact: bool,
     /// How many records hold.
     records: u64,
+    /// How many executions are kept as the trail says, of those that it was read of.
+    executions: u64,
     /// The end of the trail; null where it does not hold.
     #[schema(required)]
     head: Option<HeadBody>,
@@ -117,7 +119,8 @@ pub(super) async fn export(
 /// Check the audit trail.
 ///
 /// Finds a record that was changed, removed or put elsewhere, and one that was cut off since the daemon was started;
-/// with `head` one that was cut off before.
+/// with `head` one that was cut off before. Finds, too, an execution in the history of which the trail says otherwise, or
+/// nothing.
 #[utoipa::path(
     get, path = "/audit/verify", tag = "audit", operation_id = "verifyAudit",
     params(VerifyQuery),
@@ -133,25 +136,44 @@ pub(super) async fn verify(
         None => Vec::new(),
     };
     let found = api.executor.verify_audit(known).await.map_err(unreadable)?;
-    let body = match found {
-        None => return Err(Refusal::new(Code::NotFound, "there is no audit trail")),
-        Some(Chain::Holds(head)) => VerificationBody {
-            intact: true,
-            records: head.number,
-            head: Some(HeadBody {
+    let found = found.ok_or_else(|| Refusal::new(Code::NotFound, "there is no audit trail"))?;
+    let body = VerificationBody::new(&found);
+    Ok(json_response(StatusCode::OK, to_json(&body)))
+}
+
+impl VerificationBody {
+    fn new(found: &Verified) -> Self {
+        let (records, head, problem) = match &found.chain {
+            Chain::Holds(head) => (head.number, Some(head), altered(found)),
+            Chain::Broken { at, detail } => (
+                at.saturating_sub(1),
+                None,
+                Some(format!("record {at}: {detail}")),
+            ),
+        };
+        Self {
+            intact: problem.is_none(),
+            records,
+            executions: found.proven,
+            head: head.map(|head| HeadBody {
                 number: head.number,
                 hash: head.hash.to_string(),
             }),
-            problem: None,
-        },
-        Some(Chain::Broken { at, detail }) => VerificationBody {
-            intact: false,
-            records: at.saturating_sub(1),
-            head: None,
-            problem: Some(format!("record {at}: {detail}")),
-        },
+            problem,
+        }
+    }
+}
+
+fn altered(found: &Verified) -> Option<String> {
+    let Altered { id, detail } = found.first.as_ref()?;
+    let more = match found.altered - 1 {
+        0 => String::new(),
+        1 => ", and of another one".to_owned(),
+        others => format!(", and of {others} others"),
     };
-    Ok(json_response(StatusCode::OK, to_json(&body)))
+    Some(format!(
+        "the history of execution {id}{more} was changed: {detail}"
+    ))
 }
 
 fn parse_head(text: &str) -> Result<Head, Refusal> {

@@ -9,7 +9,7 @@ use super::error::ClientError;
 use super::output::Output;
 use super::transport::Ask;
 
-/// Whether the trail is what was once written.
+/// Whether the trail is what was once written, and what is kept is what it says.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct AuditReport {
@@ -17,6 +17,9 @@ pub struct AuditReport {
     pub intact: bool,
     /// How many records it has.
     pub records: u64,
+    /// How many executions are kept as it says.
+    #[serde(default)]
+    pub executions: u64,
     /// Its last record.
     pub head: Option<AuditHead>,
     /// Where it is broken, and how.

@@ -12,7 +12,7 @@ use super::columns::{
 use super::convert::{signed, word};
 use super::event::NumberedEvents;
 use super::log::{Extent, Told};
-use super::record::{Change, Claim, CloseRecord, OpenRecord};
+use super::record::{Change, Claim, CloseRecord, LateDigests, OpenRecord};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
 use super::{Digest, Json, LedgerError};
@@ -27,7 +27,7 @@ const CHANGE: &str = "UPDATE executions SET status = ?2, facet = ?3, call = coal
     rule = coalesce(?8, rule), rule_source = coalesce(?9, rule_source) WHERE number = ?1";
 
 /// What an open execution's row says that a change or the end of it must know.
-struct Row<'a> {
+pub(super) struct Row<'a> {
     number: i64,
     tool: Cow<'a, str>,
     status: Status,
@@ -37,6 +37,23 @@ struct Row<'a> {
     verdict: Option<Verdict>,
     rule: Option<Cow<'a, str>>,
     rule_source: Option<Cow<'a, str>>,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn of(record: &'a OpenRecord, number: i64, call: Digest) -> Self {
+        let ruling = record.ruling.as_ref();
+        Self {
+            number,
+            tool: Cow::Borrowed(&record.tool),
+            status: record.status,
+            uid: record.caller_uid,
+            call,
+            call_bytes: record.call.as_str().len(),
+            verdict: ruling.map(|ruling| ruling.verdict),
+            rule: ruling.and_then(|ruling| ruling.rule.as_deref().map(Cow::Borrowed)),
+            rule_source: ruling.and_then(|ruling| ruling.source.as_deref().map(Cow::Borrowed)),
+        }
+    }
 }
 
 impl Store {
@@ -63,19 +80,7 @@ impl Store {
         };
         let call = Digest::of(call.as_bytes());
         self.append_decision(record, call)?;
-        let ruling = record.ruling.as_ref();
-        let row = Row {
-            number,
-            tool: Cow::Borrowed(&record.tool),
-            status: record.status,
-            uid: record.caller_uid,
-            call,
-            call_bytes: record.call.as_str().len(),
-            verdict: ruling.map(|ruling| ruling.verdict),
-            rule: ruling.and_then(|ruling| ruling.rule.as_deref().map(Cow::Borrowed)),
-            rule_source: ruling.and_then(|ruling| ruling.source.as_deref().map(Cow::Borrowed)),
-        };
-        self.append_ending(close, &row)
+        self.append_ending(close, &Row::of(record, number, call))
     }
 
     fn opening<'a>(
@@ -148,9 +153,8 @@ impl Store {
                 Err(Fault::Refused(LedgerError::NotOpen { .. })) => continue,
                 Err(fault) => return Err(fault),
             }
-            if told.is_late {
-                [record.stdout.digest, record.stderr.digest] = hash(&record);
-            }
+            let late = told.is_late.then(|| hash(&record));
+            record.complete(late.map(|digests| -> LateDigests { Box::new(move || digests) }));
             let events = match (told.events, told.extent) {
                 (Some(events), Extent::All) => {
                     let there = self.events_of(record.id)?.len();
@@ -330,7 +334,7 @@ impl<'a> Decision<'a> {
 /// What the audit trail keeps of an ending: enough to tell without the record who did what, and
 /// to prove the record as long as it is there.
 #[derive(Serialize)]
-struct Ending<'a> {
+pub(super) struct Ending<'a> {
     tool: &'a str,
     caller_uid: u32,
     summary: &'a str,
@@ -348,7 +352,7 @@ struct Ending<'a> {
 }
 
 impl<'a> Ending<'a> {
-    fn new(record: &'a CloseRecord, row: &'a Row<'_>) -> Self {
+    pub(super) fn new(record: &'a CloseRecord, row: &'a Row<'_>) -> Self {
         let (approval_id, approver_uid) = record.approved.unzip();
         Self {
             tool: &row.tool,

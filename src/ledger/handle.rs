@@ -8,10 +8,11 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::broadcast;
 
-use super::chain::{Chain, Link, Verifier};
+use super::chain::{Link, Verifier};
 use super::convert::signed;
 use super::event::{EventFilter, EventPage, Events, NumberedEvents};
 use super::log::{Found, Log};
+use super::proof::{Prover, Verified};
 use super::queue::Shared;
 use super::read::{self, Approvals};
 use super::readers::Readers;
@@ -389,25 +390,40 @@ impl Ledger {
     }
 
     /// Checks the whole audit trail, against what was last written to it since it was opened, and heads that were
-    /// written down elsewhere.
+    /// written down elsewhere; and what is kept of executions against the trail, of their streams what `hash` computes of
+    /// them.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn verify_audit(&self, known: Vec<Head>) -> Result<Chain, LedgerError> {
+    pub async fn verify_audit(
+        &self,
+        known: Vec<Head>,
+        hash: impl Fn(&CloseRecord) -> [Option<Digest>; 2] + Send + 'static,
+    ) -> Result<Verified, LedgerError> {
         let ledger = self.clone();
         let verify = move || {
             let mut verifier = Verifier::new([ledger.head()].into_iter().chain(known));
+            let mut prover = Prover::new(&ledger.inner.readers, &hash)?;
+            let mut proven = Ok(());
+            let take = |link: Link| {
+                let holds = verifier.take(&link);
+                if holds {
+                    proven = prover.take(&link);
+                }
+                holds && proven.is_ok()
+            };
             // From the first that there can be: what was put before the first that was written is found, too.
-            match ledger.links(i64::MIN, |link| verifier.take(&link)) {
+            match ledger.links(i64::MIN, take) {
                 Err(LedgerError::Altered { number, detail }) => {
                     verifier.take_altered(number, detail);
                 }
                 read => read?,
             }
-            Ok(verifier.finish())
+            proven?;
+            prover.finish(verifier.finish())
         };
-        let chain = tokio::task::spawn_blocking(verify).await;
-        chain.unwrap_or(Err(LedgerError::Closed))
+        let verified = tokio::task::spawn_blocking(verify).await;
+        verified.unwrap_or(Err(LedgerError::Closed))
     }
 
     /// Gives every record of the audit trail after a number, in order, to `take`, until it says

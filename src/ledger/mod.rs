@@ -17,6 +17,7 @@ mod handle;
 mod json;
 mod log;
 mod part;
+mod proof;
 mod queue;
 mod read;
 mod readers;
@@ -41,6 +42,7 @@ pub use error::LedgerError;
 pub use event::{EventFilter, EventPage, Events, Happened, NumberedEvent, NumberedEvents};
 pub use handle::{Ledger, Opened};
 pub use json::Json;
+pub use proof::{Altered, Verified};
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,

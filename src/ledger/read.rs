@@ -40,6 +40,13 @@ pub(super) fn get(
     Ok(get.query_row([id.as_bytes()], execution).optional()?)
 }
 
+/// All that have ended.
+pub(super) fn ended(connection: &Connection) -> Result<HashSet<ExecutionId>, Fault> {
+    let mut all = connection.prepare("SELECT id FROM executions WHERE ended_at IS NOT NULL")?;
+    let rows = all.query_map([], |row| Ok(ExecutionId::from_bytes(row.get(0)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// Those of which there is no record.
 pub(super) fn unknown(
     connection: &Connection,

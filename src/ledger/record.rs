@@ -207,10 +207,14 @@ impl CloseRecord {
         }
     }
 
-    /// Waits for what is late of it.
+    /// Waits for what is late of it, and computes the digest of a text that nobody has.
     pub(super) fn complete(&mut self, late: Option<LateDigests>) {
         if let Some(late) = late {
             [self.stdout.digest, self.stderr.digest] = late();
+        }
+        let content = &mut self.content;
+        if let (None, Place::Inline(text)) = (content.digest, &content.place) {
+            content.digest = Some(Digest::of(text));
         }
     }
 }

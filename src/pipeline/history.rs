@@ -10,12 +10,12 @@ use tokio::task::JoinHandle;
 
 use super::execution::{Execution, Terms};
 use super::executor::{Executor, Inner};
-use super::record::kept;
+use super::record::{digests, kept};
 use super::{Begun, Brief, Event, Record, beside, remembered};
 use crate::domain::{Caller, ExecutionId, StreamName, TraceParent};
 use crate::ledger::{
-    Chain, Cursor, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head, LedgerError,
-    Limits, Link, NumberedEvents,
+    CloseRecord, Cursor, EventFilter, EventPage, Events, ExecutionRecord, Filter, Head,
+    LedgerError, Limits, Link, NumberedEvents, Verified,
 };
 use crate::runner::Kept;
 
@@ -331,14 +331,16 @@ impl Executor {
         self.inner.ledger.as_ref().map(crate::ledger::Ledger::head)
     }
 
-    /// Checks the whole audit trail, against heads that were written down elsewhere; `None` where there is no
-    /// trail.
+    /// Checks the whole audit trail, against heads that were written down elsewhere, and what is kept of executions
+    /// against it; `None` where there is no trail.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn verify_audit(&self, known: Vec<Head>) -> Result<Option<Chain>, LedgerError> {
+    pub async fn verify_audit(&self, known: Vec<Head>) -> Result<Option<Verified>, LedgerError> {
+        let spool = self.inner.spool.clone();
+        let hash = move |close: &CloseRecord| digests(close, spool.as_ref());
         match &self.inner.ledger {
-            Some(ledger) => ledger.verify_audit(known).await.map(Some),
+            Some(ledger) => ledger.verify_audit(known, hash).await.map(Some),
             None => Ok(None),
         }
     }

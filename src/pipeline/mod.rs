@@ -67,6 +67,6 @@ pub use crate::tools::{SkillCheck, SkillProblem};
 
 /// What history is asked with and answers with.
 pub use crate::ledger::{
-    Approval, ApprovalStatus, Approvals, Chain, EventFilter, Filter, Head, Idempotency,
-    LedgerError, NumberedEvent, NumberedEvents,
+    Altered, Approval, ApprovalStatus, Approvals, Chain, EventFilter, Filter, Head, Idempotency,
+    LedgerError, NumberedEvent, NumberedEvents, Verified,
 };

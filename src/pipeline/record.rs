@@ -209,8 +209,14 @@ fn output(close: &CloseRecord, name: StreamName) -> &Output {
 /// The digests of the streams of an execution that is over, computed of what is kept of them; `None` of one
 /// that is not there as a whole.
 pub(super) fn digests(close: &CloseRecord, spool: Option<&Arc<Spool>>) -> [Option<Digest>; 2] {
+    let ran: Option<Ran> = close.ending.read().unwrap_or_default();
     [StreamName::Stdout, StreamName::Stderr].map(|name| {
-        let bytes = output(close, name).bytes;
+        // Of all that says so what the trail has, too.
+        let bytes = match (&ran, name) {
+            (Some(ran), StreamName::Stdout) => ran.report.stdout_bytes,
+            (Some(ran), StreamName::Stderr) => ran.report.stderr_bytes,
+            (None, name) => output(close, name).bytes,
+        };
         match kept_at_end(close.clone(), spool, name) {
             Kept::Memory(kept) => (kept.len() as u64 == bytes).then(|| Digest::of(&kept)),
             Kept::File {

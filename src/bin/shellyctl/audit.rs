@@ -52,7 +52,7 @@ async fn verify(
     if report.intact {
         return Ok(ExitCode::SUCCESS);
     }
-    if !noted.is_empty() {
+    if !noted.is_empty() && report.head.is_none() {
         print::hint(
             "the journal also knows of records that went with a state directory that was removed, with a power cut, or \
              in favour of an older copy: `journalctl TARGET=audit_head` says when each end was noted, and --since \
@@ -104,15 +104,16 @@ fn with_journal(report: &str, noted: usize) -> String {
 
 /// `noted` is how many ends the journal has, all of which the trail has too if it is intact.
 fn render(report: &AuditReport, noted: usize, page: Page) -> String {
-    let (look, word) = if report.intact {
-        (Look::Good, "intact")
-    } else {
-        (Look::Bad, "broken")
+    let (look, subject, word) = match (report.intact, &report.head) {
+        (true, _) => (Look::Good, "audit trail", "intact"),
+        (false, None) => (Look::Bad, "audit trail", "broken"),
+        (false, Some(_)) => (Look::Bad, "history", "not what the audit trail says"),
     };
     let mut fields = Fields::default();
     fields.add("Problem", report.problem.as_ref());
     fields.add("Records", Some(report.records.to_string()));
     let head = report.head.as_ref();
+    fields.add("Executions", head.map(|_| report.executions.to_string()));
     fields.add(
         "Head",
         head.map(|head| format!("{}:{}", head.number, head.hash)),
@@ -124,7 +125,7 @@ fn render(report: &AuditReport, noted: usize, page: Page) -> String {
         holds.then(|| format!("names {noted} {ends} of it")),
     );
     format!(
-        "{} the audit trail is {}\n{}",
+        "{} the {subject} is {}\n{}",
         page.look(look, "●"),
         page.look(look, word),
         fields.render()
@@ -136,24 +137,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_is_printed_as_it_can_be_given_back() {
-        let report = r#"{"intact": false, "records": 3, "head": {"number": 3, "hash": "00ff"}, "problem": "record 2 is changed"}"#;
+    fn what_is_wrong_is_said_of_the_trail_or_of_the_history() {
+        let report = r#"{"intact": false, "records": 3, "executions": 1, "head": null, "problem": "record 2 is changed"}"#;
         let report: AuditReport = serde_json::from_str(report).expect("a report");
         assert_eq!(
             render(&report, 2, Page::plain()),
-            "● the audit trail is broken\n  Problem: record 2 is changed\n  Records: 3\n     Head: 3:00ff\n"
+            "● the audit trail is broken\n  Problem: record 2 is changed\n  Records: 3\n"
+        );
+        let report = r#"{"intact": false, "records": 3, "executions": 1, "head": {"number": 3, "hash": "00ff"}, "problem": "one was changed"}"#;
+        let report: AuditReport = serde_json::from_str(report).expect("a report");
+        assert_eq!(
+            render(&report, 2, Page::plain()),
+            "● the history is not what the audit trail says\n     Problem: one was changed\n     Records: 3\n  Executions: 1\n        Head: 3:00ff\n"
         );
     }
 
     #[test]
     fn an_intact_trail_says_whether_the_journal_knows_of_it() {
-        let report = r#"{"intact": true, "records": 3, "head": {"number": 3, "hash": "00ff"}, "problem": null}"#;
+        let report = r#"{"intact": true, "records": 3, "executions": 1, "head": {"number": 3, "hash": "00ff"}, "problem": null}"#;
         let report: AuditReport = serde_json::from_str(report).expect("a report");
-        let without = "● the audit trail is intact\n  Records: 3\n     Head: 3:00ff\n";
+        let without =
+            "● the audit trail is intact\n     Records: 3\n  Executions: 1\n        Head: 3:00ff\n";
         assert_eq!(render(&report, 0, Page::plain()), without);
         assert_eq!(
             render(&report, 2, Page::plain()),
-            format!("{without}  Journal: names 2 ends of it\n")
+            format!("{without}     Journal: names 2 ends of it\n")
         );
     }
 

@@ -222,7 +222,7 @@ fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
         ]
     );
     assert_eq!(
-        block_on(ledger.verify_audit(vec![ledger.head()])).expect("read"),
+        verified(&ledger, vec![ledger.head()]),
         Chain::Holds(ledger.head())
     );
 }

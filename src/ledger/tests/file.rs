@@ -102,10 +102,7 @@ fn a_file_that_was_written_long_ago_still_opens() {
         |listed| listed.id,
     ));
     assert_eq!(page.expect("listed").records.len(), 1);
-    assert_eq!(
-        block_on(ledger.verify_audit(Vec::new())).expect("read"),
-        Chain::Holds(ledger.head())
-    );
+    assert_eq!(verified(&ledger, Vec::new()), Chain::Holds(ledger.head()));
 }
 
 #[test]
@@ -322,7 +319,7 @@ fn a_full_disk_is_told_and_got_over() {
     }
     enter(&ledger, opening("bash", 0, at(3)), Status::Success);
     assert_eq!(
-        block_on(ledger.verify_audit(vec![ledger.head()])).expect("read"),
+        verified(&ledger, vec![ledger.head()]),
         Chain::Holds(ledger.head())
     );
 }
@@ -471,9 +468,9 @@ fn a_trail_that_was_tampered_with_is_found() {
             .execute_batch(sql)
             .expect("SQL");
         // Whoever wrote it knows its end.
-        let by_itself = block_on(ledger.verify_audit(Vec::new())).expect("read");
+        let by_itself = verified(&ledger, Vec::new());
         drop(ledger);
-        let by_the_next = block_on(scratch.open().verify_audit(vec![head])).expect("read");
+        let by_the_next = verified(&scratch.open(), vec![head]);
         for found in [by_itself, by_the_next] {
             assert!(
                 matches!(found, Chain::Broken { at: found, .. } if found == at),
@@ -553,7 +550,7 @@ fn a_record_that_cannot_be_one_is_named() {
             .expect("a file")
             .execute_batch(sql)
             .expect("SQL");
-        let found = block_on(ledger.verify_audit(Vec::new())).expect("read");
+        let found = verified(&ledger, Vec::new());
         let Chain::Broken { at: found, detail } = found else {
             panic!("{sql}: intact");
         };

@@ -432,10 +432,7 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
     assert_eq!(list(&ledger, Filter::default()).records.len(), 0);
     // The trail tells of all of them, and of the clearing.
     assert_eq!(ledger.head().number, head.number + 1);
-    assert_eq!(
-        block_on(ledger.verify_audit(vec![head])).expect("read"),
-        Chain::Holds(ledger.head())
-    );
+    assert_eq!(verified(&ledger, vec![head]), Chain::Holds(ledger.head()));
     let mut last = None;
     ledger
         .export_audit(head.number, |link| {
@@ -533,10 +530,7 @@ fn the_trail_is_read_piece_by_piece_and_whole() {
     // So many, or two of the long ones.
     let lengths = [1, 257, 311, 567, 601].map(pieces);
     assert_eq!(lengths, [256, 54, 256, 34, 0]);
-    assert_eq!(
-        block_on(ledger.verify_audit(Vec::new())).expect("read"),
-        Chain::Holds(ledger.head())
-    );
+    assert_eq!(verified(&ledger, Vec::new()), Chain::Holds(ledger.head()));
 }
 
 /// Exports while others are in the middle of it, and then does something.

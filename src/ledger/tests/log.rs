@@ -107,7 +107,7 @@ fn an_end_that_was_told_survives_in_the_log_alone() {
         ));
         assert_eq!(ids(&all.expect("listed")), [id, early]);
         // One ending of the early one; a decision and an ending of the other.
-        let chain = block_on(ledger.verify_audit(Vec::new())).expect("read");
+        let chain = verified(ledger, Vec::new());
         assert!(
             matches!(chain, Chain::Holds(head) if head.number == 3),
             "{chain:?}"
@@ -304,7 +304,7 @@ fn a_digest_that_was_late_is_computed_anew_after_a_crash() {
         let opened = Ledger::open_with(&crashed.file(), Durability::Process, &hash);
         let ledger = opened.expect("the ledger opens").ledger;
         assert_eq!(digest(&ledger), Some(kept));
-        let chain = block_on(ledger.verify_audit(Vec::new())).expect("read");
+        let chain = verified(&ledger, Vec::new());
         assert!(
             matches!(chain, Chain::Holds(head) if head.number == 1),
             "{chain:?}"
@@ -412,7 +412,7 @@ fn whoever_asks_finds_what_has_just_ended() {
                 assert_eq!(record.status(), Status::Success);
             }
             1 => {
-                let chain = block_on(ledger.verify_audit(Vec::new())).expect("read");
+                let chain = verified(&ledger, Vec::new());
                 assert!(
                     matches!(chain, Chain::Holds(head) if head.number == n),
                     "{chain:?}"
@@ -516,7 +516,7 @@ fn what_ends_while_the_file_cannot_be_written_survives_in_the_log() {
             let record = block_on(ledger.get(record.id)).expect("read");
             assert_eq!(record.expect("there").status(), Status::Timeout);
         }
-        let chain = block_on(ledger.verify_audit(Vec::new())).expect("read");
+        let chain = verified(ledger, Vec::new());
         assert!(matches!(chain, Chain::Holds(head) if head.number == 4));
     }
 }

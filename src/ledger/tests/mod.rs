@@ -5,6 +5,7 @@ mod company;
 mod file;
 mod history;
 mod log;
+mod proof;
 mod records;
 mod writer;
 
@@ -104,6 +105,13 @@ fn enter(ledger: &Ledger, record: OpenRecord, status: Status) -> ExecutionId {
         .wait()
         .expect("closed");
     id
+}
+
+/// What the trail is, against which everything that is kept holds.
+fn verified(ledger: &Ledger, known: Vec<Head>) -> Chain {
+    let found = block_on(ledger.verify_audit(known, |_| [None, None])).expect("read");
+    assert_eq!((found.altered, found.first), (0, None));
+    found.chain
 }
 
 /// What is forgotten until these limits hold.

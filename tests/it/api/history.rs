@@ -228,13 +228,76 @@ fn the_audit_trail_is_proved_and_a_change_is_found() {
         cut["problem"].as_str().expect("text").contains("16"),
         "{cut}"
     );
-    // By itself it looks sound: that is what the log is for.
-    assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
+    // By itself the trail looks sound, which is what the log is for. What is kept lacks what was cut off.
+    let by_itself = daemon.get("/audit/verify").json();
+    assert!(by_itself["head"].is_object(), "{by_itself}");
+    let problem = by_itself["problem"].as_str().expect("text");
+    assert!(problem.contains("no ending"), "{problem}");
     for (head, part) in [("5", "NUMBER:HASH"), ("x:00", "NUMBER:HASH")] {
         let reply = daemon.get(&format!("/audit/verify?head={head}"));
         assert_eq!(reply.status, 400);
         assert!(reply.content().contains(part));
     }
+}
+
+#[test]
+fn what_the_history_says_is_held_against_the_trail() {
+    let mut daemon = Daemon::start();
+    let short = id(&daemon.bash("echo short"));
+    // Longer than an answer, so that it lies in the spool.
+    let long = id(&daemon.bash("seq 300000"));
+    let read = json!({"file_path": "/etc/passwd"});
+    let answer = id(&daemon.post(&json!({"name": "read_file", "input": read})));
+    let refused = daemon.post(&json!({"name": "none", "input": {}}));
+    assert_eq!(refused.status, 404);
+    let verify = |daemon: &Daemon| daemon.get("/audit/verify").json();
+    let whole = verify(&daemon);
+    assert_eq!(
+        (&whole["intact"], &whole["executions"]),
+        (&json!(true), &json!(4)),
+        "{whole}"
+    );
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let state = daemon.dir().join("state");
+    let ledger = rusqlite::Connection::open(state.join("ledger.db")).expect("a ledger");
+    let text = |id: &str| {
+        let hex = id.replace('-', "");
+        format!("content = replace(content, 'o', '0') WHERE hex(id) = upper('{hex}')")
+    };
+    let set = |id: &str| ledger.execute_batch(&format!("UPDATE executions SET {}", text(id)));
+    set(&short).expect("changed");
+    set(&answer).expect("changed");
+    let spooled = fs::read_dir(state.join("spool"))
+        .expect("a spool")
+        .flatten();
+    let spooled = spooled.map(|entry| entry.path()).find(|path| {
+        path.to_string_lossy().contains(&long) && path.to_string_lossy().contains("stdout")
+    });
+    let spooled = spooled.expect("its output");
+    let output = fs::read_to_string(&spooled).expect("text");
+    fs::write(&spooled, output.replace("299999", "299998")).expect("changed");
+    drop(ledger);
+    let daemon = daemon.restart();
+    let found = verify(&daemon);
+    assert_eq!(
+        (&found["intact"], &found["executions"]),
+        (&json!(false), &json!(1)),
+        "{found}"
+    );
+    let problem = found["problem"].as_str().expect("text");
+    assert!(
+        problem.contains(&short) && problem.contains("2 others"),
+        "{problem}"
+    );
+    assert!(found["head"]["hash"].is_string(), "{found}");
+    // What is forgotten is not missed.
+    daemon.connect().request("DELETE", "/executions", &[], b"");
+    let found = verify(&daemon);
+    assert_eq!(
+        (&found["intact"], &found["executions"]),
+        (&json!(true), &json!(0))
+    );
 }
 
 #[test]
