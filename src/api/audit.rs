@@ -53,7 +53,7 @@ pub(super) struct VerificationBody {
     intact: bool,
     /// How many records hold.
     records: u64,
-    /// How many executions are kept as the trail says, of those that it was read of.
+    /// How many executions are kept as the trail says; of one that does not hold, as far as it does.
     executions: u64,
     /// The end of the trail; null where it does not hold.
     #[schema(required)]

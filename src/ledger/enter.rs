@@ -263,7 +263,7 @@ struct Finish<const N: usize> {
 
 impl<const N: usize> Write<()> for Finish<N> {
     fn write(&mut self, store: &mut Store) -> Result<(), Fault> {
-        self.close.complete(self.late.take());
+        self.close.complete(self.late.take().map(|late| late()));
         store.close(&self.close)
     }
 
@@ -284,7 +284,7 @@ struct Enter<const N: usize> {
 
 impl<const N: usize> Write<()> for Enter<N> {
     fn write(&mut self, store: &mut Store) -> Result<(), Fault> {
-        self.close.complete(self.late.take());
+        self.close.complete(self.late.take().map(|late| late()));
         store.enter(&self.open, self.first_event, &self.close)
     }
 

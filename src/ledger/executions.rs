@@ -12,7 +12,7 @@ use super::columns::{
 use super::convert::{signed, word};
 use super::event::NumberedEvents;
 use super::log::{Extent, Told};
-use super::record::{Change, Claim, CloseRecord, LateDigests, OpenRecord};
+use super::record::{Change, Claim, CloseRecord, HashKept, OpenRecord};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
 use super::{Digest, Json, LedgerError};
@@ -143,7 +143,7 @@ impl Store {
     pub(super) fn close_missing(
         &mut self,
         logged: Vec<Told>,
-        hash: &dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
+        hash: HashKept<'_>,
     ) -> Result<(), Fault> {
         for told in logged {
             let mut record = told.record;
@@ -154,7 +154,7 @@ impl Store {
                 Err(fault) => return Err(fault),
             }
             let late = told.is_late.then(|| hash(&record));
-            record.complete(late.map(|digests| -> LateDigests { Box::new(move || digests) }));
+            record.complete(late);
             let events = match (told.events, told.extent) {
                 (Some(events), Extent::All) => {
                     let there = self.events_of(record.id)?.len();

@@ -17,8 +17,8 @@ use super::queue::Shared;
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
-    Approval, AuditEntry, CloseRecord, Decision, ExecutionRecord, Filter, Head, Limits, Listed,
-    Page, Verdicted,
+    Approval, AuditEntry, CloseRecord, Decision, ExecutionRecord, Filter, HashKept, Head, Limits,
+    Listed, Page, StreamDigests, Verdicted,
 };
 use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
@@ -84,7 +84,7 @@ impl Ledger {
     pub fn open_with(
         file: &Path,
         durability: Durability,
-        hash: &dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
+        hash: HashKept<'_>,
     ) -> Result<Opened, LedgerError> {
         let lock = file::Lock::take(file)?;
         let synchronous = match durability {
@@ -398,7 +398,7 @@ impl Ledger {
     pub async fn verify_audit(
         &self,
         known: Vec<Head>,
-        hash: impl Fn(&CloseRecord) -> [Option<Digest>; 2] + Send + 'static,
+        hash: impl Fn(&CloseRecord) -> StreamDigests + Send + 'static,
     ) -> Result<Verified, LedgerError> {
         let ledger = self.clone();
         let verify = move || {
@@ -532,7 +532,7 @@ fn recover(
     store: &mut Store,
     file: &Path,
     found: Found,
-    hash: &dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
+    hash: HashKept<'_>,
 ) -> Result<Recovered, LedgerError> {
     let run = move |store: &mut Store| {
         store.connection.execute_batch("BEGIN IMMEDIATE")?;

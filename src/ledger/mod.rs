@@ -46,8 +46,8 @@ pub use proof::{Altered, Verified};
 pub use read::Approvals;
 pub use record::{
     Approval, ApprovalStatus, AuditEntry, Change, Claim, CloseRecord, Cursor, Decided, Decision,
-    ExecutionRecord, Filter, Head, Idempotency, InvalidCursor, LateDigests, Limits, Listed,
-    OpenRecord, Output, Page, Place, Verdicted,
+    ExecutionRecord, Filter, HashKept, Head, Idempotency, InvalidCursor, LateDigests, Limits,
+    Listed, OpenRecord, Output, Page, Place, StreamDigests, Verdicted,
 };
 pub use recover::{Recovered, Waiting};
 pub use work::Receipt;

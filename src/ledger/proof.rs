@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::chain::{Chain, Link};
 use super::executions::{Ending, Row};
 use super::readers::Readers;
-use super::record::{CloseRecord, ExecutionRecord, Place};
+use super::record::{ExecutionRecord, HashKept, Place};
 use super::store::Fault;
 use super::time::micros;
 use super::{Digest, Json, LedgerError, read};
@@ -39,9 +39,8 @@ pub struct Altered {
 /// Holds what is kept against the trail, as that is read.
 pub(super) struct Prover<'a> {
     readers: &'a Readers,
-    /// Computes the digests of the streams, of what is kept of them; `None` of one that is not there as a whole.
-    hash: &'a dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
-    /// What had ended before, and has not been read of yet.
+    hash: HashKept<'a>,
+    /// What had ended before, and has not been read of yet: some 20 bytes for each that is kept.
     unseen: HashSet<ExecutionId>,
     proven: u64,
     altered: u64,
@@ -57,10 +56,7 @@ enum Found {
 }
 
 impl<'a> Prover<'a> {
-    pub(super) fn new(
-        readers: &'a Readers,
-        hash: &'a dyn Fn(&CloseRecord) -> [Option<Digest>; 2],
-    ) -> Result<Self, LedgerError> {
+    pub(super) fn new(readers: &'a Readers, hash: HashKept<'a>) -> Result<Self, LedgerError> {
         Ok(Self {
             readers,
             hash,

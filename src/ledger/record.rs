@@ -172,8 +172,14 @@ pub struct CloseRecord {
     pub stderr: Output,
 }
 
-/// The digests of standard output and standard error where they are still being computed.
-pub type LateDigests = Box<dyn FnOnce() -> [Option<Digest>; 2] + Send>;
+/// The digests of standard output and standard error, as far as there are any.
+pub type StreamDigests = [Option<Digest>; 2];
+
+/// The same where they are still being computed.
+pub type LateDigests = Box<dyn FnOnce() -> StreamDigests + Send>;
+
+/// Computes them of what is kept of an execution's streams: none of one that is not there as a whole.
+pub type HashKept<'a> = &'a dyn Fn(&CloseRecord) -> StreamDigests;
 
 impl CloseRecord {
     /// What of it may be long, in bytes.
@@ -207,10 +213,10 @@ impl CloseRecord {
         }
     }
 
-    /// Waits for what is late of it, and computes the digest of a text that nobody has.
-    pub(super) fn complete(&mut self, late: Option<LateDigests>) {
+    /// Takes what was late of it, and computes the digest of a text that has none.
+    pub(super) fn complete(&mut self, late: Option<StreamDigests>) {
         if let Some(late) = late {
-            [self.stdout.digest, self.stderr.digest] = late();
+            [self.stdout.digest, self.stderr.digest] = late;
         }
         let content = &mut self.content;
         if let (None, Place::Inline(text)) = (content.digest, &content.place) {

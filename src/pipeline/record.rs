@@ -10,7 +10,7 @@ use crate::domain::{
     ApprovalId, Digest, ExecutionId, Failure, Hasher, Lineage, Ruling, StageTimes, Status,
     StreamName, TraceId, Verbatim,
 };
-use crate::ledger::{CloseRecord, ExecutionRecord, Output, Place};
+use crate::ledger::{CloseRecord, ExecutionRecord, Output, Place, StreamDigests};
 use crate::runner::{Kept, Spool, SpoolFile};
 
 /// All there is to tell of an execution, whether it runs or is long over.
@@ -208,7 +208,7 @@ fn output(close: &CloseRecord, name: StreamName) -> &Output {
 
 /// The digests of the streams of an execution that is over, computed of what is kept of them; `None` of one
 /// that is not there as a whole.
-pub(super) fn digests(close: &CloseRecord, spool: Option<&Arc<Spool>>) -> [Option<Digest>; 2] {
+pub(super) fn digests(close: &CloseRecord, spool: Option<&Arc<Spool>>) -> StreamDigests {
     let ran: Option<Ran> = close.ending.read().unwrap_or_default();
     [StreamName::Stdout, StreamName::Stderr].map(|name| {
         // Of all that says so what the trail has, too.
@@ -223,8 +223,8 @@ pub(super) fn digests(close: &CloseRecord, spool: Option<&Arc<Spool>>) -> [Optio
                 file,
                 offset,
                 length,
-                // What was left alive may have gone on writing to it.
-            } if length >= bytes => digest_of_file(&file, offset, bytes).ok(),
+                // Who was left alive and wrote more to it may have made a secret of what there was.
+            } if length == bytes => digest_of_file(&file, offset, bytes).ok(),
             Kept::File { .. } | Kept::Nowhere => None,
         }
     })

@@ -78,7 +78,7 @@ struct Old {
 /// Writes a file or adds to one.
 pub(crate) fn write_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
     let permissions = input.permissions.as_deref().map(permissions).transpose()?;
-    let mut rest = access::RACES;
+    let mut rest = access::TRIES;
     let _turn = match input.dry_run {
         true => None,
         false => Some(work.turn(&input.file_path)?),

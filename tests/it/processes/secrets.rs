@@ -148,5 +148,11 @@ fn what_is_kept_in_the_background_takes_nothing_from_the_answer() {
         wait_to_equal("what follows is masked", b"my ***\n".to_vec(), || {
             daemon.output(&id, "stdout")
         });
+        // It is another than at the end, and nobody has changed it.
+        assert_eq!(
+            daemon.get("/audit/verify").json()["intact"],
+            true,
+            "{mode:?}"
+        );
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 pub(crate) use append::Since;
-pub(crate) use open::{Found, Kind, RACES};
+pub(crate) use open::{Found, Kind, TRIES};
 pub(crate) use replace::New;
 #[cfg(test)]
 pub(super) use replace::replace_by_name;

@@ -16,9 +16,13 @@ use crate::tools::files::{FileError, ShouldStop};
 /// How many symbolic links are gone after whose targets are absolute: as many as the kernel would.
 const HOPS: usize = 40;
 
-/// How often something is looked for again that met with a rename. Each takes one in the same instant, so that this many
-/// in a row are an attack.
-pub(crate) const RACES: usize = 1000;
+/// How often `openat2` is called again that met with a rename while it went through a `..`. Each
+/// takes such a rename in the same instant, so that this many in a row are an attack.
+const RACES: usize = 1000;
+
+/// How often something is looked for again that was moved or removed at the same moment. Not more, for there are file
+/// systems on which what is there has no links, or another number each time, and one such search is part of another.
+pub(crate) const TRIES: usize = 100;
 
 /// How many names of one directory are looked at: more take more memory than a listing is worth.
 const MOST_NAMES: usize = 200_000;
@@ -84,7 +88,7 @@ impl Access {
     /// Finds what is at a path, after all links.
     pub(crate) fn find(&self, asked: &str) -> Result<Found, FileError> {
         let path = self.absolute(asked)?;
-        for _ in 0..RACES {
+        for _ in 0..TRIES {
             let found = self.walk(asked, path.clone(), OFlags::PATH)?;
             // Else its last name is gone, and what has that now, if anything, is what was asked for.
             if found.stat.st_nlink > 0 {

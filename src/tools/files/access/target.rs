@@ -8,7 +8,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::open::{RACES, ends_with_a_slash};
+use super::open::{TRIES, ends_with_a_slash};
 use super::{Access, Found, Kind};
 use crate::tools::files::FileError;
 
@@ -62,7 +62,7 @@ impl Access {
     /// what is replaced is the file and not the link.
     pub(crate) fn target(&self, asked: &str) -> Result<Target, FileError> {
         // What has changed while it was looked for was seen by nobody yet: it is looked for again.
-        let mut sought = (0..RACES).map(|_| self.seek(asked));
+        let mut sought = (0..TRIES).map(|_| self.seek(asked));
         let is_settled = |sought: &Result<_, _>| !matches!(sought, Err(FileError::Changed { .. }));
         sought.find(is_settled).unwrap_or_else(|| self.seek(asked))
     }
