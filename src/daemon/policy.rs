@@ -184,3 +184,44 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> UnusablePolicy {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn an_approval_that_is_revoked_while_the_policy_is_read_is_none() {
+        const TEXT: &str = "[[remembered]]\nrule = \"bash(command:ls)\"\nuid = 1\napproval = \"01980000-0000-7000-8000-000000000000\"\napproved_by = 0\nat = \"2026-11-22T09:00:00Z\"\n";
+        let root = std::env::temp_dir().join(format!("shelly-revoked-{}", std::process::id()));
+        let remembered = root.join("policy.d");
+        fs::create_dir_all(&remembered).expect("a directory");
+        let files = PolicyFiles {
+            path: root.join("policy.toml"),
+            remembered: Some(remembered.clone()),
+        };
+        let is_done = AtomicBool::new(false);
+        let failed = thread::scope(|scope| {
+            scope.spawn(|| {
+                let new = root.join("new");
+                for n in (0..20).cycle() {
+                    let file = remembered.join(format!("{n}.toml"));
+                    fs::write(&new, TEXT).expect("written");
+                    fs::rename(&new, &file).expect("remembered");
+                    fs::remove_file(remembered.join(format!("{}.toml", (n + 10) % 20))).ok();
+                    if is_done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let failed = (0..200).find_map(|_| files.read(false, &FilesConfig::default()).err());
+            is_done.store(true, Ordering::Relaxed);
+            failed
+        });
+        fs::remove_dir_all(&root).expect("removed");
+        assert!(failed.is_none(), "{failed:?}");
+    }
+}
