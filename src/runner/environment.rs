@@ -8,8 +8,8 @@ use nix::unistd::{Uid, User};
 use crate::domain::{EXECUTION_VARIABLE, ExecutionId, INSTANCE_VARIABLE};
 
 /// What every command gets besides who and where it is: programs find their helpers, speak
-/// UTF-8, draw nothing, page nothing and ask nothing.
-pub(crate) const FIXED: [(&str, &str); 9] = [
+/// UTF-8, draw nothing, page nothing, ask nothing and leave nothing behind.
+pub(crate) const FIXED: [(&str, &str); 12] = [
     (
         "PATH",
         "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -22,6 +22,11 @@ pub(crate) const FIXED: [(&str, &str); 9] = [
     ("SYSTEMD_PAGER", "cat"),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    // What git leaves behind to pack the repository would be killed with the rest of the tree, each time
+    // (git-gc(1); git-config(1), ENVIRONMENT).
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "gc.autoDetach"),
+    ("GIT_CONFIG_VALUE_0", "false"),
 ];
 
 /// The part of the environment that is the same for every execution, built from nothing: none of

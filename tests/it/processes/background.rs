@@ -469,3 +469,31 @@ fn a_chain_of_forks_is_followed_to_its_end() {
         }
     }
 }
+
+/// What git does behind a commit to keep the repository small ends with the commit.
+#[test]
+fn git_leaves_nothing_behind() {
+    const REPOSITORY: &str = "set -e
+git init -q r && cd r && git config gc.auto 1
+git config user.name x && git config user.email x@example.org
+for file in $(seq 600); do echo $file > $file; done
+git add . && git commit -q -m all
+git count-objects -v";
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        if daemon.bash("command -v git").json()["exit_code"] != 0 {
+            skip("there is no git");
+            return;
+        }
+        let reply = daemon.bash(REPOSITORY);
+        let body = reply.json();
+        assert_eq!(body["exit_code"], 0, "{body}");
+        assert_eq!(
+            (&body["background"], &body["kill"]),
+            (&json!([]), &Value::Null),
+            "{mode:?}"
+        );
+        assert!(reply.content().contains("packs: 1"), "{}", reply.content());
+        assert!(reply.content().contains("count: 0"), "{}", reply.content());
+    }
+}

@@ -300,6 +300,9 @@ fn nothing_waits_for_a_human_and_nothing_of_the_daemons_is_there() {
             [
                 "CALLED",
                 "DEBIAN_FRONTEND",
+                "GIT_CONFIG_COUNT",
+                "GIT_CONFIG_KEY_0",
+                "GIT_CONFIG_VALUE_0",
                 "GIT_PAGER",
                 "GIT_TERMINAL_PROMPT",
                 "HOME",
