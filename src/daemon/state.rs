@@ -1,7 +1,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -87,7 +87,7 @@ impl State {
             .custom_flags(nix::libc::O_NOFOLLOW)
             .open(dir.join("lock"))?;
         let lock = take(lock)?;
-        let instance = instance(&dir.join("instance"))?;
+        let instance = instance(dir)?;
         Ok(Self {
             dir: dir.to_owned(),
             instance,
@@ -154,17 +154,26 @@ fn take(mut lock: File) -> io::Result<Flock<File>> {
     }
 }
 
-/// Reads the instance id, or makes one at the first start.
-fn instance(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(text) if Uuid::try_parse(text.trim()).is_ok() => return Ok(text.trim().to_owned()),
-        // Half written by a crash: what ran under it then was never started.
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let instance = Uuid::now_v7().to_string();
-    fs::write(path, &instance)?;
+/// Reads the instance id, or makes one at the first start of a daemon on this directory. A copy of one has the id of the
+/// original, whose commands may well be running: so it is kept with the device and the inode of the directory.
+fn instance(dir: &Path) -> io::Result<String> {
+    let path = dir.join("instance");
+    let place = fs::metadata(dir)?;
+    let place = format!("{}:{}", place.dev(), place.ino());
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        read => read.unwrap_or_default(),
+    };
+    let mut lines = text.lines();
+    // One that is none was half written by a crash: what ran under it then was never started.
+    let id = lines.next().filter(|id| Uuid::try_parse(id).is_ok());
+    let instance = match (id, lines.next()) {
+        (Some(id), Some(at)) if at == place => return Ok(id.to_owned()),
+        // Of a daemon that did not say so yet.
+        (Some(id), None) => id.to_owned(),
+        (Some(_) | None, _) => Uuid::now_v7().to_string(),
+    };
+    fs::write(&path, format!("{instance}\n{place}\n"))?;
     Ok(instance)
 }
 
@@ -174,6 +183,38 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn a_copy_has_an_id_of_its_own() {
+        let room = std::env::temp_dir().join(format!("state-{}-copy", std::process::id()));
+        let (dir, copy) = (room.join("state"), room.join("copy"));
+        let id = |dir: &Path| {
+            let state = State::open(dir, Chosen::Named).expect("opened");
+            state.instance().to_owned()
+        };
+        let first = id(&dir);
+        assert_eq!(id(&dir), first);
+        fs::create_dir(&copy).expect("made");
+        fs::copy(dir.join("instance"), copy.join("instance")).expect("copied");
+        let other = id(&copy);
+        assert_ne!(other, first);
+        assert_eq!((id(&copy), id(&dir)), (other, first.clone()));
+        // One that was moved is the same, and so is one of a daemon that wrote nothing but its id.
+        fs::rename(&dir, room.join("moved")).expect("moved");
+        assert_eq!(id(&room.join("moved")), first);
+        fs::write(copy.join("instance"), &first).expect("written");
+        assert_eq!(id(&copy), first);
+        for broken in ["", "\n", "no id", "no id\n1:2\n"] {
+            fs::write(copy.join("instance"), broken).expect("written");
+            let fresh = id(&copy);
+            assert!(
+                Uuid::try_parse(&fresh).is_ok() && fresh != first,
+                "{broken:?}"
+            );
+            assert_eq!(id(&copy), fresh);
+        }
+        fs::remove_dir_all(room).expect("ours");
+    }
 
     #[test]
     fn the_usual_place_is_refused_where_others_may_write_and_a_link_for_a_lock_everywhere() {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{Daemon, Mode, Process, can_trace, wait_for, wait_until};
+use crate::support::{Daemon, Mode, Process, can_trace, scratch, wait_for, wait_until};
 
 /// Leaves somebody in every place there is to hide in, with its id in the environment.
 const SPREAD: &str = "trap '' TERM HUP; setsid sleep 600 & ( ( setsid sleep 600 & ) & ); nohup sleep 600 & sleep 600";
@@ -61,6 +61,32 @@ fn the_next_daemon_kills_what_the_last_one_left_and_says_so() {
         }
         let baseline = next.baseline();
         next.wait_clean(&baseline);
+    }
+}
+
+/// To try a backup beside the daemon that it is of.
+#[test]
+fn a_daemon_on_a_copy_leaves_those_of_the_original_alone() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        let id = daemon.begin("exec sleep 600", &json!({}));
+        let running = daemon.processes();
+        let dir = scratch();
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(daemon.dir().join("state"))
+            .arg(&dir)
+            .status();
+        assert!(copied.expect("started").success());
+        let other = Daemon::start_in(dir, mode, "", |_| {});
+        assert_ne!(other.instance(), daemon.instance());
+        assert_eq!(daemon.processes(), running, "{mode:?}");
+        let status =
+            |daemon: &Daemon| daemon.get(&format!("/executions/{id}")).json()["status"].take();
+        assert_eq!(
+            (status(&daemon), status(&other)),
+            (json!("running"), json!("lost"))
+        );
     }
 }
 

@@ -280,7 +280,8 @@ impl Daemon {
 
     /// What of executions is still there: processes that carry a mark, by the daemon's instance.
     pub fn instance(&self) -> String {
-        fs::read_to_string(self.dir.join("state/instance")).expect("an instance id")
+        let text = fs::read_to_string(self.dir.join("state/instance")).expect("readable");
+        text.lines().next().expect("an instance id").to_owned()
     }
 
     /// The living processes that this daemon's instance has started.
@@ -323,8 +324,8 @@ impl Drop for Daemon {
         if !self.owner {
             return;
         }
-        let mark = fs::read_to_string(self.dir.join("state/instance")).unwrap_or_default();
-        if !mark.is_empty() {
+        let text = fs::read_to_string(self.dir.join("state/instance"));
+        if let Some(mark) = text.unwrap_or_default().lines().next() {
             for pid in marked(&format!("SHELLY_INSTANCE_ID={mark}")) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
