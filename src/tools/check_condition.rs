@@ -97,7 +97,7 @@ impl ToolImpl for CheckCondition {
                     content: if result { "True" } else { "False" }.to_owned(),
                     // Of values that came as JSON nothing can fail.
                     output: serde_json::to_value(Output { result, value }).ok(),
-                    is_error: false,
+                    ..Answer::default()
                 },
                 Err(error) => Answer::failed(error.to_string()),
             }))

@@ -1,6 +1,7 @@
 //! What can be called: the trait every tool implements, the built-in ones one per file, and the
 //! registry that finds them by name.
 
+mod answer;
 mod bash;
 mod check_condition;
 mod execute_command;
@@ -23,9 +24,10 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+pub(crate) use answer::{Answer, ReadOn};
 pub(crate) use expression::Template;
 pub(crate) use place::{Place, Resolved, UseOfIt};
-pub(crate) use produced::{Answer, Produced};
+pub(crate) use produced::Produced;
 pub(crate) use registry::{Registry, Tool};
 pub(crate) use schema::{InputSchema, schema_of};
 pub(crate) use sections::cut_end;

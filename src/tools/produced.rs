@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use super::Answer;
 use crate::domain::{LeftBehind, json_bytes};
 use crate::runner::Outcome;
 
@@ -66,27 +67,5 @@ impl Produced {
     pub(crate) fn into_background(mut self) -> Vec<LeftBehind> {
         let outcome = self.outcome_mut();
         outcome.map_or_else(Vec::new, |outcome| std::mem::take(&mut outcome.background))
-    }
-}
-
-/// What a tool answers in its own words.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
-    /// The text for the model.
-    pub content: String,
-    /// The structured output, which fits the tool's output schema.
-    pub output: Option<Value>,
-    /// Whether it could not do what it was asked for.
-    pub is_error: bool,
-}
-
-impl Answer {
-    /// That it could not, and why.
-    pub(crate) fn failed(why: String) -> Self {
-        Self {
-            content: why,
-            output: None,
-            is_error: true,
-        }
     }
 }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    CUT_MARK, Digests, Display, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason,
-    ToolOutput, Violation, summarize, whole_millis,
+    Digests, Display, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason, ToolOutput,
+    Violation, summarize, whole_millis,
 };
 use crate::pipeline::hooks::ResultSeen;
 use crate::runner::{Captured, Outcome};
@@ -102,17 +102,10 @@ impl Format {
 
     /// What the daemon did itself: there is no process to tell of.
     fn answered(&self, answer: Answer, took: Duration) -> ToolOutput {
+        let (content, truncated) = answer.text(self.config.max_output_bytes);
         let Answer {
-            content,
-            output,
-            is_error,
+            output, is_error, ..
         } = answer;
-        let cap = self.config.max_output_bytes;
-        let truncated = content.len() > cap;
-        let content = match truncated {
-            true => format!("{}{CUT_MARK}", &content[..content.floor_char_boundary(cap)]),
-            false => content,
-        };
         let run = RunReport {
             truncated,
             risk_level: self.risk,

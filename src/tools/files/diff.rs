@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use similar::{Algorithm, ChangeTag, DiffOp, TextDiff};
+use similar::{Algorithm, Change, ChangeTag, DiffOp, TextDiff};
+
+use super::lines::around;
 
 /// The lines around a change that are shown with it, as `diff -u` does.
 const CONTEXT: usize = 3;
@@ -41,12 +43,16 @@ pub(super) fn unified(path: &str, old: Option<&str>, new: &str) -> String {
             text.push_str(&format!("--- {before}\n+++ {path}\n"));
         }
         text.push_str(&heading(&ops, same.lines, &mut grown));
-        for change in ops.iter().flat_map(|op| diff.iter_changes(op)) {
+        let changes = ops
+            .iter()
+            .flat_map(|op| diff.iter_changes(op).map(move |change| (op, change)));
+        for (op, change) in changes {
             if text.len() > LONGEST {
                 text.push_str("... (the rest of the diff is not shown)\n");
                 return text;
             }
-            push_line(&mut text, change.tag(), change.value());
+            let apart = apart(op, &change, (&old, &new));
+            push_line(&mut text, change.tag(), change.value(), apart);
         }
     }
     text
@@ -85,15 +91,42 @@ fn heading(ops: &[DiffOp], before: usize, grown: &mut isize) -> String {
     )
 }
 
-fn push_line(text: &mut String, tag: ChangeTag, line: &str) {
+fn push_line(text: &mut String, tag: ChangeTag, line: &str, apart: usize) {
     text.push_str(&tag.to_string());
-    match line.char_indices().nth(LONGEST_LINE) {
-        Some((end, _)) => text.push_str(&format!("{}... (cut)\n", &line[..end])),
-        None => text.push_str(line),
-    }
+    let shown = line.strip_suffix('\n').unwrap_or(line);
+    let parts = shown.split_at(shown.floor_char_boundary(apart));
+    text.push_str(&around(parts, LONGEST_LINE));
+    text.push('\n');
     if !line.ends_with('\n') {
-        text.push_str("\n\\ No newline at end of file\n");
+        text.push_str("\\ No newline at end of file\n");
     }
+}
+
+/// How many bytes of a changed line are as they were, or stay as they are, at its beginning: of a long one that is
+/// not what is to be seen.
+fn apart(op: &DiffOp, change: &Change<&str>, (old, new): (&[&str], &[&str])) -> usize {
+    let &DiffOp::Replace {
+        old_index,
+        old_len,
+        new_index,
+        new_len,
+    } = op
+    else {
+        return 0;
+    };
+    let line = change.value();
+    if line.len() <= LONGEST_LINE {
+        return 0;
+    }
+    // The line in its place, if there is one.
+    let partner = match (change.old_index(), change.new_index()) {
+        (Some(at), None) => new[new_index..new_index + new_len].get(at - old_index),
+        (None, Some(at)) => old[old_index..old_index + old_len].get(at - new_index),
+        (Some(_), Some(_)) | (None, None) => None,
+    };
+    let is_same = |(a, b): &(u8, u8)| a == b;
+    let common = |other: &&str| line.bytes().zip(other.bytes()).take_while(is_same).count();
+    partner.map_or(0, common)
 }
 
 /// What is the same at both ends of two texts, less the lines that are shown with a change: most
@@ -225,6 +258,29 @@ mod tests {
         assert_eq!((old_lines, new_lines), (0, 0), "{diff}");
         new.extend(&old[at..]);
         new.concat()
+    }
+
+    #[test]
+    fn of_a_long_line_the_change_is_shown() {
+        let line = |word: &str| format!("{{{}{word}{}}}", "x".repeat(9000), "y".repeat(9000));
+        let (old, new) = (line("éold"), line("ènew"));
+        for end in ["", "\n"] {
+            let [old, new] = [&old, &new].map(|line| format!("first\n{line}{end}"));
+            let diff = unified("/a", Some(&old), &new);
+            assert!(
+                diff.contains("-(cut) ...xx") && diff.contains("+(cut) ...xx"),
+                "{diff}"
+            );
+            assert!(
+                diff.contains("xéoldyy") && diff.contains("xènewyy"),
+                "{diff}"
+            );
+            assert_eq!(diff.matches("y... (cut)\n").count(), 2, "{diff}");
+            assert_eq!(
+                diff.matches("\n\\ No newline").count(),
+                2 * usize::from(end.is_empty())
+            );
+        }
     }
 
     #[test]

@@ -19,3 +19,44 @@ pub(super) fn numbered(text: &str, first: u64) -> String {
     }
     numbered
 }
+
+/// A line of two parts, of which so many characters are shown at the most: where it is longer, those around the place
+/// where the parts meet.
+pub(super) fn around((before, after): (&str, &str), most: usize) -> String {
+    // What precedes the place says where it is, and less of it than of what follows.
+    let lead = most / 4;
+    let mut back = before.char_indices().rev();
+    let start = match before.chars().count() > most - lead {
+        true => back.nth(lead.saturating_sub(1)).map_or(0, |(at, _)| at),
+        false => 0,
+    };
+    let mut rest = before[start..].chars().chain(after.chars());
+    let shown: String = rest.by_ref().take(most).collect();
+    let [cut_before, cut_after] = [
+        if start > 0 { "(cut) ..." } else { "" },
+        if rest.next().is_some() {
+            "... (cut)"
+        } else {
+            ""
+        },
+    ];
+    format!("{cut_before}{shown}{cut_after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_line_the_place_is_shown() {
+        assert_eq!(around(("abc", "def"), 8), "abcdef");
+        assert_eq!(around(("abc", "defghi"), 8), "abcdefgh... (cut)");
+        assert_eq!(around(("é23456789", "abc"), 8), "(cut) ...89abc");
+        assert_eq!(
+            around(("0123456789", "abcdefgh"), 8),
+            "(cut) ...89abcdef... (cut)"
+        );
+        assert_eq!(around(("", "é"), 1), "é");
+        assert_eq!(around(("é", "é"), 1), "é... (cut)");
+    }
+}

@@ -116,7 +116,11 @@ pub(crate) fn list_dir(work: &Work<'_>, input: &Input) -> Result<Answer, FileErr
         },
     };
     listing.add(&dir, Path::new(""), input.depth)?;
-    Ok(answer(content(&listing.output), &listing.output))
+    let output = &listing.output;
+    Ok(Answer {
+        note: note(output),
+        ..answer(content(output), output)
+    })
 }
 
 struct Listing<'a> {
@@ -230,11 +234,17 @@ fn content(output: &Output) -> String {
         let dir = shown(&output.dir_path);
         content.push_str(&format!("`{dir}` has no entries to list\n"));
     }
+    content
+}
+
+/// What is not listed.
+fn note(output: &Output) -> String {
+    let mut note = String::new();
     if output.truncated {
-        content.push_str("... (there are more: list a directory in it, or raise max_entries)\n");
+        note.push_str("... (there are more: list a directory in it, or raise max_entries)\n");
     }
     for Unlisted { path, why } in &output.unlisted {
-        content.push_str(&format!("not listed: {}: {why}\n", shown(path)));
+        note.push_str(&format!("not listed: {}: {why}\n", shown(path)));
     }
-    content
+    note
 }

@@ -50,7 +50,7 @@ impl Work<'_> {
             true => Ok(()),
             false => Err(FileError::denied(
                 real,
-                "the policy has permitted another path: this one leads elsewhere now",
+                "the policy has permitted another path: this one leads elsewhere now; call again to have it judged anew",
             )),
         }
     }
@@ -81,7 +81,7 @@ fn answer(content: String, output: &impl Serialize) -> Answer {
         content,
         // Not reached: the outputs are structs of text and numbers.
         output: serde_json::to_value(output).ok(),
-        is_error: false,
+        ..Answer::default()
     }
 }
 

@@ -9,6 +9,7 @@ use super::access::Found;
 use super::text::{Decoded, Encoding, HEAD};
 use super::{Answer, FileError, Work, answer, lines, whole};
 use crate::domain::{Digest, counted};
+use crate::tools::ReadOn;
 
 /// The greatest line and byte that can be asked for: up to here every reader of JSON has whole numbers as they are (RFC
 /// 8259, section 6), and no file is as long.
@@ -70,6 +71,7 @@ pub(crate) fn read_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileEr
     let found = work.access.find(&input.file_path)?.regular(work.access)?;
     work.check_permitted(&found.real)?;
     let reading = Reading { work, input, found };
+    let by_lines = matches!(range, Range::Lines(_));
     let output = match range {
         Range::Bytes { offset, length } => reading.bytes(offset, length)?,
         Range::Lines(lines) if reading.found.size() <= work.access.max_file_size => {
@@ -77,26 +79,48 @@ pub(crate) fn read_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileEr
         }
         Range::Lines(lines) => reading.part(lines)?,
     };
-    Ok(answer(content(&output, input), &output))
+    let read_on = match output.start_line {
+        // The note says so in any case.
+        _ if output.truncated => ReadOn::Nothing,
+        _ if !by_lines => ReadOn::Bytes,
+        Some(first) => ReadOn::Lines {
+            first,
+            total: output.total_lines,
+        },
+        None => ReadOn::Nothing,
+    };
+    Ok(Answer {
+        read_on,
+        note: note(&output),
+        ..answer(content(&output, input), &output)
+    })
 }
 
-/// What the model is shown: the text, and what the text does not say.
+/// What the model is shown.
 fn content(output: &Output, input: &Input) -> String {
-    let mut content = match (input.line_numbers, output.start_line) {
+    match (input.line_numbers, output.start_line) {
         (true, Some(first)) => lines::numbered(&output.content, first),
         _ => output.content.clone(),
-    };
+    }
+}
+
+/// What the text does not say.
+fn note(output: &Output) -> String {
+    let mut note = String::new();
+    if output.total_lines == Some(0) {
+        note.push_str("[the file is empty]");
+    }
     if output.invalid_bytes > 0 {
         let count = counted(output.invalid_bytes, "byte is", "bytes are");
         let encoding = &output.encoding;
-        content.push_str(&format!(
+        note.push_str(&format!(
             "\n[{count} not {encoding}, and shown as \u{fffd}]"
         ));
     }
     if output.truncated {
-        content.push_str("\n[more follows: read on from a higher offset]");
+        note.push_str("\n[more follows: read on from a higher offset]");
     }
-    content
+    note
 }
 
 /// There is nothing at an offset.

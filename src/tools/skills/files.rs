@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::Mode;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
 /// A directory to open things beneath.
 pub(super) struct Dir(OwnedFd);
@@ -23,6 +23,21 @@ impl Dir {
     pub(super) fn dir(&self, name: &Path) -> io::Result<Self> {
         self.beneath(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
             .map(Self)
+    }
+
+    /// Whether it is what is at `path` now.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let same = |own: FileStat| {
+            std::fs::metadata(path).map(|at| (at.dev(), at.ino()) == (own.st_dev, own.st_ino))
+        };
+        let own = fstat(&self.0).map_err(io::Error::from);
+        own.and_then(same).unwrap_or(false)
+    }
+
+    /// Whether there is something of that name in it.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let found = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        found != Err(Errno::ENOENT)
     }
 
     /// The text of a file in it, of at most `limit` bytes.

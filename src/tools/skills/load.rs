@@ -27,6 +27,9 @@ const TOLD_OF_ONE: usize = 20;
 /// How many are told of all skills. Every answer about the daemon's health repeats them.
 const TOLD_OF_ALL: usize = 100;
 
+/// How often a skill is read again that was replaced meanwhile.
+const TRIES: usize = 10;
+
 /// What a directory of skills comes to.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
@@ -190,14 +193,29 @@ pub(super) fn names(dir: &Path, problems: &mut Vec<SkillProblem>) -> BTreeSet<Pa
 /// The skill in the directory `name`; none when that is no directory of one.
 pub(super) fn read(root: &Dir, parent: &Path, name: &OsStr) -> Result<Option<Read>, SkillProblem> {
     let path = parent.join(name);
-    let dir = match root.dir(Path::new(name)) {
-        Ok(dir) => dir,
-        Err(error) if error.raw_os_error() == Some(Errno::ENOTDIR as i32) => return Ok(None),
-        Err(error) => return Err(whole(&path, told(&error))),
-    };
+    let mut tries = 0..TRIES;
+    loop {
+        let dir = match root.dir(Path::new(name)) {
+            Ok(dir) => dir,
+            Err(error) if error.raw_os_error() == Some(Errno::ENOTDIR as i32) => return Ok(None),
+            // It was removed since it was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+                return Ok(None);
+            }
+            Err(error) => return Err(whole(&path, told(&error))),
+        };
+        let read = read_from(&dir, &path);
+        // What is missing or wrong in a directory that was replaced meanwhile says nothing of what is there now.
+        let is_fine = matches!(&read, Ok(Some(read)) if read.problems.is_empty());
+        if is_fine || dir.is_at(&path) || tries.next().is_none() {
+            return read;
+        }
+    }
+}
+
+fn read_from(dir: &Dir, path: &Path) -> Result<Option<Read>, SkillProblem> {
     let file = path.join(FILE);
-    if std::fs::symlink_metadata(&file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    {
+    if !dir.has(FILE) {
         return Ok(None);
     }
     let text = dir
@@ -209,8 +227,8 @@ pub(super) fn read(root: &Dir, parent: &Path, name: &OsStr) -> Result<Option<Rea
         detail: brief(detail),
     })?;
     let mut place = Place {
-        path: &path,
-        dir: &dir,
+        path,
+        dir,
         elsewhere: Vec::new(),
     };
     let (skill, faults) = manifest::read(&value, &mut place);

@@ -66,7 +66,15 @@ pub(super) async fn run(
     };
     let outcome = context.run(plan, call, grants).await;
     drop(admission);
-    let outcome = outcome?;
+    let outcome = outcome.map_err(|error| match skill.is_removed() {
+        // It is not the skill that fails: the list of tools has not been read anew yet.
+        true => ExecutorError::UnknownTool {
+            nearest: None,
+            tool_name: call.tool.clone(),
+            input_summary: context.summary.clone(),
+        },
+        false => error,
+    })?;
     if outcome.ending != Ending::Itself(Exit::Code(0)) || outcome.capture_error.is_some() {
         return Ok(Produced::Ran(outcome));
     }
@@ -76,7 +84,7 @@ pub(super) async fn run(
             Answer {
                 content: text_of(&output),
                 output: Some(output),
-                is_error: false,
+                ..Answer::default()
             },
         ),
         Err(why) => Produced::Garbled(outcome, why),

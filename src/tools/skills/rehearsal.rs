@@ -73,7 +73,7 @@ pub(super) fn rehearse(skill: &Skill, input: Value) -> Answer {
                 content: format!("{told:#}"),
                 // It is not what the skill's output schema speaks of.
                 output: None,
-                is_error: false,
+                ..Answer::default()
             }
         }
         Err(Broken(why)) => Answer::failed(why),

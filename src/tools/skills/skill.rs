@@ -1,10 +1,12 @@
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use semver::Version;
 use serde_json::Value;
 
+use super::FILE;
 use crate::domain::RiskLevel;
 use crate::tools::InputSchema;
 use crate::tools::expression::{Expression, Template};
@@ -26,6 +28,14 @@ pub(crate) struct Skill {
     pub mode: Mode,
     /// Its directory.
     pub dir: PathBuf,
+}
+
+impl Skill {
+    /// Whether somebody has removed it since. Asks the disk.
+    pub(crate) fn is_removed(&self) -> bool {
+        let manifest = std::fs::symlink_metadata(self.dir.join(FILE));
+        manifest.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
 }
 
 /// What running it means.

@@ -84,7 +84,7 @@ pub(super) async fn run(
         Ok(output) => Answer {
             content: text_of(&output),
             output: Some(output),
-            is_error: false,
+            ..Answer::default()
         },
         Err(Broken(why)) => Answer::failed(why),
     };

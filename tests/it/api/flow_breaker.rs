@@ -352,3 +352,36 @@ fn whom_an_earlier_try_has_left_alive_is_logged_when_the_last_one_cannot_be_made
     let pid = Pid::from_raw(pid.trim().parse().expect("a number"));
     kill(pid, Signal::SIGKILL).expect("it lives");
 }
+
+/// A skill that somebody has removed does not fail: it is not there, and it is there at once when it is put back.
+#[test]
+fn what_is_removed_has_not_failed() {
+    let room = Room::new("[flow.tools.gone]\nbreaker = { failures = 1, open_secs = 3600 }\n");
+    let is_unknown = |reply: &crate::support::Reply| {
+        let body = reply.json();
+        let told = (reply.status, &body["code"]);
+        assert_eq!(told, (404, &json!("unknown_tool")), "{body}");
+    };
+    let script = "#!/bin/sh\ncat >/dev/null\necho 1\n";
+    room.program("gone", script, json!({}));
+    let (there, away) = (room.dir.join("skills/gone"), room.dir.join("away"));
+    let daemon = room.start();
+    assert_eq!(call(&daemon, "gone", json!({})).status, 200);
+    for _ in 0..5 {
+        fs::rename(&there, &away).expect("moved");
+        // Until it is known, too.
+        wait_for("it is gone from the list", || {
+            is_unknown(&call(&daemon, "gone", json!({})));
+            (daemon.get("/tools/gone").status == 404).then_some(())
+        });
+        fs::rename(&away, &there).expect("moved");
+        wait_for("it is back", || {
+            let reply = call(&daemon, "gone", json!({}));
+            if reply.status == 200 {
+                return Some(());
+            }
+            is_unknown(&reply);
+            None
+        });
+    }
+}

@@ -113,14 +113,15 @@ impl Access {
         let mut missing = Vec::new();
         let mut dir = loop {
             match self.walk(asked, at.to_owned(), OFlags::PATH | OFlags::DIRECTORY) {
-                Ok(dir) => break dir,
-                Err(error) if error.is_missing() => {
-                    let (parent, name) = parted(at, asked)?;
-                    missing.insert(0, name.to_owned());
-                    at = parent;
-                }
+                Ok(dir) if dir.stat.st_nlink > 0 => break dir,
+                // It is gone since: its real path is none any more.
+                Ok(_) => {}
+                Err(error) if error.is_missing() => {}
                 Err(error) => return Err(error),
             }
+            let (parent, name) = parted(at, asked)?;
+            missing.insert(0, name.to_owned());
+            at = parent;
         };
         let real = missing
             .iter()

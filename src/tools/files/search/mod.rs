@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use grep_matcher::LineTerminator;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use rustix::fs::OFlags;
@@ -161,7 +161,10 @@ pub(crate) fn search_files(work: &Work<'_>, input: &Input) -> Result<Answer, Fil
     let is_cut = search.is_cut;
     let mut output = search.collected.into_output();
     output.truncated |= is_cut;
-    Ok(answer(sink::content(&output, input), &output))
+    Ok(Answer {
+        note: sink::note(&output),
+        ..answer(sink::content(&output, input), &output)
+    })
 }
 
 fn check(input: &Input) -> Result<(), FileError> {
@@ -186,10 +189,11 @@ fn matcher(input: &Input) -> Result<RegexMatcher, FileError> {
         .dfa_size_limit(REGEX_SIZE)
         .build(&input.pattern);
     built.map_err(|error| {
-        let error = error.to_string();
+        let (kind, error) = (error.kind(), error.to_string());
         let why = error.lines().last().unwrap_or_default();
         let why = why.strip_prefix("error: ").unwrap_or(why);
-        let hint = match input.fixed_strings {
+        let is_line_end = matches!(kind, ErrorKind::NotAllowed(_) | ErrorKind::Banned(_));
+        let hint = match input.fixed_strings || is_line_end {
             // Where it is text, what is left is a line end, or its length.
             true => "lines are searched one by one: expected a part of one",
             false => "set fixed_strings for text",
@@ -310,7 +314,7 @@ impl Search<'_> {
             from: opened.take(most),
             stop,
         };
-        let mut sink = self.collected.file(path);
+        let mut sink = self.collected.file(path, &self.matcher);
         let searched = self
             .searcher
             .search_reader(&self.matcher, reader, &mut sink);

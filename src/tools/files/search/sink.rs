@@ -1,10 +1,13 @@
 use std::io;
 use std::path::Path;
 
+use grep_matcher::Matcher as _;
+use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use super::{Input, Line, LineKind, Output};
 use crate::domain::counted;
+use crate::tools::files::lines::around;
 use crate::tools::files::shown;
 
 /// The most of a line that is shown, in characters: what is longer was not written by people.
@@ -43,7 +46,7 @@ impl Collected {
 
     /// Takes in what is found in the file at `path` of the searched directory; the path that is
     /// shown is one that the next call may use.
-    pub(super) fn file(&mut self, path: &Path) -> FileSink<'_> {
+    pub(super) fn file<'a>(&'a mut self, path: &Path, matcher: &'a RegexMatcher) -> FileSink<'a> {
         let path = match (self.dir.as_str(), path.components().next()) {
             (".", Some(_)) => path.to_owned(),
             (dir, None) => Path::new(dir).to_owned(),
@@ -53,6 +56,7 @@ impl Collected {
             first: (self.output.lines.len(), self.output.matches, self.bytes),
             collected: self,
             path: path.display().to_string(),
+            matcher,
             is_binary: false,
         }
     }
@@ -66,6 +70,7 @@ impl Collected {
 pub(super) struct FileSink<'a> {
     collected: &'a mut Collected,
     path: String,
+    matcher: &'a RegexMatcher,
     /// How much there was before it.
     first: (usize, u64, usize),
     pub(super) is_binary: bool,
@@ -73,12 +78,16 @@ pub(super) struct FileSink<'a> {
 
 impl FileSink<'_> {
     fn add(&mut self, number: Option<u64>, bytes: &[u8], kind: LineKind) {
-        let text = String::from_utf8_lossy(bytes);
-        let text = text.trim_end_matches(['\n', '\r']);
-        let mut shown: String = text.chars().take(LONGEST).collect();
-        if shown.len() < text.len() {
-            shown.push_str("... (cut)");
-        }
+        let is_text = |byte: &u8| !matches!(byte, b'\n' | b'\r');
+        let line = &bytes[..bytes.iter().rposition(is_text).map_or(0, |last| last + 1)];
+        // What it is shown for may be anywhere in it.
+        let found = match kind {
+            LineKind::Match => self.matcher.find(line).ok().flatten(),
+            LineKind::Context => None,
+        };
+        let (before, after) = line.split_at(found.map_or(0, |found| found.start()));
+        let [before, after] = [before, after].map(String::from_utf8_lossy);
+        let shown = around((&before, &after), LONGEST);
         self.collected.bytes += self.path.len() + shown.len();
         self.collected.output.lines.push(Line {
             path: self.path.clone(),
@@ -164,8 +173,14 @@ pub(super) fn content(output: &Output, input: &Input) -> String {
         let searched = counted(output.files_searched, "file", "files");
         content.push_str(&format!("no match in {searched}\n"));
     }
+    content
+}
+
+/// What was not found, and why.
+pub(super) fn note(output: &Output) -> String {
+    let mut note = String::new();
     if output.truncated {
-        content.push_str("... (there is more: narrow the search, or raise max_matches)\n");
+        note.push_str("... (there is more: narrow the search, or raise max_matches)\n");
     }
     let skipped = &output.skipped;
     for (count, why) in [
@@ -175,8 +190,8 @@ pub(super) fn content(output: &Output, input: &Input) -> String {
         (skipped.unreadable, "unreadable"),
     ] {
         if count > 0 {
-            content.push_str(&format!("not searched: {count}, {why}\n"));
+            note.push_str(&format!("not searched: {count}, {why}\n"));
         }
     }
-    content
+    note
 }

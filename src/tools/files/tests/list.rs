@@ -95,7 +95,7 @@ fn levels_and_entries_are_bounded() {
     let some = room
         .call(list_dir, json!({"depth": 10, "max_entries": 3}))
         .expect("listed");
-    assert!(some.content.contains("there are more"), "{}", some.content);
+    assert!(some.note.contains("there are more"), "{}", some.note);
     let output = some.output.expect("there");
     assert_eq!(
         (paths(&output), &output["truncated"]),

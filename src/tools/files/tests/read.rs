@@ -117,7 +117,7 @@ fn encodings_are_detected_or_named_and_what_does_not_fit_is_told() {
         assert_eq!(output["content"], content, "{bytes:?}");
         assert_eq!(output["invalid_bytes"], invalid, "{bytes:?}");
         assert_eq!(
-            answer.content.contains("[1 byte is not utf-8"),
+            answer.note.contains("[1 byte is not utf-8"),
             invalid > 0,
             "{bytes:?}"
         );
@@ -192,7 +192,7 @@ fn of_a_file_that_is_too_large_parts_are_read() {
     let output = rest.output.expect("there");
     assert_eq!(output["content"].as_str().map(str::len), Some(1 << 20));
     assert_eq!(output["truncated"], true);
-    assert!(rest.content.ends_with("offset]"), "the model is told, too");
+    assert!(rest.note.ends_with("offset]"), "the model is told, too");
 
     room.config.files.max_file_size = 16 << 20;
     let all = room.output(read_file, json!({"file_path": "f"}));
@@ -239,4 +239,39 @@ fn a_file_that_grows_while_it_is_read_is_still_held_to_the_limit() {
     let grown = room.call_until(read_file, json!({"file_path": "f"}), &grow);
     let refusal = grown.expect_err("it is too large").to_string();
     assert!(refusal.contains("max_file_size_mb"), "{refusal}");
+}
+
+/// What the text does not say is said behind it.
+#[test]
+fn an_empty_file_is_told_of() {
+    let room = Room::new();
+    room.put("empty", "");
+    let answer = room
+        .call(read_file, json!({"file_path": "empty"}))
+        .expect("read");
+    assert_eq!(answer.text(100).0, "[the file is empty]");
+    assert_eq!(answer.output.expect("an output")["content"], "");
+}
+
+#[test]
+fn where_a_long_text_goes_on_is_told() {
+    let room = Room::new();
+    room.put(
+        "long",
+        (1..=100)
+            .map(|line| format!("line {line}\n"))
+            .collect::<String>(),
+    );
+    let text = |input| room.call(read_file, input).expect("read").text(30).0;
+    let hint = "\n...(truncated)\n[lines 1 to 4 of 100: read on with start_line 5]";
+    assert_eq!(
+        text(json!({"file_path": "long"})),
+        format!("line 1\nline 2\nline 3\nline 4{hint}")
+    );
+    let hint = "\n...(truncated)\n[lines 50 to 51 of 100: read on with start_line 52]";
+    assert_eq!(
+        text(json!({"file_path": "long", "start_line": 50, "line_numbers": true, "end_line": 90})),
+        format!("50\tline 50\n51\tline 51{hint}")
+    );
+    assert!(text(json!({"file_path": "long", "offset": 3})).contains("from a higher offset]"));
 }

@@ -9,7 +9,8 @@ use crate::tools::files::{FileError, Work};
 
 fn found(room: &Room, input: Value) -> String {
     let shown = input.to_string();
-    room.call(search_files, input).expect(&shown).content
+    let answer = room.call(search_files, input).expect(&shown);
+    answer.text(usize::MAX).0
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn binary_large_and_special_files_are_passed_over_and_told() {
         .call(search_files, json!({"pattern": "needle|secret"}))
         .expect("searched");
     assert_eq!(
-        answer.content,
+        answer.text(usize::MAX).0,
         "text:1:needle\nutf16:1:needle\nnot searched: 1, binary\nnot searched: 1, larger than [files] max_file_size_mb\n"
     );
     let output = answer.output.expect("there");
@@ -198,7 +199,10 @@ fn what_is_forbidden_or_not_permitted_is_passed_over_and_told() {
     };
     let input = serde_json::from_value(json!({"pattern": "x"})).expect("an input");
     let answer = search_files(&work, &input).expect("searched");
-    assert_eq!(answer.content, "a:1:x\nnot searched: 2, denied\n");
+    assert_eq!(
+        answer.text(usize::MAX).0,
+        "a:1:x\nnot searched: 2, denied\n"
+    );
 }
 
 #[test]
@@ -215,9 +219,9 @@ fn much_is_bounded() {
         (&json!(200), &json!(true))
     );
     assert!(
-        answer.content.ends_with("raise max_matches)\n"),
+        answer.note.ends_with("raise max_matches)\n"),
         "{}",
-        answer.content
+        answer.note
     );
     let long = found(&room, json!({"pattern": "x", "glob": "b"}));
     assert!(
@@ -227,4 +231,37 @@ fn much_is_bounded() {
     );
     let stopped = room.call_until(search_files, json!({"pattern": "x"}), &|| true);
     assert!(matches!(stopped, Err(FileError::Stopped)));
+}
+
+/// A match is shown wherever in a line it is.
+#[test]
+fn of_a_long_line_the_match_is_shown() {
+    let room = Room::new();
+    let line = format!("{}needle{}\r\nshort\n", "é".repeat(3000), "y".repeat(3000));
+    room.put("long", line);
+    let output = room.output(search_files, json!({"pattern": "needle"}));
+    let text = output["lines"][0]["text"].as_str().expect("text");
+    assert!(
+        text.starts_with("(cut) ...éé") && text.ends_with("yy... (cut)"),
+        "{text}"
+    );
+    assert!(text.contains("éneedley"), "{text}");
+    let output = room.output(search_files, json!({"pattern": "^é"}));
+    let text = output["lines"][0]["text"].as_str().expect("text");
+    assert!(
+        text.starts_with("éé") && text.ends_with("é... (cut)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_line_end_is_not_searched_for_as_text_either() {
+    let room = Room::new();
+    for input in [
+        json!({"pattern": "a\nb"}),
+        json!({"pattern": "a\nb", "fixed_strings": true}),
+    ] {
+        let refusal = room.refusal(search_files, input, &["lines are searched one by one"]);
+        assert!(!refusal.contains("set fixed_strings"), "{refusal}");
+    }
 }

@@ -1,0 +1,147 @@
+use serde_json::Value;
+
+use crate::domain::CUT_MARK;
+
+/// What a tool answers in its own words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Answer {
+    /// The text for the model.
+    pub content: String,
+    /// How who reads a part of the text comes to the rest.
+    pub read_on: ReadOn,
+    /// What is said behind the text, however much of that is cut off.
+    pub note: String,
+    /// The structured output, which fits the tool's output schema.
+    pub output: Option<Value>,
+    /// Whether it could not do what it was asked for.
+    pub is_error: bool,
+}
+
+/// What a text is made of that can be read piece by piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ReadOn {
+    /// Lines of a file, which may begin with their numbers.
+    Lines {
+        /// The number of the first, counted from 1.
+        first: u64,
+        /// How many the file has, if that is known.
+        total: Option<u64>,
+    },
+    /// Bytes of a file from an offset.
+    Bytes,
+    /// Nothing of the kind.
+    #[default]
+    Nothing,
+}
+
+impl Answer {
+    /// That it could not, and why.
+    pub(crate) fn failed(why: String) -> Self {
+        Self {
+            content: why,
+            is_error: true,
+            ..Self::default()
+        }
+    }
+
+    /// The text for the model, of which `cap` bytes are shown at the most besides what is said about it; and whether
+    /// that is not all. Lines are shown whole, if one is.
+    pub(crate) fn text(&self, cap: usize) -> (String, bool) {
+        let content = &self.content;
+        if content.len() <= cap {
+            return (format!("{content}{}", self.note), false);
+        }
+        let shown = &content[..content.floor_char_boundary(cap)];
+        let lines = match self.read_on {
+            ReadOn::Lines { .. } => shown.rfind('\n').map_or(shown, |end| &shown[..end]),
+            ReadOn::Bytes | ReadOn::Nothing => shown,
+        };
+        let hint = self.read_on.hint(lines, shown);
+        let note = self.note.trim_start_matches('\n');
+        let end = if note.is_empty() { "" } else { "\n" };
+        (format!("{lines}{CUT_MARK}{hint}{end}{note}"), true)
+    }
+}
+
+impl ReadOn {
+    /// How to come to what is behind `shown`, of which `lines` are whole ones.
+    fn hint(self, lines: &str, shown: &str) -> String {
+        match self {
+            Self::Lines { .. } if lines.len() == shown.len() => {
+                "\n[the first line is longer than what is shown of a text (max_output_bytes): read it with offset and length]"
+                    .to_owned()
+            }
+            Self::Lines { first, total } => {
+                let last = first + lines.matches('\n').count() as u64;
+                let of = total.map_or_else(String::new, |total| format!(" of {total}"));
+                format!(
+                    "\n[lines {first} to {last}{of}: read on with start_line {}]",
+                    last + 1
+                )
+            }
+            Self::Bytes => "\n[more follows: read on from a higher offset]".to_owned(),
+            Self::Nothing => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(content: &str, read_on: ReadOn) -> Answer {
+        Answer {
+            content: content.to_owned(),
+            read_on,
+            note: "\n[a note]".to_owned(),
+            ..Answer::default()
+        }
+    }
+
+    #[test]
+    fn lines_are_shown_whole_with_where_to_read_on() {
+        let total = Some(9);
+        let answer = |content: &str| answer(content, ReadOn::Lines { first: 5, total });
+        let of = |content: &str, cap| answer(content).text(cap);
+        assert_eq!(of("ab\ncd\n", 6), ("ab\ncd\n\n[a note]".to_owned(), false));
+        for cap in 6..9 {
+            let expected =
+                "ab\ncd\n...(truncated)\n[lines 5 to 6 of 9: read on with start_line 7]\n[a note]";
+            assert_eq!(
+                of("ab\ncd\nef\n", cap),
+                (expected.to_owned(), true),
+                "{cap}"
+            );
+        }
+        // A line end is no line.
+        let (text, is_cut) = of("ab\ncd\nef\n", 5);
+        assert!(
+            text.starts_with("ab\n...(truncated)\n[lines 5 to 5 of 9: "),
+            "{text}"
+        );
+        assert!(is_cut);
+        let (text, _) = of("éééé\n", 3);
+        assert!(
+            text.starts_with("é\n...(truncated)\n[the first line is longer "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_note_stays_whatever_is_cut_off() {
+        let plain = Answer {
+            note: "a note\n".to_owned(),
+            ..answer("0123\n", ReadOn::Nothing)
+        };
+        assert_eq!(plain.text(5).0, "0123\na note\n");
+        assert_eq!(plain.text(2).0, "01\n...(truncated)\na note\n");
+        let (text, is_cut) = answer("0123456789", ReadOn::Nothing).text(4);
+        assert_eq!(text, "0123\n...(truncated)\n[a note]");
+        assert!(is_cut);
+        let (text, _) = answer("0123456789", ReadOn::Bytes).text(4);
+        assert_eq!(
+            text,
+            "0123\n...(truncated)\n[more follows: read on from a higher offset]\n[a note]"
+        );
+    }
+}
