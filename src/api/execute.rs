@@ -161,13 +161,13 @@ pub(super) fn opened(begun: Begun, peer: Peer, terms: &Terms) -> Result<Opened, 
             let detail = format!(
                 "this `Idempotency-Key` is that of execution `{id}`, which is under way: GET /executions/{id}?wait=60 tells how it ends"
             );
-            Err(Refusal::new(Code::IdempotencyConflict, detail))
+            Err(Refusal::new(Code::IdempotencyConflict, detail).for_execution(id))
         }
         Begun::OtherCall(id) => {
             let detail = format!(
                 "this `Idempotency-Key` was used for another call, execution `{id}`: use a new key for a new call"
             );
-            Err(Refusal::new(Code::IdempotencyConflict, detail))
+            Err(Refusal::new(Code::IdempotencyConflict, detail).for_execution(id))
         }
         Begun::TooMuch(too_much) => Err(Refusal::new(Code::PayloadTooLarge, too_much.to_string())),
         Begun::TooLate => {

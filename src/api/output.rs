@@ -171,8 +171,10 @@ pub(super) async fn show(
     };
     let (source, length) = match Source::open(kept).await {
         Ok(Some(opened)) => opened,
-        Ok(None) => return Err(not_kept(name, &id, why_nowhere(&found))),
-        Err(error) => return Err(not_kept(name, &id, &error.to_string())),
+        Ok(None) => return Err(missing(&api, &peer, name, &id, why_nowhere(&found)).await),
+        Err(error) => {
+            return Err(missing(&api, &peer, name, &id, &error.to_string()).await);
+        }
     };
     let (status, range) = cut(range, length)?;
     let answer = respond(status, range, length, source);
@@ -226,6 +228,14 @@ fn cut(range: Option<&HeaderValue>, length: u64) -> Result<(StatusCode, ByteRang
             let whole = header_value(format!("bytes */{length}"));
             Err(refusal.with_header(header::CONTENT_RANGE, whole))
         }
+    }
+}
+
+/// Why a stream cannot be had: its execution may have been forgotten meanwhile.
+async fn missing(api: &Api, peer: &Peer, name: StreamName, id: &str, why: &str) -> Refusal {
+    match find(api, peer, id).await {
+        Ok(_) => not_kept(name, id, why),
+        Err(unknown) => unknown,
     }
 }
 

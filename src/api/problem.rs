@@ -10,8 +10,8 @@ use super::body::RunBody;
 use super::body::Subject;
 use super::json::{Text, to_json_around};
 use crate::domain::{
-    Display, ExecutorError, Failure, FailureKind, Judgement, LONGEST_NAME, RunReport, Stage,
-    Violation, brief,
+    Display, ExecutionId, ExecutorError, Failure, FailureKind, Judgement, LONGEST_NAME, RunReport,
+    Stage, Violation, brief,
 };
 
 /// The stable words for what can go wrong.
@@ -308,6 +308,7 @@ pub(crate) struct Refusal {
     pub(crate) stage: Option<Stage>,
     pub(crate) errors: Option<Vec<ViolationBody>>,
     pub(crate) tool_use_id: Option<String>,
+    pub(crate) execution_id: Option<ExecutionId>,
     headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
@@ -319,6 +320,7 @@ impl Refusal {
             stage: None,
             errors: None,
             tool_use_id: None,
+            execution_id: None,
             headers: Vec::new(),
         }
     }
@@ -337,6 +339,12 @@ impl Refusal {
     /// the largest body there is, and the call is refused for it.
     pub(crate) fn of_call(mut self, tool_use_id: Option<String>) -> Self {
         self.tool_use_id = tool_use_id.filter(|id| id.len() <= LONGEST_NAME);
+        self
+    }
+
+    /// The same, naming the execution that is in its way.
+    pub(super) fn for_execution(mut self, id: ExecutionId) -> Self {
+        self.execution_id = Some(id);
         self
     }
 
@@ -359,7 +367,7 @@ impl IntoResponse for Refusal {
             content: Text,
             is_error: true,
             tool_use_id: self.tool_use_id.as_deref(),
-            execution_id: None,
+            execution_id: self.execution_id.map(|id| id.to_string()),
             errors: self.errors,
             judgement: None,
         };

@@ -488,10 +488,18 @@ impl ExecutorError {
         | Self::QueueFull { retry_after, .. }
         | Self::CircuitOpen { retry_after, .. } = self
         {
-            Some(*retry_after)
-        } else {
-            None
+            return Some(*retry_after);
         }
+        // What has run in part would run again.
+        let is_left_to_the_next = matches!(
+            self,
+            Self::Cancelled {
+                reason: StopReason::Shutdown,
+                partial: None,
+                ..
+            }
+        );
+        is_left_to_the_next.then_some(Duration::from_secs(1))
     }
 
     /// The message and every cause behind it, joined by ": ".

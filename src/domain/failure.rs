@@ -180,16 +180,16 @@ impl Failure {
         }
     }
 
-    /// Whether nothing ran and the caller was told to call again.
+    /// Whether the caller was told to call again. After a [`FailureKind::ShutDown`] that is for who knows that nothing ran.
     pub fn asks_for_another_try(&self) -> bool {
-        let is_before_its_run = self.stage.is_some_and(|stage| stage < Stage::Execution);
         matches!(
             self.kind,
             FailureKind::RateLimited
                 | FailureKind::QueueFull
                 | FailureKind::CircuitOpen
                 | FailureKind::AuditUnavailable
-        ) || (self.kind == FailureKind::ShutDown && is_before_its_run)
+                | FailureKind::ShutDown
+        )
     }
 
     /// What is said of an execution whose end nobody saw.

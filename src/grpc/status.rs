@@ -68,12 +68,14 @@ pub(super) fn of_refusal(refusal: Refusal) -> Status {
         stage,
         errors,
         tool_use_id,
+        execution_id,
         ..
     } = refusal;
     let problem = proto::Problem {
         detail,
         stage: stage.map(|stage| stage.as_str().to_owned()),
         tool_use_id,
+        execution_id: execution_id.map(|id| id.to_string()),
         errors: violated(errors),
         ..proto::Problem::default()
     };

@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -51,6 +52,8 @@ pub struct Ran {
 pub(super) enum Text {
     Memory(Arc<String>),
     Spooled(Arc<SpoolFile>),
+    /// In the spool, and open: it is there whatever becomes of the file.
+    Held(Arc<SpoolFile>, Arc<File>),
     /// To be made of what a command had written when its daemon died.
     Remains(Remains),
     /// What is said in its place.
@@ -98,6 +101,11 @@ impl Remains {
         let mut files = self.stdout.iter().chain(&self.stderr);
         files.any(|file| file.is_cut())
     }
+}
+
+fn read_from_start(mut file: &File) -> io::Result<String> {
+    file.rewind()?;
+    io::read_to_string(file)
 }
 
 /// The first and the last bytes of a stream, so many of each at the most. One that was cut is longer than what is
@@ -205,6 +213,21 @@ impl Finished {
         *self.lock_text() = Text::Spooled(file);
     }
 
+    /// Holds on to the text until an answer is made of it, and says whether it is there. May read from disk.
+    pub(super) fn hold_text(&self) -> bool {
+        let mut text = self.lock_text();
+        let file = match &*text {
+            Text::Memory(_) | Text::Remains(_) | Text::Held(..) => return true,
+            Text::Lost(_) => return false,
+            Text::Spooled(file) => Arc::clone(file),
+        };
+        let opened = file.open();
+        opened.is_ok_and(|open| {
+            *text = Text::Held(file, Arc::new(open));
+            true
+        })
+    }
+
     /// Lets go of the text in memory, which nothing else has.
     pub(super) fn lose_text(&self) {
         *self.lock_text() = Text::Lost(NO_ROOM);
@@ -229,13 +252,19 @@ impl Finished {
                 let bytes = Bytes::from_owner(TextBytes(Arc::clone(text)));
                 (end <= bytes.len()).then(|| Kept::Memory(bytes.slice(begin..end)))
             }
-            Text::Spooled(file) => Some(Kept::File {
+            Text::Spooled(file) | Text::Held(file, _) => Some(Kept::File {
                 file: Arc::clone(file),
                 offset: begin as u64,
                 length,
             }),
             Text::Remains(_) | Text::Lost(_) => None,
         }
+    }
+
+    /// Whether nothing ran and the caller was told to call again.
+    pub(super) fn is_good_for_another_try(&self) -> bool {
+        let failure = self.failure.as_ref();
+        self.ran.is_none() && failure.is_some_and(Failure::asks_for_another_try)
     }
 
     /// Whether the model is to be told of a failure.
@@ -252,7 +281,7 @@ impl Finished {
     pub fn takes_long(&self) -> bool {
         match &*self.lock_text() {
             Text::Memory(text) => text.len() >= LONG,
-            Text::Spooled(_) | Text::Remains(_) => true,
+            Text::Spooled(_) | Text::Held(..) | Text::Remains(_) => true,
             Text::Lost(_) => false,
         }
     }
@@ -268,6 +297,7 @@ impl Finished {
                 return Arc::new(format!("[the text of this answer is lost: {why}]"));
             }
             Text::Spooled(file) => file.open().and_then(io::read_to_string),
+            Text::Held(_, open) => read_from_start(&open),
             Text::Remains(remains) => Ok(remains.text()),
         };
         Arc::new(text.unwrap_or_else(|error| {
@@ -279,7 +309,7 @@ impl Finished {
     pub fn lacks_output(&self) -> Option<bool> {
         match &*self.lock_text() {
             Text::Remains(remains) => remains.lacks_output().then_some(true),
-            Text::Memory(_) | Text::Spooled(_) | Text::Lost(_) => None,
+            Text::Memory(_) | Text::Spooled(_) | Text::Held(..) | Text::Lost(_) => None,
         }
     }
 

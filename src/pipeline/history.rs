@@ -80,7 +80,7 @@ pub enum CannotReplay {
 }
 
 impl Inner {
-    /// The record of an execution that is over.
+    /// The record of an execution that is over, with its text if there is one: it may be forgotten at any moment.
     pub(super) async fn recall(&self, id: ExecutionId) -> Result<Option<Record>, LedgerError> {
         let Some(ledger) = &self.ledger else {
             return Ok(None);
@@ -89,8 +89,16 @@ impl Inner {
             return Ok(None);
         };
         let (spool, config) = (self.spool.clone(), self.config());
-        let read = move || Record::from_ledger(record, spool.as_ref(), &config);
-        Ok(Some(beside(read).await))
+        let read = move || {
+            let record = Record::from_ledger(record, spool.as_ref(), &config);
+            let finished = record.finished.as_ref();
+            let is_whole = finished.is_none_or(|finished| finished.hold_text());
+            (record, is_whole)
+        };
+        let (record, is_whole) = beside(read).await;
+        // What is forgotten is first gone from the ledger.
+        let is_forgotten = !is_whole && ledger.get(id).await?.is_none();
+        Ok((!is_forgotten).then_some(record))
     }
 }
 

@@ -19,7 +19,7 @@ use super::values::SharedValues;
 use super::{CallRecord, CannotKeep, Record, masking, stages};
 use crate::config::{Audit, ExecutorConfig};
 use crate::domain::{
-    Call, Caller, Degradation, ExecutionId, ExecutorError, Failure, RiskLevel, Secrets, StopReason,
+    Call, Caller, Degradation, ExecutionId, ExecutorError, RiskLevel, Secrets, StopReason,
     ToolOutput,
 };
 use crate::ledger::{Claim, Idempotency};
@@ -274,9 +274,8 @@ impl Inner {
                 Ok(None) => continue,
                 Err(error) => return Err(Begun::Unrecorded(unrecorded(&error))),
             };
-            let failure = record.finished.as_ref();
-            let failure = failure.and_then(|finished| finished.failure.as_ref());
-            if !failure.is_some_and(Failure::asks_for_another_try) {
+            let finished = record.finished.as_ref();
+            if !finished.is_some_and(|finished| finished.is_good_for_another_try()) {
                 return Err(Begun::Repeated(Box::new(record)));
             }
             // Nothing ran, and it was told to come again.

@@ -35,11 +35,13 @@ fn a_key_that_is_forgotten_at_the_moment_is_nobody_elses() {
         });
         let calling = [0, 1, 2].map(|_| {
             scope.spawn(|| {
-                let call = || keyed(&daemon, "same", &call("echo same"));
+                // So long that its text is a file of its own.
+                let call = || keyed(&daemon, "same", &call("seq 9000"));
                 (0..300).map(|_| call()).find(|reply| {
                     // The others are at it.
                     let is_under_way = reply.status == 409 && reply.content().contains("wait");
-                    reply.status != 200 && !is_under_way
+                    let is_whole = reply.status == 200 && reply.content().contains("\n9000\n");
+                    !is_whole && !is_under_way
                 })
             })
         });
@@ -289,4 +291,36 @@ fn what_was_said_of_a_refusal_survives_a_crash() {
     let of_it = trail.lines().filter(|line| line.contains(&id));
     let kinds = of_it.map(|line| serde_json::from_str::<Value>(line).expect("JSON")["kind"].take());
     assert_eq!(kinds.collect::<Vec<_>>(), ["hook", "decision", "ending"]);
+}
+
+/// What only waited for its turn when the daemon stopped has not run, and is told to come again.
+#[test]
+fn a_key_whose_call_only_waited_is_good_for_another_try() {
+    let toml = "shutdown_grace_secs = 0\n[flow.tools.bash]\nmax_running = 1\n";
+    let mut daemon = Daemon::start_with(Mode::Group, toml);
+    let (long, short) = (call("exec sleep 100"), call("echo ran"));
+    let count = |status| {
+        let page = list(&daemon, &format!("status={status}"));
+        page["executions"].as_array().expect("entries").len()
+    };
+    let replies = thread::scope(|scope| {
+        let first = scope.spawn(|| keyed(&daemon, "long", &long));
+        wait_until("it runs", || count("running") == 1);
+        let second = scope.spawn(|| keyed(&daemon, "short", &short));
+        wait_until("it waits", || count("queued") == 1);
+        daemon.signal(Signal::SIGTERM);
+        [first, second].map(|reply| reply.join().expect("answered"))
+    });
+    for (reply, after) in replies.iter().zip([None, Some("1")]) {
+        let body = reply.json();
+        assert_eq!(
+            (reply.status, &body["code"]),
+            (503, &json!("shutting_down"))
+        );
+        assert_eq!(reply.header("retry-after"), after);
+    }
+    daemon.wait();
+    let daemon = daemon.restart();
+    assert_eq!(keyed(&daemon, "long", &long).status, 503);
+    assert_eq!(keyed(&daemon, "short", &short).stdout(), "ran");
 }
