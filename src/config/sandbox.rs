@@ -148,8 +148,10 @@ pub(super) struct SandboxFile {
     rootfs: Option<Absolute>,
     user: Option<String>,
     memory_max: Option<Bounded<{ 16 * MIB }, { 1 << 50 }>>,
-    pids_max: Option<Bounded<1, 1_000_000>>,
-    file_size_max: Option<Bounded<0, { 1 << 50 }>>,
+    // The shell, and what it runs.
+    pids_max: Option<Bounded<2, 1_000_000>>,
+    // What tells how a command ended is a file, too.
+    file_size_max: Option<Bounded<4096, { 1 << 50 }>>,
     tmp_max: Option<Bounded<4096, { 1 << 50 }>>,
     hidden: Option<Vec<Absolute>>,
     workspaces: Option<Vec<Absolute>>,
@@ -166,6 +168,16 @@ impl SandboxFile {
             let paths = all.map(|all| all.into_iter().map(|Absolute(path)| path).collect());
             paths.unwrap_or(otherwise)
         };
+        let is_all = |Absolute(path): &Absolute| path.parent().is_none();
+        if self
+            .hidden
+            .as_ref()
+            .is_some_and(|all| all.iter().any(is_all))
+        {
+            return Err(
+                "`hidden` names all there is (\"/\"): expected directories below it".to_owned(),
+            );
+        }
         let user = self.user.as_deref().map(SandboxUser::named).transpose()?;
         Ok(SandboxConfig {
             runtime: self.runtime.map_or(library.runtime, |Runtime(path)| path),
@@ -269,6 +281,15 @@ mod tests {
             ("user = \"root\"", &["user", "root"]),
             ("user = \"no-such-user\"", &["user", "no-such-user"]),
             ("memory_max = 1", &["e.toml:2: ", "memory_max"]),
+            ("pids_max = 1", &["e.toml:2: ", "pids_max", "from 2"]),
+            (
+                "file_size_max = 0",
+                &["e.toml:2: ", "file_size_max", "from 4096"],
+            ),
+            (
+                "hidden = [\"/srv\", \"/\"]",
+                &["`hidden`", "directories below it"],
+            ),
             (
                 "workspaces = [\"/srv/../etc\"]",
                 &["e.toml:2: ", "/srv/../etc"],

@@ -335,6 +335,13 @@ impl Executor {
         {
             judgement = refused;
         }
+        if let Some(tool) = &tool
+            && let Some((stage, mut error)) =
+                stages::cannot_be_run(&call, tool, &judgement, &config, &summary)
+        {
+            error.mask(|text| secrets.mask_text(text));
+            return Err((stage, error));
+        }
         let of_tool = tool.map_or_else(RiskLevel::default, |tool| tool.risk_level(&config));
         let raised = of_tool.max(call.options.risk_level);
         judgement.risk_level = judgement.risk_level.max(raised);

@@ -3,7 +3,7 @@
 use super::input::script;
 use super::judge::{Cause, Decision, Policy};
 use super::question::{Judgement, Question, Verdict};
-use super::remember::remember_rules;
+use super::remember::{exact_rules, remember_rules};
 use super::rule::Rule;
 use crate::domain::RiskLevel;
 
@@ -13,11 +13,11 @@ pub(super) fn explain(
     decision: Decision<'_>,
 ) -> Judgement {
     let rule = decision.cause.rule();
-    let (source, is_default) = match (rule, &decision.cause) {
-        (_, Cause::Remembered(grant)) => (grant.remembered.source.clone(), false),
-        (Some(rule), _) => (Some(rule.source.clone()), false),
-        (None, Cause::Default(_)) => (policy.default_source().cloned(), true),
-        (None, _) => (None, false),
+    let source = match (rule, &decision.cause) {
+        (_, Cause::Remembered(grant)) => grant.remembered.source.clone(),
+        (Some(rule), _) => Some(rule.source.clone()),
+        (None, Cause::Default(_)) => policy.default_source().cloned(),
+        (None, _) => None,
     };
     let own = rule.filter(|_| !matches!(decision.cause, Cause::MayMatch(_)));
     let remember_rules = remember_rules(policy, question, &decision);
@@ -25,7 +25,7 @@ pub(super) fn explain(
         reason: own
             .and_then(|rule| rule.reason.clone())
             .unwrap_or_else(|| reason(policy, tool, &decision)),
-        would_change: would_change(question, &decision, &remember_rules, is_default),
+        would_change: would_change(policy, question, &decision, &remember_rules),
         verdict: decision.verdict,
         rule: rule.map(|rule| rule.text.clone()),
         source,
@@ -91,12 +91,16 @@ fn reason(policy: &Policy, tool: &str, decision: &Decision<'_>) -> String {
 }
 
 fn would_change(
+    policy: &Policy,
     question: &Question<'_>,
     decision: &Decision<'_>,
     remember: &[String],
-    is_default: bool,
 ) -> String {
     let tool = question.tool;
+    let in_allow = |rules: &[String]| {
+        let rules: Vec<String> = rules.iter().map(|rule| format!("`{rule}`")).collect();
+        format!("In `allow`: {}.", rules.join(", "))
+    };
     match &decision.cause {
         Cause::Rule(rule) if rule.list == Verdict::Allow => {
             format!(
@@ -135,19 +139,17 @@ fn would_change(
         Cause::Default(_) if decision.verdict == Verdict::Allow => {
             "A rule in `deny` or `ask` that matches, or another `default`.".to_owned()
         }
-        Cause::Default(_) if !remember.is_empty() => {
-            let rules: Vec<String> = remember.iter().map(|rule| format!("`{rule}`")).collect();
-            format!("In `allow`: {}.", rules.join(", "))
-        }
-        Cause::Default(Some(why)) if is_default && script(question).is_some() => format!(
-            "A simpler script, for {why}; otherwise only `{tool}` in `allow`, which allows every script, or another `default`."
-        ),
-        Cause::Default(_) => match script(question) {
-            Some(_) => format!(
-                "A rule `{tool}(command:…)` in `allow` for each command that has none, or another `default`."
-            ),
-            None => format!(
+        Cause::Default(_) if !remember.is_empty() => in_allow(remember),
+        Cause::Default(why) => match (script(question), exact_rules(policy, question), why) {
+            (None, _, _) => format!(
                 "A rule `{tool}` or `{tool}(parameter:…)` in `allow`, or another `default`."
+            ),
+            (Some(_), rules, _) if !rules.is_empty() => in_allow(&rules),
+            (Some(_), _, Some(why)) => format!(
+                "A simpler script, for {why}; otherwise only `{tool}` in `allow`, which allows every script, or another `default`."
+            ),
+            (Some(_), _, None) => format!(
+                "A rule `{tool}(command:…)` in `allow` for each command that has none, or another `default`."
             ),
         },
     }

@@ -92,20 +92,16 @@ impl Glob {
         self.literal
     }
 
-    /// The first word of a command's pattern, if that is written out.
-    pub(super) fn literal_program(&self) -> Option<String> {
+    /// The first words of a command's pattern, as far as they are written out.
+    pub(super) fn literal_words(&self) -> Vec<String> {
         let Shape::Command(tokens) = &self.shape else {
-            return None;
+            return Vec::new();
         };
-        let mut program = String::new();
-        for token in tokens {
-            match token {
-                Token::Char(' ') => break,
-                Token::Char(c) => program.push(*c),
-                Token::One | Token::Many => return None,
-            }
-        }
-        Some(program)
+        let words = tokens.split(|token| *token == Token::Char(' '));
+        let words = words.take_while(|word| is_literal(word));
+        words
+            .map(|word| prefix(word).replace(INNER_BLANK, " "))
+            .collect()
     }
 
     /// Whether what it matches begins with the name of a program, or the beginning of one, and no path.

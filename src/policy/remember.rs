@@ -10,7 +10,7 @@ use super::pattern::escape;
 use super::question::{Question, Verdict};
 use super::remembered::{Remembered, standings};
 use super::rule::Rule;
-use super::shell::hazards::hazard;
+use super::shell::hazards::{Hazard, hazard};
 use crate::domain::ApprovalId;
 
 /// One rule for each command that does not pass already; none at all when something on the
@@ -33,7 +33,8 @@ pub(super) fn remember_rules(
         return Vec::new();
     }
     let rules = match script(question) {
-        Some(text) => of_script(policy, question, text),
+        // Nothing on the hazard list is waved through for good with one key.
+        Some(text) => of_script(policy, question, text, |_| true),
         None => of_input(question, asking).into_iter().collect(),
     };
     match lets_pass(policy, question, &rules) {
@@ -58,14 +59,31 @@ fn lets_pass(policy: &Policy, question: &Question<'_>, rules: &[String]) -> bool
     with.is_ok_and(|with| with.decide(question).verdict == Verdict::Allow)
 }
 
-fn of_script(policy: &Policy, question: &Question<'_>, text: &str) -> Vec<String> {
+/// The rules that would let a script pass if they stood in `allow`, one for each command that does not pass
+/// already; none at all when that takes more.
+pub(super) fn exact_rules(policy: &Policy, question: &Question<'_>) -> Vec<String> {
+    let never = |hazard| matches!(hazard, Hazard::Shell(_));
+    let rules = script(question).map(|text| of_script(policy, question, text, never));
+    let rules = rules.unwrap_or_default();
+    match lets_pass(policy, question, &rules) {
+        true => rules,
+        false => Vec::new(),
+    }
+}
+
+fn of_script(
+    policy: &Policy,
+    question: &Question<'_>,
+    text: &str,
+    is_refused: impl Fn(Hazard) -> bool,
+) -> Vec<String> {
     let whole = policy.decide_whole(question);
     let mut rules: Vec<String> = Vec::new();
     for one in standings(policy, question, text, whole.as_ref()).unwrap_or_default() {
         if !one.is_open() {
             continue;
         }
-        if hazard(&one.segment.words).is_some() {
+        if hazard(&one.segment.words).is_some_and(&is_refused) {
             return Vec::new();
         }
         let rule = format!(
@@ -80,14 +98,17 @@ fn of_script(policy: &Policy, question: &Question<'_>, text: &str) -> Vec<String
     rules
 }
 
-/// A rule on the one parameter that says what is touched: the one that is asked about, the only
-/// path, or the only parameter.
+/// A rule on the one parameter that says what is touched: a path that is asked about, the only path, another parameter
+/// that is asked about, or the only one.
 fn of_input(question: &Question<'_>, asking: Option<&Rule>) -> Option<String> {
     let input = question.input.as_object()?;
     let asked = asking.and_then(Rule::parameter);
     let asked = asked.and_then(|name| input.get_key_value(name));
     let mut paths = input.iter().filter(|(name, _)| is_path_parameter(name));
     let (name, value) = match (asked, paths.next(), paths.next()) {
+        // How a file is touched says nothing of which: nobody was asked about any other.
+        (Some((name, _)), Some(path), None) if !is_path_parameter(name) => path,
+        (Some((name, _)), Some(_), Some(_)) if !is_path_parameter(name) => return None,
         (Some(asked), _, _) => asked,
         (None, Some(path), None) => path,
         (None, None, _) if input.len() == 1 => input.iter().next()?,

@@ -5,7 +5,8 @@ use super::input::{self, SHELL_PARAMETER, is_path_parameter, is_shell_tool};
 use super::judge::{WRITE_PARAMETER, WRITE_TOOL};
 use super::pattern;
 use super::question::{Question, RuleSource, Verdict};
-use super::shell::hazards::{self, Hazard};
+use super::shell::hazards::{self, Hazard, hazard};
+use super::shell::strict::is_grammar;
 use super::tools::{Tools, UnknownTool};
 use crate::domain::Principal;
 
@@ -85,6 +86,30 @@ pub(super) fn parse(text: &str) -> Result<(Tools, Subject), String> {
     Ok((tools, subject))
 }
 
+/// Why a pattern allows no command whatever, and what was expected.
+fn never_allows(glob: &Glob) -> Option<String> {
+    const NO_RULE: &str = "expected no rule for it";
+    let words = glob.literal_words();
+    let program = words.first()?;
+    if is_grammar(program) {
+        return Some(format!(
+            "`{program}` is a word of the shell's grammar, not a command: {NO_RULE}"
+        ));
+    }
+    let (hazard, expected) = match (hazards::always(program), hazard(&words)) {
+        (Some(hazard @ Hazard::Shell(_)), _) => (hazard, NO_RULE),
+        (None, Some(hazard @ Hazard::Shell(_))) if glob.is_literal() || words.len() > 1 => {
+            (hazard, NO_RULE)
+        }
+        (Some(hazard @ Hazard::Runs(_)), _) if !glob.is_literal() => {
+            (hazard, "expected the whole command without `*` and `?`")
+        }
+        // What else it matches may be harmless, as `set` is with some options.
+        (Some(_) | None, _) => return None,
+    };
+    Some(format!("`{program}` {}: {expected}", hazard.what()))
+}
+
 impl Rule {
     /// The rule that `text` says, for everybody.
     ///
@@ -93,20 +118,9 @@ impl Rule {
     pub(super) fn new(list: Verdict, text: &str, source: RuleSource) -> Result<Self, String> {
         let (tool, subject) = parse(text)?;
         if let (Verdict::Allow, Subject::Script(glob)) = (list, &subject)
-            && let Some(program) = glob.literal_program()
-            && let Some(hazard) = hazards::always(&program)
+            && let Some(why) = never_allows(glob)
         {
-            let shell = matches!(hazard, Hazard::Shell(_));
-            if shell || !glob.is_literal() {
-                return Err(format!(
-                    "{text:?} would never allow anything, for `{program}` {}: expected {}",
-                    hazard.what(),
-                    match shell {
-                        true => "no rule for it",
-                        false => "the whole command without `*` and `?`",
-                    }
-                ));
-            }
+            return Err(format!("{text:?} would never allow anything, for {why}"));
         }
         Ok(Self {
             list,

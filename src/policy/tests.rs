@@ -452,12 +452,42 @@ fn a_judgement_says_why_and_what_would_change_it() {
         assert!(judgement.remember_rules.is_empty(), "{script}");
         assert!(!judgement.would_change.is_empty());
     }
+    // What no key allows for good an operator may write down, where a rule can be written for it.
+    for (script, would_change) in [
+        ("python3 x", "In `allow`: `bash(command:python3 x)`."),
+        (
+            "ls; make -C 'a b'",
+            "In `allow`: `bash(command:make -C a\\ b)`.",
+        ),
+        ("eval x", "A simpler script, for `eval` "),
+        ("x $(y)", "A simpler script, for "),
+    ] {
+        let judgement = judge(&policy, "bash", &json!({ "command": script }));
+        let told = &judgement.would_change;
+        assert!(told.starts_with(would_change), "{script}: {told}");
+    }
     let file = judge(
         &policy,
         "read_file",
         &json!({"file_path": "a*", "limit": 3}),
     );
     assert_eq!(file.remember_rules, ["read_file(file_path:/srv/a\\*)"]);
+}
+
+/// Who was asked about one file was not asked about all that are written in that way.
+#[test]
+fn how_a_file_is_touched_is_not_remembered() {
+    let policy =
+        policy("default = \"allow\"\nask = [\"write_file(mode:w)\", \"fetch(method:POST)\"]");
+    let input = json!({"file_path": "/srv/a", "content": "x", "mode": "w"});
+    let asked = judge(&policy, "write_file", &input);
+    assert_eq!(
+        (asked.verdict, &asked.remember_rules[..]),
+        (Verdict::Ask, &[][..])
+    );
+    // Where there is no path it says as much as can be said.
+    let asked = judge(&policy, "fetch", &json!({"method": "POST", "to": "x"}));
+    assert_eq!(asked.remember_rules, ["fetch(method:POST)"]);
 }
 
 #[test]

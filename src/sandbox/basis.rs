@@ -66,6 +66,17 @@ impl Basis {
             let rootfs = sandbox.rootfs.display();
             broken(io::Error::other(format!("`rootfs` {rootfs}: {error}")))
         });
+        // Only over a directory can an empty one be mounted.
+        let is_file = |path: &&PathBuf| {
+            let inside = sandbox.rootfs.join(path.strip_prefix("/").unwrap_or(path));
+            inside.exists() && !inside.is_dir()
+        };
+        if let Some(file) = sandbox.hidden.iter().find(is_file) {
+            let file = file.display();
+            let text =
+                format!("`hidden` names {file}, which is no directory: expected one that it is in");
+            return Err(broken(io::Error::other(text)));
+        }
         let mounted = fs::read("/proc/self/mountinfo").map_err(broken)?;
         let visible = grants.visible.iter().filter(|dir| is_directory(dir));
         let visible = visible.map(|dir| Directory::at(dir));

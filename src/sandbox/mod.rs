@@ -282,10 +282,16 @@ impl Sandbox {
             Ok(outcome) if outcome.ending == Ending::Itself(Exit::Code(42)) => {
                 SelfTest::Passed(began.elapsed())
             }
-            Ok(outcome) => SelfTest::Failed(format!(
-                "a command that exits with 42 inside came to another end: {:?}",
-                outcome.ending
-            )),
+            Ok(outcome) => {
+                let end = match outcome.ending {
+                    Ending::Itself(Exit::Code(code)) => format!("exit code {code}"),
+                    Ending::Itself(Exit::Signal(signal)) => signal.name(),
+                    Ending::Stopped { .. } => "it was stopped".to_owned(),
+                };
+                SelfTest::Failed(format!(
+                    "a command that exits with 42 inside came to another end: {end}"
+                ))
+            }
             Err(error) => SelfTest::Failed(error.to_string()),
         };
         *self.tested.lock() = Some((config.sandbox.clone(), tested.clone()));

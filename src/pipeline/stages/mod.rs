@@ -12,7 +12,7 @@ mod validation;
 use std::sync::Arc;
 
 pub(super) use confirmation::can_ask;
-pub(super) use permission::{Subject, refused_by_tool};
+pub(super) use permission::{Subject, cannot_be_run, refused_by_tool};
 pub(super) use validation::Circumstances;
 
 use crate::config::{Audit, ExecutorConfig};

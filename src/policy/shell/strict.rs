@@ -49,6 +49,11 @@ const RESERVED: [&str; 24] = [
     "((",
 ];
 
+/// Whether a command never begins with this word, quoted or not, as far as is known here.
+pub fn is_grammar(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
 /// Reads all commands of `script`.
 ///
 /// # Errors
@@ -165,7 +170,7 @@ impl Reader<'_> {
         let what = match program.as_str() {
             "" => "a command without a name",
             program if program.contains('=') => "an assignment",
-            program if RESERVED.contains(&program) => "a word of the shell's grammar",
+            program if is_grammar(program) => "a word of the shell's grammar",
             _ => {
                 self.segments.push(Segment { words });
                 return Ok(());

@@ -117,6 +117,18 @@ fn refusals_name_file_line_key_and_what_was_expected() {
             "allow = [\"bash(command:eval x)\"]",
             &["`allow`", "expected no rule"],
         ),
+        (
+            "allow = [\"bash(command:printf -v x *)\"]",
+            &["`printf` assigns", "expected no rule"],
+        ),
+        (
+            "allow = [\"bash(command:time ls)\"]",
+            &["`time` is a word", "expected no rule"],
+        ),
+        (
+            "allow = [\"bash(command:set -x)\"]",
+            &["`set` ", "expected no rule"],
+        ),
         ("x = [", &["p.toml:1: "]),
     ] {
         let refusal = refusal(text);

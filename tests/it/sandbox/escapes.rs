@@ -339,3 +339,21 @@ fn there_is_no_network() {
         );
     }
 }
+
+/// Only directories can be hidden. Whoever names a file means it all the same.
+#[test]
+fn a_file_that_is_to_be_hidden_is_not_shown() {
+    if !is_there() {
+        return;
+    }
+    let toml =
+        "[tools]\nuntrusted = [\"bash\"]\n[sandbox]\nhidden = [\"/etc/hostname\", \"/root\"]\n";
+    let daemon = Daemon::start_with(Mode::Group, toml);
+    let reply = daemon.bash("cat /etc/hostname");
+    let body = reply.json();
+    assert_eq!(body["code"], "sandbox_unavailable", "{body}");
+    assert!(
+        reply.content().contains("`hidden` names /etc/hostname"),
+        "{body}"
+    );
+}

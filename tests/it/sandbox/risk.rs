@@ -62,6 +62,27 @@ fn what_is_said_beforehand_of_risk_is_what_becomes_of_it() {
     let mut raised = call("bash");
     raised["risk_level"] = json!("untrusted");
     assert_eq!(explain(raised), "untrusted");
+    // What is refused in any case is not said to be allowed.
+    for (members, part) in [
+        (
+            json!({"workspace": "/srv"}),
+            "`workspace` /srv is not at or below",
+        ),
+        (json!({"background": "keep"}), "nothing outlives a sandbox"),
+    ] {
+        let mut refused = call("execute_command");
+        for (name, value) in members.as_object().expect("members") {
+            refused[name] = value.clone();
+        }
+        let body = refused.to_string();
+        let told = ["/permissions/explain", "/execute"].map(|path| {
+            let answer = daemon.connect().request("POST", path, &[], body.as_bytes());
+            assert_eq!(answer.status, 422, "{path}: {members}");
+            answer.json()["detail"].as_str().expect("text").to_owned()
+        });
+        assert!(told[0].contains(part), "{told:?}");
+        assert_eq!(told[0], told[1]);
+    }
     for (tool, risk) in [("bash", "trusted"), ("execute_command", "untrusted")] {
         let details = daemon.get(&format!("/tools/{tool}")).json();
         assert_eq!(details["risk_level"], risk, "{details}");
