@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener as StdListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
@@ -25,6 +25,9 @@ use super::unread;
 
 /// How long `accept` rests after it failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long there is between two records of that: it may go on, and the log is read by people.
+const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// How long the answer "too many connections" may take to be delivered.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -71,12 +74,16 @@ pub async fn serve(
         closed,
     };
     tokio::pin!(shutdown);
+    let mut told: Option<Instant> = None;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => server.take(stream).await,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    if told.is_none_or(|told| told.elapsed() >= ACCEPT_TOLD_EVERY) {
+                        told = Some(Instant::now());
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },

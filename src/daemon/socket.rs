@@ -55,7 +55,7 @@ impl Socket {
         if asked.is_none() {
             make_parent(path)?;
         }
-        Self::bind(path)
+        Self::bind(path).map_err(meant_for_another)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -238,6 +238,23 @@ fn clear(path: &Path) -> io::Result<()> {
         // The one answer that proves that nobody listens (connect(2)).
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
+    }
+}
+
+/// What may be behind it that somebody listens there: systemd has handed over the socket, though to a process of another
+/// number than this one sees of itself (sd_listen_fds(3)), as in a PID namespace of the unit's own.
+fn meant_for_another(error: io::Error) -> io::Error {
+    let meant = std::env::var("LISTEN_PID").ok();
+    let meant = meant.filter(|meant| *meant != std::process::id().to_string());
+    match (error.kind(), meant) {
+        (io::ErrorKind::AddrInUse, Some(meant)) => {
+            let own = std::process::id();
+            let text = format!(
+                "{error}. LISTEN_PID says that a socket was handed over to process {meant}, and this is {own}: if it is systemd's, the unit must not have `PrivatePIDs=`"
+            );
+            io::Error::new(io::ErrorKind::AddrInUse, text)
+        }
+        _ => error,
     }
 }
 

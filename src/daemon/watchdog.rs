@@ -1,5 +1,7 @@
+use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::client::{Client, ClientError};
 
@@ -10,6 +12,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long between two probes of a daemon that is not ready yet.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long there is between two records of why it is not.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
 /// What can be wrong with a probe.
 #[derive(Debug, thiserror::Error)]
 enum ProbeError {
@@ -19,12 +24,42 @@ enum ProbeError {
     Client(#[from] ClientError),
 }
 
+impl ProbeError {
+    /// What to do about it, as the end of a sentence.
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Client(error) if is_refused(error) => {
+                ", to which its own user may not connect (with `User=` or `DynamicUser=` the unit needs `SupplementaryGroups=` with the socket's group)"
+            }
+            Self::Client(_) | Self::Late => "",
+        }
+    }
+}
+
+/// Whether the socket's permissions are behind it.
+fn is_refused(error: &ClientError) -> bool {
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        let refusal = error.downcast_ref::<io::Error>();
+        if refusal.is_some_and(|refusal| refusal.kind() == io::ErrorKind::PermissionDenied) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// Tells systemd that the daemon is ready and then, if it has a watchdog on us, that it lives.
 /// Never without proof: an answer that came through the whole of the daemon, from the socket to
 /// the handler and back, each time on a new connection.
 pub(super) async fn keep(socket: PathBuf) {
+    let mut told: Option<Instant> = None;
     while let Err(error) = probe(&socket).await {
-        tracing::error!(%error, "not ready: the daemon does not answer on its own socket");
+        if told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+            told = Some(Instant::now());
+            let hint = error.hint();
+            tracing::error!(%error, "not ready: the daemon does not answer on its own socket{hint}");
+        }
         tokio::time::sleep(PROBE_PAUSE).await;
     }
     super::service::ready();

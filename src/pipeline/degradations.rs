@@ -36,8 +36,15 @@ impl Executor {
             ),
             source: "[limits]".to_owned(),
         });
+        let cgroup = self.inner.runner.fell_back().map(|why| Degradation {
+            code: "cgroup_unavailable",
+            detail: format!(
+                "commands are held together by process groups, for the delegated cgroup cannot be used: {why}; mend that and restart, or set `mode = \"group\"`"
+            ),
+            source: "[cgroup]".to_owned(),
+        });
         let ledger = self.inner.ledger.as_ref().and_then(Ledger::problem);
-        let all = spool.into_iter().chain(limits).chain(ledger);
+        let all = spool.into_iter().chain(limits).chain(cgroup).chain(ledger);
         all.chain(self.skill_problems())
             .chain(self.sandbox_problem())
             .chain(self.circuit_problems())

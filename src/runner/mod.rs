@@ -51,6 +51,8 @@ pub struct Runner {
     environment: BaseEnvironment,
     corrections: OnceLock<Arc<Corrections>>,
     cgroups: Option<CgroupParent>,
+    /// Why there are none, where some were delegated.
+    fell_back: Option<String>,
     leaders: Arc<Leaders>,
     keepers: Keepers,
     /// `/dev/null`, once somebody needed it.
@@ -95,6 +97,7 @@ impl Runner {
             environment: BaseEnvironment::new(config.instance.clone()),
             corrections: OnceLock::new(),
             cgroups: None,
+            fell_back: None,
             leaders: Arc::new(Leaders::new(config.subreaper)),
             keepers: Keepers::default(),
             null: OnceLock::new(),
@@ -116,6 +119,7 @@ impl Runner {
             CgroupChoice::Group => None,
             CgroupChoice::Auto => CgroupParent::delegated().unwrap_or_else(|error| {
                 tracing::warn!(%error, "the delegated cgroup cannot be used; falling back to process groups");
+                self.fell_back = Some(error.to_string());
                 None
             }),
             CgroupChoice::Delegated => Some(CgroupParent::delegated()?.ok_or_else(|| {
@@ -139,6 +143,11 @@ impl Runner {
             processes,
             in_cgroups: swept,
         })
+    }
+
+    /// Why trees are held together by process groups although a cgroup was delegated.
+    pub fn fell_back(&self) -> Option<&str> {
+        self.fell_back.as_deref()
     }
 
     /// By what trees are held together.

@@ -55,6 +55,17 @@ pub(in crate::daemon) struct Courier {
     shared: Arc<Shared>,
     /// Called by itself: as a `Dispatch` it would have a say in what is logged.
     sink: Sink,
+    message: Message,
+}
+
+/// What the message of a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// What was logged as such: the fields are shown beside it.
+    AsLogged,
+    /// The fields in lower case as well, and last the error: of a record people see only that. Those in upper case
+    /// are there to be searched for.
+    Whole,
 }
 
 struct Shared {
@@ -85,7 +96,7 @@ enum Way {
 
 impl Courier {
     /// Whoever logs writes to `sink`, until [`Self::carry`].
-    pub(super) fn new(sink: Sink) -> Self {
+    pub(super) fn new(sink: Sink, message: Message) -> Self {
         let queue = Queue {
             way: Way::Direct,
             waiting: VecDeque::new(),
@@ -99,6 +110,7 @@ impl Courier {
         Self {
             shared: Arc::new(shared),
             sink,
+            message,
         }
     }
 
@@ -125,11 +137,18 @@ impl Courier {
                     "records of the log are missing here: whoever reads it did not keep up"
                 );
             }
-            record.send(&self.sink);
+            self.send(record);
             if self.shared.has_written() {
                 thread::sleep(LINGER);
             }
         }
+    }
+
+    fn send(&self, mut record: Record) {
+        if self.message == Message::Whole {
+            record.complete_message();
+        }
+        record.send(&self.sink);
     }
 
     /// Waits until all is written, though not for long, and leaves what comes after that to whoever logs it. Where it
@@ -157,7 +176,10 @@ impl<S: Subscriber> Layer<S> for Courier {
         let way = self.shared.queue.lock().way;
         match way {
             Way::Carried if !CARRIES.get() => self.shared.put(Record::of(event)),
-            Way::Direct | Way::Carried => self.sink.event(event),
+            Way::Direct | Way::Carried => match self.message {
+                Message::AsLogged => self.sink.event(event),
+                Message::Whole => self.send(Record::of(event)),
+            },
             Way::Closed => {}
         }
     }
@@ -269,6 +291,42 @@ impl Record {
         AT.set(None);
     }
 
+    /// Has the message say what the fields in lower case do.
+    fn complete_message(&mut self) {
+        let (mut message, mut details, mut cause) = (None, Vec::new(), None);
+        for (at, field) in self.metadata.fields().iter().enumerate() {
+            let Some(value) = self.values.get(at).and_then(Option::as_ref) else {
+                continue;
+            };
+            match field.name() {
+                "message" => message = Some((at, value)),
+                "error" => cause = Some(value.shown(&self.text)),
+                // Those with dots are of the `log` crate, and about the source.
+                name if !name.contains('.') && !name.contains(char::is_uppercase) => {
+                    details.push(format!("{name}={}", value.shown(&self.text)));
+                }
+                _ => {}
+            }
+        }
+        let Some((at, value)) = message else {
+            return;
+        };
+        if details.is_empty() && cause.is_none() {
+            return;
+        }
+        let mut text = value.shown(&self.text);
+        if !details.is_empty() {
+            text.push_str(&format!(" ({})", details.join(", ")));
+        }
+        if let Some(cause) = cause {
+            text.push_str(&format!(": {cause}"));
+        }
+        let text = self.put_text(format_args!("{text}"));
+        if let Some(message) = self.values.get_mut(at) {
+            *message = Some(Logged::Shown(text));
+        }
+    }
+
     fn put(&mut self, field: &Field, value: Logged) {
         if let Some(place) = self.values.get_mut(field.index()) {
             *place = Some(value);
@@ -312,6 +370,16 @@ impl Visit for Record {
 }
 
 impl Logged {
+    fn shown(&self, text: &str) -> String {
+        match self {
+            Self::I64(value) => value.to_string(),
+            Self::U64(value) => value.to_string(),
+            Self::F64(value) => value.to_string(),
+            Self::Bool(value) => value.to_string(),
+            Self::Text(range) | Self::Shown(range) => text[range.clone()].to_owned(),
+        }
+    }
+
     fn told<'a>(&self, text: &'a str) -> Told<'a> {
         match self {
             Self::I64(value) => Told::I64(*value),
@@ -374,7 +442,7 @@ mod tests {
             let lines = lines.clone();
             let json = fmt::layer().json().flatten_event(true).without_time();
             let sink = registry().with(json.with_writer(move || lines.clone()));
-            let courier = Courier::new(Arc::new(sink));
+            let courier = Courier::new(Arc::new(sink), Message::AsLogged);
             if is_carried {
                 courier.carry().expect("a thread");
             }
@@ -388,8 +456,30 @@ mod tests {
     }
 
     #[test]
+    fn a_message_may_say_all_that_people_are_to_know() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let json = fmt::layer().json().flatten_event(true).without_time();
+        let sink = registry().with(json.with_writer(move || writer.clone()));
+        let courier = Courier::new(Arc::new(sink), Message::Whole);
+        with_default(registry().with(courier), || {
+            let error = io::Error::other("why");
+            tracing::warn!(EXECUTION_ID = "x", pid = 3, %error, path = %"/a b", "cannot");
+            tracing::warn!(EXECUTION_ID = "x", "done");
+        });
+        let written = String::from_utf8(lines.0.lock().clone()).expect("text");
+        let messages: Vec<String> = written
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .map(|record: serde_json::Value| record["message"].as_str().expect("text").to_owned())
+            .collect();
+        assert_eq!(messages, ["cannot (pid=3, path=/a b): why", "done"]);
+        assert!(written.contains(r#""error":"why""#), "{written}");
+    }
+
+    #[test]
     fn what_does_not_fit_is_counted_with_the_next_that_does() {
-        let courier = Courier::new(Arc::new(registry()));
+        let courier = Courier::new(Arc::new(registry()), Message::AsLogged);
         courier.shared.queue.lock().way = Way::Carried;
         with_default(registry().with(courier.clone()), || {
             (0..WAITING + 10).for_each(|number| tracing::info!(number));

@@ -9,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use courier::{LoggedAt, Sink};
+use courier::{LoggedAt, Message, Sink};
 
 pub(super) use courier::Courier;
 
@@ -66,24 +66,28 @@ pub(super) fn start(config: &LogConfig) -> Result<(LogFilter, Courier), Telemetr
     let value = from_environment.unwrap_or_else(|| config.level.clone());
     let targets = log_filter(&value).ok_or(TelemetryError::Filter { value })?;
     let (filter, handle) = reload::Layer::new(targets);
-    let courier = Courier::new(sink(config.format)?);
+    let (sink, message) = sink(config.format)?;
+    let courier = Courier::new(sink, message);
     let registry = tracing_subscriber::registry().with(filter);
     registry.with(courier.clone()).try_init()?;
     Ok((LogFilter { handle, fixed }, courier))
 }
 
-/// Where it goes.
-fn sink(format: LogFormat) -> Result<Sink, TelemetryError> {
+/// Where it goes, and what its messages say there.
+fn sink(format: LogFormat) -> Result<(Sink, Message), TelemetryError> {
     let registry = tracing_subscriber::registry();
     let text = fmt::layer().with_timer(LoggedAt).with_writer(io::stderr);
     Ok(match format {
-        LogFormat::Auto if is_journal() => Arc::new(registry.with(journal()?)),
-        LogFormat::Journal => Arc::new(registry.with(journal()?)),
-        LogFormat::Json => Arc::new(registry.with(text.json().flatten_event(true))),
+        LogFormat::Auto if is_journal() => (Arc::new(registry.with(journal()?)), Message::Whole),
+        LogFormat::Journal => (Arc::new(registry.with(journal()?)), Message::Whole),
+        LogFormat::Json => {
+            let json = text.json().flatten_event(true);
+            (Arc::new(registry.with(json)), Message::AsLogged)
+        }
         LogFormat::Auto | LogFormat::Text => {
             let colour = io::stderr().is_terminal();
             let text = text.with_ansi(colour).with_target(false);
-            Arc::new(registry.with(text))
+            (Arc::new(registry.with(text)), Message::AsLogged)
         }
     })
 }
