@@ -97,6 +97,7 @@ fn files(page: &str) -> Files {
     match page {
         "shelly-executord" => &[SOCKET, CONFIGURATION, POLICY, TOOLS, SKILLS, STATE],
         "shellyctl-config" | "shellyctl-config-check" => &[CONFIGURATION, POLICY, TOOLS],
+        "shellyctl-policy-test" => &[POLICY],
         "shellyctl-tools" => &[SOCKET, SKILLS],
         "shellyctl-tools-install" | "shellyctl-tools-remove" | "shellyctl-tools-check" => &[SKILLS],
         "shellyctl-completions" | "shellyctl-tools-new" => &[],

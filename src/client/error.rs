@@ -5,6 +5,8 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use super::answer::{Answer, Problem};
 use super::sse::FrameTooLarge;
 use crate::domain::with_causes;
@@ -146,6 +148,13 @@ fn connect_hint(kind: io::ErrorKind) -> Option<&'static str> {
     }
 }
 
+/// Whether the policy has decided, by a rule or by its default.
+fn is_the_policy_s(judgement: &Value) -> bool {
+    ["rule", "source"]
+        .iter()
+        .any(|member| !judgement[member].is_null())
+}
+
 fn refusal_hint(problem: &Problem) -> Option<&'static str> {
     match problem.code.as_str() {
         "unknown_tool" => Some(
@@ -155,7 +164,8 @@ fn refusal_hint(problem: &Problem) -> Option<&'static str> {
             "`shellyctl history -n 1000` lists those that you may see, with their ids of 36 characters",
         ),
         "invalid_input" => Some("`shellyctl tools NAME` shows what a tool takes"),
-        "permission_denied" if problem.judgement.is_some() => {
+        // What a tool refuses by itself is of no rule.
+        "permission_denied" if problem.judgement.as_ref().is_some_and(is_the_policy_s) => {
             Some("`shellyctl policy explain` shows which rule that is, and what it lets pass")
         }
         "approval_expired" | "user_rejected" => {
@@ -226,8 +236,13 @@ mod tests {
             refusal_hint(&serde_json::from_value(problem).expect("a problem"))
         };
         assert_eq!(hint("access_denied", None), None, "its detail says it");
-        let judged = hint("permission_denied", Some(serde_json::json!({})));
+        let judged = hint(
+            "permission_denied",
+            Some(serde_json::json!({"rule": "bash"})),
+        );
         assert!(judged.is_some_and(|hint| hint.contains("policy explain")));
         assert_eq!(hint("permission_denied", None), None, "a hook said it");
+        let own = Some(serde_json::json!({"rule": null, "source": null}));
+        assert_eq!(hint("permission_denied", own), None, "a tool said it");
     }
 }

@@ -53,6 +53,7 @@ pub(super) struct Executions {
     survivors: IntCounter,
     oom_killed: IntCounter,
     truncated: IntCounter,
+    retries: IntCounter,
     output: IntCounterVec,
     sandbox_starts: IntCounterVec,
     connections: IntCounterVec,
@@ -101,6 +102,10 @@ impl Executions {
                 "shelly_outputs_truncated_total",
                 "Executions whose answer lacks a part of their output.",
             )?,
+            retries: group.counter(
+                "shelly_retries_total",
+                "Calls that were tried once more.",
+            )?,
             output: group.counters(
                 "shelly_output_bytes_total",
                 "What commands wrote, in bytes, kept or not.",
@@ -145,6 +150,10 @@ impl Executions {
         for result in ConnectionResult::ALL {
             self.connections.with_label_values(&[result.as_str()]);
         }
+    }
+
+    pub(super) fn retried(&self) {
+        self.retries.inc();
     }
 
     pub(super) fn ended(&self, execution: &Counted<'_>) {

@@ -64,6 +64,11 @@ impl Metrics {
         self.executions.ended(execution);
     }
 
+    /// A call is tried once more.
+    pub fn retried(&self) {
+        self.executions.retried();
+    }
+
     /// An execution has left a stage.
     pub fn left_stage(&self, stage: Stage, took: Duration) {
         self.executions.left_stage(stage, took);

@@ -37,6 +37,9 @@ impl Again<'_> {
         let detail = failed(result, retries.exit_codes)?;
         let execution = self.execution;
         let delay = jittered(retries.delay, attempt);
+        if let Some(metrics) = &execution.metrics {
+            metrics.retried();
+        }
         execution.note(Event::ExecutionRetried {
             attempt,
             delay_ms: fractional_millis(delay),

@@ -11,9 +11,6 @@ use crate::failure::Failure;
 use crate::relay::Relay;
 use crate::{ending, follow, options, print};
 
-/// What a shell reports of a command whose reader went away: 128 + SIGPIPE.
-const READER_GONE: u8 = 141;
-
 /// Runs the command.
 pub async fn run(client: &Client, args: ExecArgs, json: bool) -> Result<ExitCode, Failure> {
     let call = call(args)?;
@@ -37,7 +34,6 @@ pub async fn ended(
             Ok(ExitCode::from(status(&answer, relay.as_ref())))
         }
         Ok(None) => Ok(ExitCode::from(ending::CANCELLED)),
-        Err(failure) if failure.is_broken_pipe() => Ok(ExitCode::from(READER_GONE)),
         Err(failure) => Err(failure),
     }
 }

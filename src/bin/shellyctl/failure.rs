@@ -14,6 +14,9 @@ use crate::{ending, print};
 /// The status for a wrong command line; clap uses the same.
 const USAGE: u8 = 2;
 
+/// What a shell reports of a program whose reader went away: 128 + SIGPIPE. Not 0, for nobody has heard the verdict.
+const READER_GONE: u8 = 141;
+
 /// Everything that can end a command of shellyctl early.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -155,7 +158,7 @@ impl Failure {
         match self {
             Self::Client(ClientError::Refused { answer })
             | Self::NoApproval(ClientError::Refused { answer }) => ending::exit_status(answer),
-            Self::Stdout { .. } if self.is_broken_pipe() => 0,
+            Self::Stdout { .. } if self.is_broken_pipe() => READER_GONE,
             Self::NotJson { .. }
             | Self::ExplainedNotJson { .. }
             | Self::Unquotable { .. }

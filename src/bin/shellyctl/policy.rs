@@ -14,11 +14,20 @@ const WOULD_NOT_RUN: u8 = 1;
 /// Prints what the policy says.
 pub async fn explain(client: &Client, args: ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
     let chain = args.called_by.clone();
+    let workspace = args.options.workspace.clone();
     let judgement = client.explain(&call(client, args).await?, &chain).await?;
     if json {
         print::line(&judgement.json)?;
     } else {
         print::text(&render(&judgement, Page::stdout()))?;
+    }
+    if let Some(dir) = workspace
+        && judgement.risk_level.as_deref() == Some("trusted")
+    {
+        print::note(&format!(
+            "--workspace {} would not be used: it is trusted and would run outside of the sandbox; --untrusted has it run inside",
+            dir.display()
+        ));
     }
     Ok(match judgement.verdict.as_str() {
         "allow" => ExitCode::SUCCESS,

@@ -41,6 +41,7 @@ impl Relay {
         if self.id.replace(id.to_owned()).is_some() {
             self.stdout.begin_again();
             self.stderr.begin_again();
+            print::note("it is tried again: what it has written so far is no part of its result");
         }
     }
 

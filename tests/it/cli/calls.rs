@@ -376,6 +376,30 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
     daemon.wait_until("the command is gone", || !process.exists());
 }
 
+/// Whoever did not hear the verdict is not told that it was good.
+#[test]
+fn a_verdict_that_nobody_reads_is_no_success() {
+    let daemon = Daemon::start();
+    for arguments in [
+        &["exec", "--json", "exit 3"][..],
+        &["call", "bash", r#"{"command": "exit 3"}"#],
+        &["status"],
+        &["audit", "verify", "--json"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = shellyctl(daemon.socket(), arguments);
+        command.stdout(writer).stderr(Stdio::piped());
+        let ended = command
+            .spawn()
+            .expect("shellyctl starts")
+            .wait_with_output();
+        let ended = ended.expect("waited for");
+        let err = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(141), "{arguments:?}: {err}");
+    }
+}
+
 /// What the last try writes begins at its own beginning, and is not taken for what came before.
 #[test]
 fn each_try_is_passed_on_whole() {

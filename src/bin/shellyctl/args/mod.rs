@@ -69,6 +69,7 @@ Exit status:
   125  the daemon refused, failed or cannot be reached, or some of the output of a command that
        ended with 0 is missing (exec, replay)
   130  it was cancelled (exec, call, replay)
+  141  whoever reads standard output went away
 
 exec otherwise ends as the command did: with its exit code, or with 128 + n if signal n ended it.
 
