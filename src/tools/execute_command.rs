@@ -51,7 +51,8 @@ impl ToolImpl for ExecuteCommand {
             name: self.name().to_owned(),
             description: format!(
                 "Execute a shell command via {} -c, as `bash` does, in the directory `cwd`. The \
-                 output is structured: return_code, stdout and stderr.",
+                 output is structured: return_code, stdout and stderr. Each call is a fresh shell; \
+                 when the command ends, processes it left in the background are killed.",
                 config.shell.display()
             ),
             input_schema: schema_of::<Input>(),
