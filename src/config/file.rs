@@ -13,7 +13,7 @@ use super::flow::FlowConfig;
 use super::hooks::Hooks;
 use super::sandbox::SandboxFile;
 use super::tracing::TracingFile;
-use super::values::Bounded;
+use super::values::{Bounded, word};
 use super::{Audit, Durability, LogFormat, Truncate};
 use crate::domain::{CallOptions, EXECUTION_VARIABLE, INSTANCE_VARIABLE};
 
@@ -26,6 +26,7 @@ pub(super) struct File {
     pub(super) default_timeout_secs: Option<Bounded<1, 604_800>>,
     pub(super) max_timeout_secs: Option<Bounded<1, 604_800>>,
     pub(super) max_output_bytes: Option<Bounded<1, { 64 * MIB }>>,
+    #[serde(deserialize_with = "word")]
     pub(super) truncate: Option<Truncate>,
     #[serde(deserialize_with = "absolute")]
     pub(super) working_dir: Option<PathBuf>,
@@ -72,6 +73,7 @@ pub(super) struct LimitsFile {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [cgroup]")]
 pub(super) struct CgroupFile {
+    #[serde(deserialize_with = "word")]
     pub(super) mode: Option<CgroupMode>,
     #[serde(deserialize_with = "absolute")]
     pub(super) path: Option<PathBuf>,
@@ -110,7 +112,9 @@ pub(super) struct MetricsFile {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [ledger]")]
 pub(super) struct LedgerFile {
+    #[serde(deserialize_with = "word")]
     pub(super) durability: Option<Durability>,
+    #[serde(deserialize_with = "word")]
     pub(super) audit: Option<Audit>,
     pub(super) max_history_size: Option<Bounded<1, 100_000_000>>,
     pub(super) max_age_days: Option<Bounded<1, 36_500>>,
@@ -147,6 +151,7 @@ pub(super) struct SkillsFile {
 #[serde(default, deny_unknown_fields, expecting = "the table [log]")]
 pub(super) struct LogFile {
     pub(super) level: Option<String>,
+    #[serde(deserialize_with = "word")]
     pub(super) format: Option<LogFormat>,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::executor::Need;
-use super::values::Bounded;
+use super::values::{Bounded, word};
 use crate::domain::{Point, Stage, words};
 
 /// The time limit of a hook that sets none: the caller waits for it.
@@ -87,7 +87,9 @@ impl Hook {
 struct HookFile {
     #[serde(deserialize_with = "name")]
     name: String,
+    #[serde(default, deserialize_with = "word")]
     before: Option<Stage>,
+    #[serde(default, deserialize_with = "word")]
     after: Option<Stage>,
     #[serde(default, deserialize_with = "command")]
     command: Vec<String>,
@@ -96,6 +98,7 @@ struct HookFile {
     #[serde(default, deserialize_with = "tools")]
     tools: Option<BTreeSet<String>>,
     timeout_secs: Option<Bounded<1, 3600>>,
+    #[serde(default, deserialize_with = "word")]
     on_failure: Option<OnFailure>,
 }
 
@@ -365,6 +368,11 @@ mod tests {
                 "command",
                 "on_failure = \"shrug\"\ncommand",
                 &["e.toml:4: `on_failure`", "deny"],
+            ),
+            (
+                "command",
+                "on_failure = false\ncommand",
+                &["e.toml:4: `on_failure`", "boolean `false`", "deny"],
             ),
             (
                 "before = \"permission\"\n",

@@ -589,6 +589,23 @@ mod tests {
                 "truncate = \"head\"\n",
                 &["e.toml:1: ", "truncate", "tail", "middle"],
             ),
+            (
+                "truncate = 5\n",
+                &[
+                    "e.toml:1: ",
+                    "`truncate`",
+                    "integer `5`",
+                    "`tail` or `middle`",
+                ],
+            ),
+            (
+                "[ledger]\naudit = false\n",
+                &["e.toml:2: ", "`audit`", "boolean `false`", "best_effort"],
+            ),
+            (
+                "[cgroup]\nmode = []\n",
+                &["e.toml:2: ", "`mode`", "sequence", "`auto`"],
+            ),
             ("x = [", &["e.toml:1: "]),
         ] {
             let refusal = refusal(text);

@@ -1,7 +1,37 @@
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use serde::de::value::{Error as Unfit, StrDeserializer};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, Unexpected, Visitor};
+
+/// One of the words of `T`. Of a value of another type the parser itself says that it expected "string or table", and
+/// names no word.
+pub(super) fn word<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    struct Word<T>(PhantomData<T>);
+
+    impl<T: DeserializeOwned> Visitor<'_> for Word<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            // As it is said of a word that is none of them.
+            let refused = T::deserialize(StrDeserializer::<Unfit>::new("")).err();
+            let refused = refused.map(|error| error.to_string()).unwrap_or_default();
+            let words = refused.split_once("expected ").map(|(_, words)| words);
+            f.write_str(words.unwrap_or("a word in quotes"))
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            T::deserialize(StrDeserializer::new(text))
+        }
+    }
+
+    deserializer.deserialize_str(Word(PhantomData)).map(Some)
+}
 
 /// An integer from `MIN` to `MAX`, refused by the parser itself so that the refusal carries the
 /// place in the file.
