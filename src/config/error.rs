@@ -55,6 +55,11 @@ impl ConfigError {
         }
     }
 
+    /// Whether there was no such file.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// The file this is about.
     pub fn path(&self) -> &Path {
         match self {

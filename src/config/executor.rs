@@ -158,6 +158,14 @@ impl ExecutorConfig {
                 ));
             }
         }
+        let hidden = self.sandbox.hidden.iter();
+        let files = hidden.filter(|path| path.exists() && !path.is_dir());
+        idle.extend(files.map(|file| {
+            format!(
+                "[sandbox] `hidden`: `{}` is no directory, and only those can be hidden: no untrusted call will be run",
+                file.display()
+            )
+        }));
         let patterns = self.secrets.patterns.iter().map(Regex::as_str);
         // Of what is no plain text it is not as plain how long it is.
         let is_short = |text: &&str| text.len() < SHORTEST_MASKED && regex::escape(text) == *text;

@@ -151,8 +151,9 @@ pub(super) struct SandboxFile {
     // The shell, and what it runs.
     pids_max: Option<Bounded<2, 1_000_000>>,
     // What tells how a command ended is a file, too.
-    file_size_max: Option<Bounded<4096, { 1 << 50 }>>,
+    file_size_max: Option<Bounded<64, { 1 << 50 }>>,
     tmp_max: Option<Bounded<4096, { 1 << 50 }>>,
+    #[serde(deserialize_with = "hidden")]
     hidden: Option<Vec<Absolute>>,
     workspaces: Option<Vec<Absolute>>,
     egress: Option<EgressLists>,
@@ -168,16 +169,6 @@ impl SandboxFile {
             let paths = all.map(|all| all.into_iter().map(|Absolute(path)| path).collect());
             paths.unwrap_or(otherwise)
         };
-        let is_all = |Absolute(path): &Absolute| path.parent().is_none();
-        if self
-            .hidden
-            .as_ref()
-            .is_some_and(|all| all.iter().any(is_all))
-        {
-            return Err(
-                "`hidden` names all there is (\"/\"): expected directories below it".to_owned(),
-            );
-        }
         let user = self.user.as_deref().map(SandboxUser::named).transpose()?;
         Ok(SandboxConfig {
             runtime: self.runtime.map_or(library.runtime, |Runtime(path)| path),
@@ -238,6 +229,17 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
+/// Directories that are to be empty, which all there is cannot be.
+fn hidden<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Absolute>>, D::Error> {
+    let dirs = Vec::<Absolute>::deserialize(deserializer)?;
+    match dirs.iter().any(|Absolute(dir)| dir.parent().is_none()) {
+        true => Err(D::Error::custom(
+            "\"/\" is all there is: expected directories below it",
+        )),
+        false => Ok(Some(dirs)),
+    }
+}
+
 /// An absolute path that means what it says.
 struct Absolute(PathBuf);
 
@@ -284,11 +286,11 @@ mod tests {
             ("pids_max = 1", &["e.toml:2: ", "pids_max", "from 2"]),
             (
                 "file_size_max = 0",
-                &["e.toml:2: ", "file_size_max", "from 4096"],
+                &["e.toml:2: ", "file_size_max", "from 64"],
             ),
             (
                 "hidden = [\"/srv\", \"/\"]",
-                &["`hidden`", "directories below it"],
+                &["e.toml:2: `hidden`", "directories below it"],
             ),
             (
                 "workspaces = [\"/srv/../etc\"]",

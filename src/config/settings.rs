@@ -370,7 +370,8 @@ mod tests {
         let text = "spool_max_bytes = 9\nspool_total_bytes = 8\n\
                     [files]\nbase_dirs = [\"~\", \"/\", \"/nowhere\", \"/etc/passwd\"]\n\
                     [secrets]\npatterns = [\"ab\", \"a+\", \"abc\"]\n\
-                    variables = [\"A-B\", \"C-D\", \"E_F\", \"1\"]\n[env]\nC-D = \"x\"\n";
+                    variables = [\"A-B\", \"C-D\", \"E_F\", \"1\"]\n[env]\nC-D = \"x\"\n\
+                    [sandbox]\nhidden = [\"/etc/hosts\", \"/root\", \"/nowhere\"]\n";
         let settings = Settings::parse(Path::new("e.toml"), text).expect("valid");
         let mut doubts = settings.doubts();
         // Whom this machine knows is another question.
@@ -378,6 +379,7 @@ mod tests {
         let about = [
             "/nowhere",
             "/etc/passwd",
+            "[sandbox] `hidden`: `/etc/hosts`",
             "\"ab\"",
             "\"1\"",
             "\"A-B\"",

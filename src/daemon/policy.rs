@@ -109,8 +109,9 @@ impl PolicyFiles {
         if let Some(dir) = &self.remembered {
             for path in &remembered_files(dir).map_err(unreadable(dir))? {
                 let text = match read_text(path) {
-                    // To remove it is how one is revoked.
-                    Err(_) if is_absent(path) => continue,
+                    // To remove it is how one is revoked. Somebody may put another in its place by now, which is then read
+                    // in its turn; a link that leads nowhere is a mistake.
+                    Err(error) if error.is_not_found() && !path.is_symlink() => continue,
                     read => read?,
                 };
                 let approvals = Remembered::read(Source { path, text: &text })?;

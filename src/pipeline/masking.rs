@@ -52,6 +52,7 @@ pub(super) fn mask_produced(produced: &mut Produced, secrets: &Secrets) {
     match produced {
         Produced::Answered(answer) | Produced::Spoke(_, answer) => {
             answer.content = secrets.mask_text(&answer.content);
+            answer.note = secrets.mask_text(&answer.note);
             if let Some(output) = &mut answer.output {
                 secrets.mask_value(output);
             }
@@ -85,5 +86,34 @@ pub(super) fn mask(result: &mut Result<ToolOutput, ExecutorError>, secrets: &Sec
     let run = output.map(|output| &mut output.run);
     for left in run.into_iter().flat_map(|run| &mut run.background) {
         left.command = secrets.mask_text(&left.command);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tools::Answer;
+
+    #[test]
+    fn all_that_a_tool_says_is_masked() {
+        let pattern = regex::bytes::Regex::new("hunter2").expect("a pattern");
+        let secrets = Secrets::new(false, Arc::new([pattern]));
+        let text = || "it is hunter2".to_owned();
+        let mut produced = Produced::Answered(Answer {
+            content: text(),
+            note: text(),
+            output: Some(json!({"hunter2": text()})),
+            ..Answer::default()
+        });
+        mask_produced(&mut produced, &secrets);
+        let shown = format!("{produced:?}");
+        assert!(
+            !shown.contains("hunter2") && shown.contains("it is ***"),
+            "{shown}"
+        );
     }
 }

@@ -37,9 +37,6 @@ impl Again<'_> {
         let detail = failed(result, retries.exit_codes)?;
         let execution = self.execution;
         let delay = jittered(retries.delay, attempt);
-        if let Some(metrics) = &execution.metrics {
-            metrics.retried();
-        }
         execution.note(Event::ExecutionRetried {
             attempt,
             delay_ms: fractional_millis(delay),
@@ -50,6 +47,9 @@ impl Again<'_> {
             biased;
             _ = live.stop_requested() => return None,
             () = tokio::time::sleep(delay) => {}
+        }
+        if let Some(metrics) = &execution.metrics {
+            metrics.retried();
         }
         // What the last try has written is no part of the answer.
         live.end_streams();

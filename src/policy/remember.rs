@@ -1,5 +1,6 @@
 //! The rules that would let exactly a call pass the next time.
 
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::glob::Kind;
@@ -7,7 +8,7 @@ use super::input::{SHELL_PARAMETER, is_path_parameter, script};
 use super::judge::{Cause, Decision, Policy};
 use super::paths::{absolute, goes_up};
 use super::pattern::escape;
-use super::question::{Question, Verdict};
+use super::question::{Question, RuleSource, Verdict};
 use super::remembered::{Remembered, standings};
 use super::rule::Rule;
 use super::shell::hazards::{Hazard, hazard};
@@ -65,7 +66,15 @@ pub(super) fn exact_rules(policy: &Policy, question: &Question<'_>) -> Vec<Strin
     let never = |hazard| matches!(hazard, Hazard::Shell(_));
     let rules = script(question).map(|text| of_script(policy, question, text, never));
     let rules = rules.unwrap_or_default();
-    match lets_pass(policy, question, &rules) {
+    // A person is to write them down.
+    let is_valid = |text: &String| {
+        let source = RuleSource {
+            file: PathBuf::new(),
+            line: 0,
+        };
+        Rule::new(Verdict::Allow, text, source).is_ok_and(|rule| rule.check_meant().is_ok())
+    };
+    match rules.iter().all(is_valid) && lets_pass(policy, question, &rules) {
         true => rules,
         false => Vec::new(),
     }

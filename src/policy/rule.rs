@@ -87,18 +87,24 @@ pub(super) fn parse(text: &str) -> Result<(Tools, Subject), String> {
 }
 
 /// Why a pattern allows no command whatever, and what was expected.
-fn never_allows(glob: &Glob) -> Option<String> {
+fn never_allows(tool: &Tools, glob: &Glob) -> Option<String> {
     const NO_RULE: &str = "expected no rule for it";
-    let words = glob.literal_words();
+    let mut words = glob.literal_words();
+    if !tool.is_literal() {
+        // Tools that are no shell may have such a parameter as well: of them the text says less.
+        words.truncate(1);
+    }
     let program = words.first()?;
-    if is_grammar(program) {
+    if tool.is_literal() && is_grammar(program) {
         return Some(format!(
             "`{program}` is a word of the shell's grammar, not a command: {NO_RULE}"
         ));
     }
     let (hazard, expected) = match (hazards::always(program), hazard(&words)) {
         (Some(hazard @ Hazard::Shell(_)), _) => (hazard, NO_RULE),
-        (None, Some(hazard @ Hazard::Shell(_))) if glob.is_literal() || words.len() > 1 => {
+        (None, Some(hazard @ Hazard::Shell(_)))
+            if tool.is_literal() && (glob.is_literal() || words.len() > 1) =>
+        {
             (hazard, NO_RULE)
         }
         (Some(hazard @ Hazard::Runs(_)), _) if !glob.is_literal() => {
@@ -118,7 +124,7 @@ impl Rule {
     pub(super) fn new(list: Verdict, text: &str, source: RuleSource) -> Result<Self, String> {
         let (tool, subject) = parse(text)?;
         if let (Verdict::Allow, Subject::Script(glob)) = (list, &subject)
-            && let Some(why) = never_allows(glob)
+            && let Some(why) = never_allows(&tool, glob)
         {
             return Err(format!("{text:?} would never allow anything, for {why}"));
         }

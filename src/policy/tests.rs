@@ -459,6 +459,7 @@ fn a_judgement_says_why_and_what_would_change_it() {
             "ls; make -C 'a b'",
             "In `allow`: `bash(command:make -C a\\ b)`.",
         ),
+        ("sed ''", "A simpler script, for `sed` "),
         ("eval x", "A simpler script, for `eval` "),
         ("x $(y)", "A simpler script, for "),
     ] {

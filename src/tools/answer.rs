@@ -9,7 +9,7 @@ pub(crate) struct Answer {
     pub content: String,
     /// How who reads a part of the text comes to the rest.
     pub read_on: ReadOn,
-    /// What is said behind the text, however much of that is cut off.
+    /// What is said behind the text, however much of that is cut off: some lines at the most, whatever was found.
     pub note: String,
     /// The structured output, which fits the tool's output schema.
     pub output: Option<Value>,

@@ -53,7 +53,8 @@ impl Produced {
                 answer.and_then(|answer| answer.output.as_ref())
             }
         };
-        kept + answer.map_or(0, |answer| answer.content.len()) + output.map_or(0, json_bytes)
+        let text = answer.map_or(0, |answer| answer.content.len() + answer.note.len());
+        kept + text + output.map_or(0, json_bytes)
     }
 
     /// Lists more processes that are left in the background, before its own.

@@ -122,6 +122,10 @@ fn refusals_name_file_line_key_and_what_was_expected() {
             &["`printf` assigns", "expected no rule"],
         ),
         (
+            "allow = [\"*(command:eval *)\"]",
+            &["`allow`", "expected no rule"],
+        ),
+        (
             "allow = [\"bash(command:time ls)\"]",
             &["`time` is a word", "expected no rule"],
         ),
@@ -155,5 +159,21 @@ fn a_rule_on_a_parameter_that_its_tool_lacks_is_refused() {
         "deny = [\"unknown(working_dir:/etc/**)\"]",
     ] {
         assert_eq!(check(text), Ok(()), "{text}");
+    }
+}
+
+/// What begins no command of bash's may be the text of a tool that is no shell.
+#[test]
+fn a_pattern_for_tools_of_several_names_is_not_taken_for_one_of_commands() {
+    let policy = policy(
+        "default = \"deny\"\nallow = [\"db_*(command:select *)\", \"redis_*(command:set counter *)\"]",
+    );
+    for (tool, text, verdict) in [
+        ("db_query", "select * from x", Verdict::Allow),
+        ("db_query", "drop x", Verdict::Deny),
+        ("redis_cmd", "set counter 1", Verdict::Allow),
+    ] {
+        let judgement = judge(&policy, tool, &json!({ "command": text }));
+        assert_eq!(judgement.verdict, verdict, "{text}");
     }
 }

@@ -23,6 +23,9 @@ pub(super) fn numbered(text: &str, first: u64) -> String {
 /// A line of two parts, of which so many characters are shown at the most: where it is longer, those around the place
 /// where the parts meet.
 pub(super) fn around((before, after): (&str, &str), most: usize) -> String {
+    if before.chars().chain(after.chars()).nth(most).is_none() {
+        return format!("{before}{after}");
+    }
     // What precedes the place says where it is, and less of it than of what follows.
     let lead = most / 4;
     let mut back = before.char_indices().rev();
@@ -50,6 +53,7 @@ mod tests {
     #[test]
     fn of_a_long_line_the_place_is_shown() {
         assert_eq!(around(("abc", "def"), 8), "abcdef");
+        assert_eq!(around(("ébcdefg", "h"), 8), "ébcdefgh");
         assert_eq!(around(("abc", "defghi"), 8), "abcdefgh... (cut)");
         assert_eq!(around(("é23456789", "abc"), 8), "(cut) ...89abc");
         assert_eq!(

@@ -234,17 +234,16 @@ fn content(output: &Output) -> String {
         let dir = shown(&output.dir_path);
         content.push_str(&format!("`{dir}` has no entries to list\n"));
     }
+    for Unlisted { path, why } in &output.unlisted {
+        content.push_str(&format!("not listed: {}: {why}\n", shown(path)));
+    }
     content
 }
 
-/// What is not listed.
+/// What the text does not say.
 fn note(output: &Output) -> String {
-    let mut note = String::new();
-    if output.truncated {
-        note.push_str("... (there are more: list a directory in it, or raise max_entries)\n");
+    match output.truncated {
+        true => "... (there are more: list a directory in it, or raise max_entries)\n".to_owned(),
+        false => String::new(),
     }
-    for Unlisted { path, why } in &output.unlisted {
-        note.push_str(&format!("not listed: {}: {why}\n", shown(path)));
-    }
-    note
 }

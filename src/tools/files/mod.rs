@@ -50,7 +50,7 @@ impl Work<'_> {
             true => Ok(()),
             false => Err(FileError::denied(
                 real,
-                "the policy has permitted another path: this one leads elsewhere now; call again to have it judged anew",
+                "the policy has permitted another path: this one leads elsewhere now",
             )),
         }
     }

@@ -107,7 +107,7 @@ fn content(output: &Output, input: &Input) -> String {
 /// What the text does not say.
 fn note(output: &Output) -> String {
     let mut note = String::new();
-    if output.total_lines == Some(0) {
+    if (output.total_lines, output.size_bytes) == (Some(0), 0) {
         note.push_str("[the file is empty]");
     }
     if output.invalid_bytes > 0 {

@@ -85,7 +85,12 @@ impl FileSink<'_> {
             LineKind::Match => self.matcher.find(line).ok().flatten(),
             LineKind::Context => None,
         };
-        let (before, after) = line.split_at(found.map_or(0, |found| found.start()));
+        let mut start = found.map_or(0, |found| found.start());
+        // A match may begin within a character.
+        while start > 0 && line.get(start).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            start -= 1;
+        }
+        let (before, after) = line.split_at(start);
         let [before, after] = [before, after].map(String::from_utf8_lossy);
         let shown = around((&before, &after), LONGEST);
         self.collected.bytes += self.path.len() + shown.len();
