@@ -158,9 +158,7 @@ impl ExecutorConfig {
                 ));
             }
         }
-        let hidden = self.sandbox.hidden.iter();
-        let files = hidden.filter(|path| path.exists() && !path.is_dir());
-        idle.extend(files.map(|file| {
+        idle.extend(self.sandbox.shown_files().map(|file| {
             format!(
                 "[sandbox] `hidden`: `{}` is no directory, and only those can be hidden: no untrusted call will be run",
                 file.display()

@@ -76,6 +76,15 @@ impl Default for SandboxConfig {
 }
 
 impl SandboxConfig {
+    /// Those of `hidden` that are there and no directories, which alone can be hidden. Looks at the disk.
+    pub fn shown_files(&self) -> impl Iterator<Item = &Path> {
+        let hidden = self.hidden.iter().map(PathBuf::as_path);
+        hidden.filter(|path| {
+            let inside = self.rootfs.join(path.strip_prefix("/").unwrap_or(path));
+            inside.exists() && !inside.is_dir()
+        })
+    }
+
     /// Whether a call may have that directory to write to, as written: it is one of `workspaces`, or what
     /// the policy has `granted` it, or below one.
     pub fn may_write_to(&self, dir: &Path, granted: Option<&Path>) -> bool {

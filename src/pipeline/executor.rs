@@ -335,16 +335,18 @@ impl Executor {
         {
             judgement = refused;
         }
-        if let Some(tool) = &tool
-            && let Some((stage, mut error)) =
+        let of_tool = tool.as_ref();
+        let of_tool = of_tool.map_or_else(RiskLevel::default, |tool| tool.risk_level(&config));
+        let raised = of_tool.max(call.options.risk_level);
+        judgement.risk_level = judgement.risk_level.max(raised);
+        if judgement.verdict != Verdict::Deny
+            && let Some(tool) = &tool
+            && let Some(mut error) =
                 stages::cannot_be_run(&call, tool, &judgement, &config, &summary)
         {
             error.mask(|text| secrets.mask_text(text));
-            return Err((stage, error));
+            return Err((Stage::Permission, error));
         }
-        let of_tool = tool.map_or_else(RiskLevel::default, |tool| tool.risk_level(&config));
-        let raised = of_tool.max(call.options.risk_level);
-        judgement.risk_level = judgement.risk_level.max(raised);
         let shown = CallRecord::new(&call, &summary, &secrets);
         masking::mask_judgement(&mut judgement, &shown, &secrets);
         if judgement.verdict == Verdict::Ask && !stages::can_ask(&self.inner, &config) {

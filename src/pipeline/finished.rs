@@ -261,12 +261,6 @@ impl Finished {
         }
     }
 
-    /// Whether nothing ran and the caller was told to call again.
-    pub(super) fn is_good_for_another_try(&self) -> bool {
-        let failure = self.failure.as_ref();
-        self.ran.is_none() && failure.is_some_and(Failure::asks_for_another_try)
-    }
-
     /// Whether the model is to be told of a failure.
     pub fn is_error(&self) -> bool {
         self.failure.is_some() || self.ran.as_ref().is_some_and(|ran| ran.is_error)

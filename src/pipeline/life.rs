@@ -274,9 +274,7 @@ impl Inner {
                 Ok(None) => continue,
                 Err(error) => return Err(Begun::Unrecorded(unrecorded(&error))),
             };
-            let finished = record.finished.as_ref();
-            let has_run = record.started_at.is_some();
-            if has_run || !finished.is_some_and(|finished| finished.is_good_for_another_try()) {
+            if !record.is_good_for_another_try() {
                 return Err(Begun::Repeated(Box::new(record)));
             }
             // Nothing ran, and it was told to come again.

@@ -57,6 +57,16 @@ impl Record {
         finished.is_some_and(|finished| finished.takes_long()) || self.call.bytes() >= LONG
     }
 
+    /// Whether nothing ran and the caller was told to call again. An ending that cannot be read says nothing of a run, so
+    /// that the start is asked as well.
+    pub(super) fn is_good_for_another_try(&self) -> bool {
+        let asks = |finished: &Arc<Finished>| {
+            let failure = finished.failure.as_ref();
+            finished.ran.is_none() && failure.is_some_and(Failure::asks_for_another_try)
+        };
+        self.started_at.is_none() && self.finished.as_ref().is_some_and(asks)
+    }
+
     /// What the ledger knows; the spool may have the long texts.
     pub(super) fn from_ledger(
         record: ExecutionRecord,

@@ -66,12 +66,7 @@ impl Basis {
             let rootfs = sandbox.rootfs.display();
             broken(io::Error::other(format!("`rootfs` {rootfs}: {error}")))
         });
-        // Only over a directory can an empty one be mounted.
-        let is_file = |path: &&PathBuf| {
-            let inside = sandbox.rootfs.join(path.strip_prefix("/").unwrap_or(path));
-            inside.exists() && !inside.is_dir()
-        };
-        if let Some(file) = sandbox.hidden.iter().find(is_file) {
+        if let Some(file) = sandbox.shown_files().next() {
             let file = file.display();
             let text =
                 format!("`hidden` names {file}, which is no directory: expected one that it is in");

@@ -44,12 +44,13 @@ impl Answer {
         }
     }
 
-    /// The text for the model, of which `cap` bytes are shown at the most besides what is said about it; and whether
-    /// that is not all. Lines are shown whole, if one is.
-    pub(crate) fn text(&self, cap: usize) -> (String, bool) {
-        let content = &self.content;
+    /// Takes the text for the model, of which `cap` bytes are shown at the most besides what is said about it, and says
+    /// whether that is not all. Lines are shown whole, if one is.
+    pub(crate) fn take_text(&mut self, cap: usize) -> (String, bool) {
+        let mut content = std::mem::take(&mut self.content);
         if content.len() <= cap {
-            return (format!("{content}{}", self.note), false);
+            content.push_str(&self.note);
+            return (content, false);
         }
         let shown = &content[..content.floor_char_boundary(cap)];
         let lines = match self.read_on {
@@ -102,7 +103,7 @@ mod tests {
     fn lines_are_shown_whole_with_where_to_read_on() {
         let total = Some(9);
         let answer = |content: &str| answer(content, ReadOn::Lines { first: 5, total });
-        let of = |content: &str, cap| answer(content).text(cap);
+        let of = |content: &str, cap| answer(content).take_text(cap);
         assert_eq!(of("ab\ncd\n", 6), ("ab\ncd\n\n[a note]".to_owned(), false));
         for cap in 6..9 {
             let expected =
@@ -133,12 +134,12 @@ mod tests {
             note: "a note\n".to_owned(),
             ..answer("0123\n", ReadOn::Nothing)
         };
-        assert_eq!(plain.text(5).0, "0123\na note\n");
-        assert_eq!(plain.text(2).0, "01\n...(truncated)\na note\n");
-        let (text, is_cut) = answer("0123456789", ReadOn::Nothing).text(4);
+        assert_eq!(plain.clone().take_text(5).0, "0123\na note\n");
+        assert_eq!(plain.clone().take_text(2).0, "01\n...(truncated)\na note\n");
+        let (text, is_cut) = answer("0123456789", ReadOn::Nothing).take_text(4);
         assert_eq!(text, "0123\n...(truncated)\n[a note]");
         assert!(is_cut);
-        let (text, _) = answer("0123456789", ReadOn::Bytes).text(4);
+        let (text, _) = answer("0123456789", ReadOn::Bytes).take_text(4);
         assert_eq!(
             text,
             "0123\n...(truncated)\n[more follows: read on from a higher offset]\n[a note]"

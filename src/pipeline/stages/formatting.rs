@@ -101,8 +101,8 @@ impl Format {
     }
 
     /// What the daemon did itself: there is no process to tell of.
-    fn answered(&self, answer: Answer, took: Duration) -> ToolOutput {
-        let (content, truncated) = answer.text(self.config.max_output_bytes);
+    fn answered(&self, mut answer: Answer, took: Duration) -> ToolOutput {
+        let (content, truncated) = answer.take_text(self.config.max_output_bytes);
         let Answer {
             output, is_error, ..
         } = answer;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::validation::Valid;
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Background, Call, Caller, ExecutorError, Judgement, RiskLevel, Stage, Verdict, Violation,
+    Background, Call, Caller, ExecutorError, Judgement, RiskLevel, Verdict, Violation,
 };
 use crate::pipeline::{Execution, beside};
 use crate::policy::{NamedPath, Policy, Question};
@@ -96,22 +96,16 @@ fn unconfined(call: &Call, summary: String, detail: String) -> ExecutorError {
     }
 }
 
-/// Why a call that was judged cannot be run as far as it is trusted, if there is a reason, and in which stage it comes up.
+/// What a call is refused with that was judged, by all who have a say in it, and yet cannot be run.
 pub(in crate::pipeline) fn cannot_be_run(
     call: &Call,
     tool: &Tool,
     judgement: &Judgement,
     config: &ExecutorConfig,
     summary: &str,
-) -> Option<(Stage, ExecutorError)> {
-    let own = tool.risk_level(config).max(call.options.risk_level);
-    let risk = own.max(judgement.risk_level);
-    let detail = cannot_be_confined(call, tool, risk, judgement, config)
-        .filter(|_| judgement.verdict != Verdict::Deny)?;
-    Some((
-        Stage::Permission,
-        unconfined(call, summary.to_owned(), detail),
-    ))
+) -> Option<ExecutorError> {
+    let detail = cannot_be_confined(call, tool, judgement.risk_level, judgement, config)?;
+    Some(unconfined(call, summary.to_owned(), detail))
 }
 
 /// Why a call that is not trusted cannot be run, if there is a reason that is known beforehand.

@@ -305,3 +305,19 @@ fn no_more_is_remembered_than_anybody_was_asked_about() {
         assert!(said.starts_with("approval 07070707-"), "{said}");
     }
 }
+
+/// Who was asked about one file was not asked about all that are written in that way.
+#[test]
+fn how_a_file_is_touched_is_not_remembered() {
+    let policy =
+        policy("default = \"allow\"\nask = [\"write_file(mode:w)\", \"fetch(method:POST)\"]");
+    let input = json!({"file_path": "/srv/a", "content": "x", "mode": "w"});
+    let asked = judge(&policy, "write_file", &input);
+    assert_eq!(
+        (asked.verdict, &asked.remember_rules[..]),
+        (Verdict::Ask, &[][..])
+    );
+    // Where there is no path it says as much as can be said.
+    let asked = judge(&policy, "fetch", &json!({"method": "POST", "to": "x"}));
+    assert_eq!(asked.remember_rules, ["fetch(method:POST)"]);
+}

@@ -80,10 +80,10 @@ impl FileSink<'_> {
     fn add(&mut self, number: Option<u64>, bytes: &[u8], kind: LineKind) {
         let is_text = |byte: &u8| !matches!(byte, b'\n' | b'\r');
         let line = &bytes[..bytes.iter().rposition(is_text).map_or(0, |last| last + 1)];
-        // What it is shown for may be anywhere in it.
+        // What it is shown for may be anywhere in it, which matters where not all of it is shown.
         let found = match kind {
-            LineKind::Match => self.matcher.find(line).ok().flatten(),
-            LineKind::Context => None,
+            LineKind::Match if line.len() > LONGEST => self.matcher.find(line).ok().flatten(),
+            LineKind::Match | LineKind::Context => None,
         };
         let mut start = found.map_or(0, |found| found.start());
         // A match may begin within a character.

@@ -246,10 +246,10 @@ fn a_file_that_grows_while_it_is_read_is_still_held_to_the_limit() {
 fn an_empty_file_is_told_of() {
     let room = Room::new();
     room.put("empty", "");
-    let answer = room
+    let mut answer = room
         .call(read_file, json!({"file_path": "empty"}))
         .expect("read");
-    assert_eq!(answer.text(100).0, "[the file is empty]");
+    assert_eq!(answer.take_text(100).0, "[the file is empty]");
     assert_eq!(answer.output.expect("an output")["content"], "");
 }
 
@@ -262,7 +262,7 @@ fn where_a_long_text_goes_on_is_told() {
             .map(|line| format!("line {line}\n"))
             .collect::<String>(),
     );
-    let text = |input| room.call(read_file, input).expect("read").text(30).0;
+    let text = |input| room.call(read_file, input).expect("read").take_text(30).0;
     let hint = "\n...(truncated)\n[lines 1 to 4 of 100: read on with start_line 5]";
     assert_eq!(
         text(json!({"file_path": "long"})),

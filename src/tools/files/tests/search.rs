@@ -9,8 +9,8 @@ use crate::tools::files::{FileError, Work};
 
 fn found(room: &Room, input: Value) -> String {
     let shown = input.to_string();
-    let answer = room.call(search_files, input).expect(&shown);
-    answer.text(usize::MAX).0
+    let mut answer = room.call(search_files, input).expect(&shown);
+    answer.take_text(usize::MAX).0
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn binary_large_and_special_files_are_passed_over_and_told() {
     }
     symlink("../outside", room.at("link")).expect("linked");
     symlink("text", room.at("other")).expect("linked");
-    let answer = room
+    let mut answer = room
         .call(search_files, json!({"pattern": "needle|secret"}))
         .expect("searched");
     assert_eq!(
-        answer.text(usize::MAX).0,
+        answer.take_text(usize::MAX).0,
         "text:1:needle\nutf16:1:needle\nnot searched: 1, binary\nnot searched: 1, larger than [files] max_file_size_mb\n"
     );
     let output = answer.output.expect("there");
@@ -198,9 +198,9 @@ fn what_is_forbidden_or_not_permitted_is_passed_over_and_told() {
         permits: &|path| path != private,
     };
     let input = serde_json::from_value(json!({"pattern": "x"})).expect("an input");
-    let answer = search_files(&work, &input).expect("searched");
+    let mut answer = search_files(&work, &input).expect("searched");
     assert_eq!(
-        answer.text(usize::MAX).0,
+        answer.take_text(usize::MAX).0,
         "a:1:x\nnot searched: 2, denied\n"
     );
 }
