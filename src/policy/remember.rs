@@ -35,7 +35,7 @@ pub(super) fn remember_rules(
     }
     let rules = match script(question) {
         // Nothing on the hazard list is waved through for good with one key.
-        Some(text) => of_script(policy, question, text, |_| true),
+        Some(text) => of_script(policy, question, text, usize::MAX, |_| true),
         None => of_input(question, asking).into_iter().collect(),
     };
     match lets_pass(policy, question, &rules) {
@@ -60,11 +60,15 @@ fn lets_pass(policy: &Policy, question: &Question<'_>, rules: &[String]) -> bool
     with.is_ok_and(|with| with.decide(question).verdict == Verdict::Allow)
 }
 
+/// How many rules somebody writes down for one script. Each is held against each command, of which a script may have
+/// thousands, and whatever is refused is told how it would not be.
+const MOST_WRITTEN: usize = 8;
+
 /// The rules that would let a script pass if they stood in `allow`, one for each command that does not pass
-/// already; none at all when that takes more.
+/// already; none at all when that takes more, or more of them than anybody writes down.
 pub(super) fn exact_rules(policy: &Policy, question: &Question<'_>) -> Vec<String> {
     let never = |hazard| matches!(hazard, Hazard::Shell(_));
-    let rules = script(question).map(|text| of_script(policy, question, text, never));
+    let rules = script(question).map(|text| of_script(policy, question, text, MOST_WRITTEN, never));
     let rules = rules.unwrap_or_default();
     // A person is to write them down.
     let is_valid = |text: &String| {
@@ -84,6 +88,7 @@ fn of_script(
     policy: &Policy,
     question: &Question<'_>,
     text: &str,
+    most: usize,
     is_refused: impl Fn(Hazard) -> bool,
 ) -> Vec<String> {
     let whole = policy.decide_whole(question);
@@ -100,9 +105,13 @@ fn of_script(
             question.tool,
             escape(&one.words, Kind::Command)
         );
-        if !rules.contains(&rule) {
-            rules.push(rule);
+        if rules.contains(&rule) {
+            continue;
         }
+        if rules.len() == most {
+            return Vec::new();
+        }
+        rules.push(rule);
     }
     rules
 }

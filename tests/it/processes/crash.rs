@@ -70,7 +70,10 @@ fn a_daemon_on_a_copy_leaves_those_of_the_original_alone() {
     for mode in Mode::all() {
         let daemon = Daemon::start_with(mode, "");
         let id = daemon.begin("exec sleep 600", &json!({}));
-        let running = daemon.processes();
+        // Before it executes its program nothing says whose it is.
+        let running = wait_for("it is marked", || {
+            Some(daemon.processes()).filter(|pids| !pids.is_empty())
+        });
         let dir = scratch();
         let copied = Command::new("cp")
             .arg("-a")
