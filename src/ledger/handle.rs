@@ -155,10 +155,13 @@ impl Ledger {
         self.inner.shared.look();
     }
 
-    /// Lets go of the pages that it keeps in memory, and of its thread's heap what is free beyond glibc's
+    /// Lets go of the pages that it keeps in memory, those of its log among them, and of its thread's heap what is free beyond glibc's
     /// `M_TRIM_THRESHOLD`. For a while in which nothing happens.
     pub fn shrink(&self) -> Receipt<()> {
         self.inner.shared.let_go();
+        if let Some(log) = &self.inner.log {
+            log.rest();
+        }
         self.write(Failing::Dropped, None, |store| {
             store.connection.execute_batch("PRAGMA shrink_memory")?;
             drop(black_box(Vec::<u8>::with_capacity(TRIMS_HEAP_BYTES)));

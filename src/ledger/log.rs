@@ -203,6 +203,13 @@ impl Log {
         turns.other.map();
     }
 
+    /// Lets go of what of them is resident. For a while in which nothing happens.
+    pub(super) fn rest(&self) {
+        let turns = self.turns.lock();
+        turns.current.rest();
+        turns.other.rest();
+    }
+
     /// Leaves their files to whoever opens them next. What is entered all the same is written.
     pub(super) fn unmap(&self) {
         let turns = &mut *self.turns.lock();

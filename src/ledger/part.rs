@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::{MmapMut, MmapOptions, UncheckedAdvice};
 use nix::sys::statfs::{EXT4_SUPER_MAGIC, TMPFS_MAGIC, fstatfs};
 
 /// How much of a log is mapped, in bytes: a hundred and more calls of the usual kind. What is behind the
-/// last line of it is zeros. It is resident while it is in use.
+/// last line of it is zeros. It is resident while it is in use, until it [rests](Part::rest).
 pub(super) const MAPPED: usize = 256 << 10;
 
 /// A log, and where in it the next line goes.
@@ -76,6 +76,15 @@ impl Part {
     /// Has lines written from now on.
     pub(super) fn unmap(&mut self) {
         self.mapped = None;
+    }
+
+    /// Has the kernel forget what of it is mapped, until it is touched again. For a while in which nothing happens.
+    pub(super) fn rest(&self) {
+        if let Some(mapped) = &self.mapped {
+            // SAFETY: it is shared with its file, from whose pages it is mapped again (madvise(2)): what is in
+            // there stays as it is.
+            let _ = unsafe { mapped.unchecked_advise(UncheckedAdvice::DontNeed) };
+        }
     }
 
     /// Whether a line of so many bytes still has room where there is most to gain.
@@ -209,6 +218,33 @@ mod tests {
         assert!(found.starts_with(b"last\n\0"));
         part.clear().expect("cleared");
         assert_eq!(path.metadata().expect("a log").len(), 0);
+    }
+
+    #[test]
+    fn what_rests_is_not_resident_and_has_its_lines() {
+        let (_file, path) = file_in_memory();
+        let (mut part, _) = Part::open(&path).expect("opened");
+        part.map();
+        let resident_kib = |part: &Part| -> u64 {
+            let mapped = part.mapped.as_ref().expect("mapped");
+            let smaps = fs::read_to_string("/proc/self/smaps").expect("this process");
+            let begin = format!("{:x}-", mapped.as_ptr().addr());
+            let mut of_it = smaps.lines().skip_while(|line| !line.starts_with(&begin));
+            let line = of_it.find_map(|line| line.strip_prefix("Rss:"));
+            let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+            kib.and_then(|kib| kib.parse().ok()).expect("a number")
+        };
+        let line = |letter: &str| format!("{}\n", letter.repeat(MAPPED / 3)).into_bytes();
+        drop(part.append(&line("a")).expect("appended"));
+        assert!(resident_kib(&part) > 0);
+        part.rest();
+        assert_eq!(resident_kib(&part), 0);
+        drop(part.append(&line("b")).expect("appended"));
+        let first: Vec<_> = lines(&path)
+            .iter()
+            .map(|line| line[..1].to_owned())
+            .collect();
+        assert_eq!(first, ["a", "b"]);
     }
 
     #[test]

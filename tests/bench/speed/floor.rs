@@ -179,7 +179,7 @@ impl Plan {
             .iter()
             .map(|argument| CString::new(argument.as_str()))
             .collect::<Result<_, _>>()?;
-        // About what the daemon gives its commands: the shell has as much to import.
+        // What the daemon gives its commands: the shell has as much to import.
         let env = [
             c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             c"HOME=/root",
@@ -190,9 +190,15 @@ impl Plan {
             c"TERM=dumb",
             c"PAGER=cat",
             c"GIT_PAGER=cat",
+            c"MANPAGER=cat",
+            c"SYSTEMD_PAGER=cat",
             c"DEBIAN_FRONTEND=noninteractive",
             c"GIT_TERMINAL_PROMPT=0",
+            c"GIT_CONFIG_COUNT=1",
+            c"GIT_CONFIG_KEY_0=gc.autoDetach",
+            c"GIT_CONFIG_VALUE_0=false",
             c"SHELLY_EXECUTION_ID=01990000-0000-7000-8000-000000000000",
+            c"SHELLY_INSTANCE_ID=01990000-0000-7000-8000-000000000000",
         ];
         Ok(Self {
             argv,
