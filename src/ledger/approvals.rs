@@ -125,33 +125,6 @@ impl Store {
         Ok(revoked > 0)
     }
 
-    /// Lets those lapse that nobody has decided in time.
-    pub(super) fn expire(&mut self, now: i64) -> Result<Vec<Approval>, Fault> {
-        let due: Vec<ApprovalId> = {
-            let mut due = self.connection.prepare_cached(
-                "SELECT id FROM approvals WHERE status = 'pending' AND expires_at <= ?",
-            )?;
-            let rows = due.query_map([now], |row| Ok(ApprovalId::from_bytes(row.get(0)?)))?;
-            rows.collect::<Result<_, _>>()?
-        };
-        let mut expired = Vec::new();
-        for id in due {
-            let decision = Decision {
-                id,
-                status: ApprovalStatus::Expired,
-                by: None,
-                reason: None,
-                remember: None,
-                at: from_micros(now),
-            };
-            match self.decide(&decision)? {
-                Verdicted::Done(approval) => expired.push(*approval),
-                Verdicted::TooLate(_) | Verdicted::Unknown => {}
-            }
-        }
-        Ok(expired)
-    }
-
     /// Says how an approval stands after an attempt that changed so many.
     fn settle(
         &mut self,

@@ -357,13 +357,6 @@ impl Ledger {
         })
     }
 
-    /// Lets the approvals lapse that nobody decided before `now`: these.
-    pub fn expire_approvals(&self, now: SystemTime) -> Receipt<Vec<Approval>> {
-        self.write(Failing::Dropped, None, move |store| {
-            store.expire(micros(now))
-        })
-    }
-
     /// Approvals, oldest first.
     ///
     /// # Errors

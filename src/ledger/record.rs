@@ -321,6 +321,13 @@ pub struct Approval {
     pub remember_rules: Vec<String>,
 }
 
+impl Approval {
+    /// Whether its time is over, be it on record or not: nothing is run under it any more.
+    pub fn has_lapsed(&self) -> bool {
+        self.status == ApprovalStatus::Expired || self.expires_at <= SystemTime::now()
+    }
+}
+
 /// Who decided on an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {

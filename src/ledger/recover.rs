@@ -17,8 +17,8 @@ use crate::domain::{ApprovalId, ExecutionId, Failure, Stage, StageTimes, Status}
 pub struct Recovered {
     /// What became of these is not known; their records say `lost`.
     pub lost: Vec<OpenRecord>,
-    /// These nobody waits for, and their approval is still pending, or was given or denied when nobody was there any
-    /// more to be told: they stay [`Status::Waiting`].
+    /// These nobody waits for, and their approval is still pending, or was given, denied or lapsed when nobody was
+    /// there any more to be told: they stay [`Status::Waiting`].
     pub waiting: Vec<Waiting>,
 }
 
@@ -27,7 +27,7 @@ pub struct Recovered {
 pub struct Waiting {
     /// What was called.
     pub record: super::ExecutionRecord,
-    /// What it waits for. It may have been approved, but not used, or denied before the restart.
+    /// What it waits for. It may have been approved, but not used, or denied before the restart, and its time may be over.
     pub approval: Approval,
 }
 
@@ -47,9 +47,8 @@ impl Store {
             let id = record.open.id;
             let approvals = self.unused_approvals(id)?;
             let waits = record.open.asynchronous && record.open.status == Status::Waiting;
-            let valid = approvals.iter().find(|approval| approval.expires_at > now);
-            let denied = self.denied_approval(id)?;
-            if let Some(approval) = denied.as_ref().or(valid).filter(|_| waits) {
+            let refused = self.refused_approval(id)?;
+            if let Some(approval) = refused.as_ref().or(approvals.last()).filter(|_| waits) {
                 let approval = approval.clone();
                 recovered.waiting.push(Waiting { record, approval });
                 continue;
@@ -116,14 +115,14 @@ impl Store {
         rows.next().transpose()
     }
 
-    /// What was denied of an execution.
-    fn denied_approval(&self, id: ExecutionId) -> rusqlite::Result<Option<Approval>> {
+    /// What was denied of an execution, or lapsed.
+    fn refused_approval(&self, id: ExecutionId) -> rusqlite::Result<Option<Approval>> {
         let sql = format!(
-            "SELECT {} FROM approvals WHERE execution_id = ? AND status = 'denied'",
+            "SELECT {} FROM approvals WHERE execution_id = ? AND status IN ('denied', 'expired')",
             approvals::COLUMNS
         );
-        let mut denied = self.connection.prepare_cached(&sql)?;
-        let mut rows = denied.query_map([id.as_bytes()], approvals::read)?;
+        let mut refused = self.connection.prepare_cached(&sql)?;
+        let mut rows = refused.query_map([id.as_bytes()], approvals::read)?;
         rows.next().transpose()
     }
 

@@ -7,10 +7,11 @@ use std::time::SystemTime;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
+use super::execution::Execution;
 use super::executor::{Executor, Inner};
 use super::masking;
 use crate::config::write_remembered;
-use crate::domain::{ApprovalId, Call, Caller, Remember, mask_secrets};
+use crate::domain::{ApprovalId, Call, Caller, ExecutorError, Remember, mask_secrets};
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Decision, LedgerError, Verdicted};
 use crate::policy::{Policy, PolicyError, Remembered, Source};
 
@@ -310,6 +311,27 @@ impl Amendment<'_> {
     /// Puts another one in force for executions that begin from now on.
     pub fn put_in_force(self, policy: Policy) {
         self.executor.set_policy(policy);
+    }
+}
+
+/// Why a call is not run that somebody has denied.
+pub(super) fn denied(execution: &Execution, approval: &Approval) -> ExecutorError {
+    let decided = approval.decided.as_ref();
+    ExecutorError::UserRejected {
+        tool_name: execution.tool.clone(),
+        input_summary: execution.summary(),
+        by: decided.and_then(|decided| decided.by),
+        reason: decided.and_then(|decided| decided.reason.clone()),
+    }
+}
+
+/// Why a call is not run that nobody has approved in time.
+pub(super) fn lapsed(execution: &Execution, approval: &Approval) -> ExecutorError {
+    let waited = approval.expires_at.duration_since(approval.created_at);
+    ExecutorError::ApprovalExpired {
+        tool_name: execution.tool.clone(),
+        input_summary: execution.summary(),
+        waited: waited.unwrap_or_default(),
     }
 }
 

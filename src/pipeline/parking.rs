@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::CallRecord;
+use super::approvals::{denied, lapsed};
 use super::event::Event;
 use super::execution::{Execution, Terms};
 use super::executor::Inner;
@@ -65,7 +66,11 @@ impl Inner {
         let (Some(asked), Some(entry)) = (execution.unused_approval(), &execution.entry) else {
             return;
         };
-        let settled = self.settle(asked.id, ApprovalStatus::Withdrawn).await;
+        let status = match asked.has_lapsed() {
+            true => ApprovalStatus::Expired,
+            false => ApprovalStatus::Withdrawn,
+        };
+        let settled = self.settle(asked.id, status).await;
         // Where it was refused, or has expired, it stays so.
         if let Ok(Some(approval)) = settled
             && matches!(
@@ -117,10 +122,9 @@ impl Inner {
         if let Some(entry) = &execution.entry {
             entry.adopt();
         }
-        let denied = (approval.status == ApprovalStatus::Denied)
-            .then(|| denied(&execution, approval.clone()));
+        let refused = refused(&execution, &approval);
         execution.ask(Arc::new(approval));
-        execution.set_waiting(denied.is_none());
+        execution.set_waiting(refused.is_none());
         // By the daemon that asked.
         execution.charge_once();
         execution.learn(|known| {
@@ -138,8 +142,8 @@ impl Inner {
                 input_summary: execution.summary(),
                 changed: changed.to_owned(),
             };
-            let ended = match (denied, is_whole, lineage) {
-                (Some(denied), ..) => denied,
+            let ended = match (refused, is_whole, lineage) {
+                (Some(refused), ..) => refused,
                 (None, true, None) => return inner.go_on(&execution, call, config, one).await,
                 (None, _, Some(_)) => stale("what called it did not outlast the daemon"),
                 (None, false, None) => {
@@ -155,23 +159,26 @@ impl Inner {
     }
 }
 
-/// Tells of what was denied when nobody was there to be told: why the call is not run.
-fn denied(execution: &Execution, approval: Approval) -> ExecutorError {
-    let decided = approval.decided.map(|decided| (decided.by, decided.reason));
-    let (by, reason) = decided.unwrap_or_default();
-    if let Some(entry) = &execution.entry {
-        entry.note(Event::ConfirmationDecided {
-            approval_id: approval.id,
+/// Tells of what was denied, or lapsed, when nobody was there to be told: why the call is not run.
+fn refused(execution: &Execution, approval: &Approval) -> Option<ExecutorError> {
+    let approval_id = approval.id;
+    let (event, refused) = if approval.status == ApprovalStatus::Denied {
+        let event = Event::ConfirmationDecided {
+            approval_id,
             decision: approval.status.as_str().to_owned(),
-            by,
-        });
+            by: approval.decided.as_ref().and_then(|decided| decided.by),
+        };
+        (event, denied(execution, approval))
+    } else if approval.has_lapsed() {
+        let event = Event::ConfirmationExpired { approval_id };
+        (event, lapsed(execution, approval))
+    } else {
+        return None;
+    };
+    if let Some(entry) = &execution.entry {
+        entry.note(event);
     }
-    ExecutorError::UserRejected {
-        tool_name: execution.tool.clone(),
-        input_summary: execution.summary(),
-        by,
-        reason,
-    }
+    Some(refused)
 }
 
 /// What is on record of a call that waited.

@@ -11,6 +11,7 @@ use crate::domain::{
 };
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Ledger, LedgerError, Verdicted};
 use crate::pipeline::Execution;
+use crate::pipeline::approvals::{denied, lapsed};
 use crate::pipeline::event::Event;
 use crate::pipeline::executor::Inner;
 use crate::pipeline::intent::{Intent, Means};
@@ -403,26 +404,13 @@ impl Question<'_> {
     /// What an answer means.
     fn read(&self, approval: Approval) -> Result<Approval, ExecutorError> {
         self.note(&approval);
-        let (tool_name, input_summary) =
-            (self.execution.tool.clone(), self.context.summary.clone());
-        let by = approval.decided.as_ref().and_then(|decided| decided.by);
         match approval.status {
             ApprovalStatus::Approved => Ok(approval),
             ApprovalStatus::Denied | ApprovalStatus::Withdrawn => {
-                Err(ExecutorError::UserRejected {
-                    tool_name,
-                    input_summary,
-                    by,
-                    reason: approval.decided.and_then(|decided| decided.reason),
-                })
+                Err(denied(self.execution, &approval))
             }
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
-                let waited = approval.expires_at.duration_since(approval.created_at);
-                Err(ExecutorError::ApprovalExpired {
-                    tool_name,
-                    input_summary,
-                    waited: waited.unwrap_or_default(),
-                })
+                Err(lapsed(self.execution, &approval))
             }
         }
     }

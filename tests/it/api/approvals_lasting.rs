@@ -1,12 +1,14 @@
 //! Questions that outlast the daemon.
 
 use std::fs;
+use std::time::SystemTime;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::approvals::{answer, approvals, approve, pending, start, start_above, start_with};
 use super::{blocked, call};
+use crate::support::{Daemon, wait_for, wait_until};
 
 #[test]
 fn an_environment_that_is_another_after_a_restart_makes_an_approval_stale() {
@@ -230,4 +232,35 @@ fn no_more_calls_wait_for_an_answer_than_may() {
     // There is a place again.
     daemon.begin("id -u", &json!({}));
     pending(&daemon);
+}
+
+#[test]
+fn a_question_that_lapses_while_the_daemon_is_down_ends_its_call_as_any_other_would() {
+    let mut daemon = start_with("self_approval = true\nasync_timeout_secs = 1");
+    let marker = daemon.dir().join("marker");
+    let script = format!("touch {}", marker.display());
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let id = daemon.begin(&script, &json!({}));
+        let question = |daemon: &Daemon| {
+            let mut all = approvals(daemon, "?all=true").into_iter();
+            all.find(|one| one["execution_id"] == id)
+        };
+        let asked = wait_for("it is asked about", || question(&daemon));
+        daemon.signal(signal);
+        daemon.wait();
+        let lapses = asked["expires_at"].as_str().expect("a time");
+        let lapses = humantime::parse_rfc3339(lapses).expect("RFC 3339");
+        wait_until("it has lapsed", || SystemTime::now() > lapses);
+        daemon = daemon.restart();
+        let record = daemon.ended(&id);
+        assert_eq!(
+            (&record["status"], &record["result"]["code"]),
+            (&json!("denied"), &json!("approval_expired")),
+            "{signal}: {record}"
+        );
+        assert_eq!(record["result"]["stage"], "confirmation", "{signal}");
+        let told = question(&daemon).expect("kept");
+        assert_eq!(told["status"], "expired", "{signal}: {told}");
+    }
+    assert!(!marker.exists());
 }
