@@ -45,8 +45,12 @@ impl ConfigError {
         };
         let key = key
             .map(|(key, _)| key.trim())
-            .filter(|key| !key.is_empty() && !key.starts_with('#'))
-            .map(str::to_owned);
+            .filter(|key| !key.is_empty() && !key.starts_with('#'));
+        let member = member(&text[line_start..start]);
+        let key = key.map(|key| match member {
+            Some(member) => format!("{key}.{member}"),
+            None => key.to_owned(),
+        });
         Self::Invalid {
             path: path.to_owned(),
             line: text[..start].matches('\n').count() + 1,
@@ -74,6 +78,14 @@ impl ConfigError {
             Self::Invalid { .. } => self.to_string(),
         }
     }
+}
+
+/// Of a line up to a value, whose that is, if it is a member of an inline table.
+fn member(before: &str) -> Option<&str> {
+    let (_, own) = before.rsplit_once(['{', ','])?;
+    let name = own.trim_end().strip_suffix('=')?.trim();
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    (!name.is_empty() && name.chars().all(is_bare)).then_some(name)
 }
 
 fn key_prefix(key: Option<&str>) -> String {

@@ -158,6 +158,12 @@ impl ExecutorConfig {
                 ));
             }
         }
+        if is_no_directory(&self.sandbox.rootfs) {
+            idle.push(format!(
+                "[sandbox] `rootfs`: there is no directory `{}`, without which no untrusted call will be run",
+                self.sandbox.rootfs.display()
+            ));
+        }
         idle.extend(self.sandbox.shown_files().map(|file| {
             format!(
                 "[sandbox] `hidden`: `{}` is no directory, and only those can be hidden: no untrusted call will be run",

@@ -117,13 +117,18 @@ impl FilesFile {
     }
 }
 
-/// An absolute path.
+/// An absolute path, and no pattern, which would forbid nothing.
 struct Forbidden(PathBuf);
 
 impl<'de> Deserialize<'de> for Forbidden {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let path = PathBuf::deserialize(deserializer)?;
-        if path.is_absolute() && is_plain(&path) {
+        if path.as_os_str().as_encoded_bytes().contains(&b'*') {
+            let detail = format!(
+                "{path:?} is no path: expected one without `*`, at or below which nothing may be touched"
+            );
+            Err(D::Error::custom(detail))
+        } else if path.is_absolute() && is_plain(&path) {
             Ok(Self(path))
         } else {
             let detail = format!("{path:?} is no absolute path without `..`");
@@ -206,6 +211,7 @@ mod tests {
             ("base_dirs = [\"/srv/../etc\"]", &["e.toml:2: ", "`..`"]),
             ("forbidden = [\"etc\"]", &["e.toml:2: ", "etc"]),
             ("forbidden = [\"~\"]", &["e.toml:2: ", "~"]),
+            ("forbidden = [\"/etc/*\"]", &["e.toml:2: ", "/etc/*", "`*`"]),
             ("max_file_size_mb = 0", &["e.toml:2: ", "from 1 to 1024"]),
             ("allowed_extensions = [\"py\"]", &["e.toml:2: ", "\".py\""]),
             (

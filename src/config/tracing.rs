@@ -9,6 +9,9 @@ use serde::{Deserialize, Deserializer};
 /// The longest name of a service and value of a header, in bytes.
 const LONGEST: usize = 1024;
 
+/// Where a collector takes spans (OpenTelemetry Protocol, OTLP/HTTP Request).
+const TRACES: &str = "/v1/traces";
+
 /// Headers that are the exporter's own to set.
 const OWN_HEADERS: [&str; 8] = [
     "connection",
@@ -61,7 +64,7 @@ pub struct OtlpEndpoint(String);
 impl OtlpEndpoint {
     /// Where spans are posted.
     pub fn traces(&self) -> String {
-        format!("{self}/v1/traces")
+        format!("{self}{TRACES}")
     }
 }
 
@@ -89,10 +92,15 @@ fn endpoint(text: &str) -> Result<OtlpEndpoint, String> {
         // It is not repeated: there may be a password in it.
         return Err("names a user: expected \"http://HOST:PORT\", and what authorizes the daemon in `headers`".to_owned());
     }
+    if let Some(collector) = text.strip_suffix(TRACES) {
+        return Err(format!(
+            "{text:?} has the path that is added to it: expected {collector:?}"
+        ));
+    }
     match place.filter(|place| is_place(place)) {
         Some(_) => Ok(OtlpEndpoint(text.to_owned())),
         None => Err(format!(
-            "{text:?} is no collector: expected \"http://HOST:PORT\", such as \"http://127.0.0.1:4318\", and a path where it has one; `/v1/traces` is added to it"
+            "{text:?} is no collector: expected \"http://HOST:PORT\", such as \"http://127.0.0.1:4318\", and a path where it has one; `{TRACES}` is added to it"
         )),
     }
 }
@@ -217,6 +225,7 @@ mod tests {
             ("127.0.0.1:4318", "expected"),
             ("http://", "expected"),
             ("http://:4318", "expected"),
+            ("http://h:4318/v1/traces/", "expected \"http://h:4318\""),
             ("http://h:0", "expected"),
             ("http://h:+1", "expected"),
             ("http://h:65536", "expected"),

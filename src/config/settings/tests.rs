@@ -251,6 +251,18 @@ fn refusals_name_file_line_key_and_what_was_expected() {
             &["e.toml:2: ", "expected a table such as { calls = 10"],
         ),
         (
+            "[flow]\ncaller_rate = { calls = 10, burst = 0 }\n",
+            &["e.toml:2: `caller_rate.burst`: ", "from 1 to"],
+        ),
+        (
+            "[flow]\ncaller_rate = { calls = \"a, b = \" }\n",
+            &["e.toml:2: `caller_rate.calls`: ", "expected an integer"],
+        ),
+        (
+            "[flow]\ncaller_rate = { calls = 10, bursts = 1 }\n",
+            &["e.toml:2: `caller_rate`: ", "did you mean `burst`?"],
+        ),
+        (
             "[flow.tools.a]\nbreaker = true\n",
             &["e.toml:2: ", "expected a table such as { failures = 5"],
         ),
