@@ -79,7 +79,7 @@ fn reason(policy: &Policy, tool: &str, decision: &Decision<'_>) -> String {
             format!("the call sets `{name}`, which decides what a script runs")
         }
         Cause::Default(why) => {
-            let word = policy.default_verdict().as_str();
+            let word = policy.default_word();
             match why {
                 Some(why) => {
                     format!("no rule decides about {what} ({why}), and the default is {word}")

@@ -227,6 +227,15 @@ impl Policy {
         self.inner.default
     }
 
+    /// The same as its file says it.
+    pub(super) fn default_word(&self) -> &'static str {
+        let is_untrusted = |trust: &Arc<Inner>| trust.default == Verdict::Ask;
+        match self.inner.trust.iter().any(is_untrusted) {
+            true => RiskLevel::Untrusted.as_str(),
+            false => self.inner.default.as_str(),
+        }
+    }
+
     /// The file that says what happens to a call that no rule matches; none when none does, or only
     /// what is built in.
     pub fn main_file(&self) -> Option<&Path> {

@@ -14,8 +14,12 @@ use super::rule::Rule;
 use super::shell::hazards::{Hazard, hazard};
 use crate::domain::ApprovalId;
 
+/// How many rules are remembered of one script: each is held against each command from then on, and before that
+/// against those of the script, whenever somebody is asked about it.
+const MOST_REMEMBERED: usize = 64;
+
 /// One rule for each command that does not pass already; none at all when something on the
-/// hazard list is among them, or when remembering them would not let the call pass.
+/// hazard list is among them, when there are too many, or when remembering them would not let the call pass.
 pub(super) fn remember_rules(
     policy: &Policy,
     question: &Question<'_>,
@@ -35,7 +39,7 @@ pub(super) fn remember_rules(
     }
     let rules = match script(question) {
         // Nothing on the hazard list is waved through for good with one key.
-        Some(text) => of_script(policy, question, text, usize::MAX, |_| true),
+        Some(text) => of_script(policy, question, text, MOST_REMEMBERED, |_| true),
         None => of_input(question, asking).into_iter().collect(),
     };
     match lets_pass(policy, question, &rules) {

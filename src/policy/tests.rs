@@ -452,6 +452,16 @@ fn a_judgement_says_why_and_what_would_change_it() {
         assert!(judgement.remember_rules.is_empty(), "{script}");
         assert!(!judgement.would_change.is_empty());
     }
+    // Nobody reads so many, and each is held against each.
+    let commands = |count: usize| {
+        (0..count)
+            .map(|n| format!("touch {n}\n"))
+            .collect::<String>()
+    };
+    for (count, offered) in [(64, 64), (65, 0)] {
+        let asked = judge(&policy, "bash", &json!({"command": commands(count)}));
+        assert_eq!(asked.remember_rules.len(), offered, "{count}");
+    }
     // What no key allows for good an operator may write down, where a rule can be written for it.
     for (script, would_change) in [
         ("python3 x", "In `allow`: `bash(command:python3 x)`."),

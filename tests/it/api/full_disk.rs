@@ -52,6 +52,10 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         // The daemon may still be using it.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+        // Whoever would have removed it with all the rest came across a file system.
+        if let Some(scratch) = self.0.parent() {
+            let _ = fs::remove_dir_all(scratch);
+        }
     }
 }
 
