@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
+use nix::unistd::Uid;
 use parking_lot::Mutex;
 use tokio::sync::{SetOnce, oneshot};
 
@@ -353,6 +354,14 @@ fn quiet(id: ExecutionId) -> Arc<Live> {
     Arc::new(Live::new(id, 4096, Truncate::Tail, None, &secrets))
 }
 
+/// That a runtime mostly takes root, where the daemon has another `uid`.
+fn lack_of_root(uid: Uid) -> String {
+    match uid.is_root() {
+        true => String::new(),
+        false => format!(" (a runtime mostly takes root, and the daemon has uid {uid})"),
+    }
+}
+
 /// What became of the plan, from what became of the runtime and what the first process inside says.
 fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outcome, SandboxError> {
     let Ended {
@@ -385,8 +394,9 @@ fn translate(ended: Ended, runner: &Runner, sandboxed: Sandboxed) -> Result<Outc
         let said = String::from_utf8_lossy(&outcome.stderr.head);
         let said = said.lines().rev().find(|line| !line.trim().is_empty());
         return Err(SandboxError::Unavailable(format!(
-            "the runtime could not start it: {}",
-            said.unwrap_or("it does not say why")
+            "the runtime could not start it: {}{}",
+            said.unwrap_or("it does not say why"),
+            lack_of_root(Uid::effective())
         )));
     }
     let ending = match (outcome.ending, report.exit) {
@@ -438,4 +448,19 @@ async fn beside<T: Send + 'static>(
 /// Whether a directory is there, not by a link.
 fn is_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lacks_root_is_told_so() {
+        assert_eq!(lack_of_root(Uid::from_raw(0)), "");
+        let told = lack_of_root(Uid::from_raw(1234));
+        assert!(
+            told.contains("takes root") && told.contains("1234"),
+            "{told}"
+        );
+    }
 }
