@@ -24,7 +24,7 @@ pub(super) struct Answer<'a> {
     /// The text for the model: `[stdout]`, `[stderr]` and `[exit_code]` or `[signal]`.
     #[schema(value_type = String)]
     content: Text,
-    /// What a program reads; there exactly when the tool has an output schema and did its work.
+    /// What a program reads; absent when the tool answers text only or did not do its work.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value, required = false)]
     output: Option<&'a serde_json::Value>,

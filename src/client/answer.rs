@@ -181,6 +181,14 @@ pub struct Problem {
     pub judgement: Option<Value>,
 }
 
+impl Problem {
+    /// Whether the call was stopped, or failed, when its tool was at work.
+    #[must_use]
+    pub fn has_run_in_part(&self) -> bool {
+        matches!(self.stage.as_deref(), Some("execution" | "formatting"))
+    }
+}
+
 /// One place where an input does not match its schema.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]

@@ -42,7 +42,7 @@ pub struct ToolDetails {
     pub category: String,
     /// The time limit of a call that names none.
     pub timeout: Duration,
-    /// JSON Schema of the structured output; `None` when the tool answers text only.
+    /// JSON Schema of the structured output; `None` when the tool answers text only, or whatever it likes.
     pub output_schema: Option<Value>,
     /// Where the tool comes from: `builtin`, or the file that defines it.
     pub source: String,

@@ -11,7 +11,7 @@ use tonic_types::pb::{BadRequest, ErrorInfo, RetryInfo, bad_request::FieldViolat
 use super::answer::{End, Subject, response};
 use super::proto;
 use crate::api::{Code, Refusal, ViolationBody, violations};
-use crate::domain::Failure;
+use crate::domain::{CUT_MARK, Failure, FailureKind, Stage};
 use crate::pipeline::Finished;
 
 /// Whose words `ErrorInfo` has.
@@ -24,9 +24,11 @@ const DETAIL_BYTES: usize = 1024;
 const PROBLEM_BYTES: usize = 3072;
 const MAX_VIOLATIONS: usize = 16;
 
-/// The one table from codes to gRPC's.
-pub(super) fn grpc_code(code: Code) -> GrpcCode {
+/// The one table from codes, and the stages they came up in, to gRPC's.
+pub(super) fn grpc_code(code: Code, stage: Option<Stage>) -> GrpcCode {
     match code {
+        // What is unavailable clients call again by themselves.
+        Code::ShuttingDown if code.has_run_in_part(stage) => GrpcCode::Aborted,
         Code::MalformedRequest | Code::InvalidInput => GrpcCode::InvalidArgument,
         Code::BadCapability => GrpcCode::Unauthenticated,
         Code::AccessDenied
@@ -79,7 +81,8 @@ pub(super) fn of_refusal(refusal: Refusal) -> Status {
         errors: violated(errors),
         ..proto::Problem::default()
     };
-    status(code, problem, code.retry_after_secs(stage))
+    let retry_after = code.retry_after_secs(stage);
+    status((code, stage), problem, retry_after)
 }
 
 /// What an execution ended in.
@@ -87,8 +90,17 @@ pub(super) fn of_failure(subject: Subject, finished: &Finished, failure: &Failur
     let judgement = failure.judgement.as_deref();
     let partial = finished.ran.as_ref().map(|ran| {
         let text = finished.text();
+        // All that has room, and more where it is more: it is cut below.
         let content = text[..text.floor_char_boundary(PROBLEM_BYTES)].to_owned();
-        response(subject.clone(), ran, content, End::Stopped)
+        // What ended by itself has told how.
+        let end = match failure.kind == FailureKind::OutputInvalid {
+            true => End::ByItself,
+            false => End::Stopped,
+        };
+        proto::ExecuteToolResponse {
+            is_error: true,
+            ..response(subject.clone(), ran, content, end)
+        }
     });
     let problem = proto::Problem {
         detail: failure.detail.clone(),
@@ -103,7 +115,7 @@ pub(super) fn of_failure(subject: Subject, finished: &Finished, failure: &Failur
     let code = Code::of(failure.kind);
     let retry_after = failure.retry_after_secs;
     let retry_after = retry_after.or_else(|| code.retry_after_secs(failure.stage));
-    status(code, problem, retry_after)
+    status((code, failure.stage), problem, retry_after)
 }
 
 fn violated(errors: Option<Vec<ViolationBody>>) -> Vec<proto::Violation> {
@@ -113,7 +125,11 @@ fn violated(errors: Option<Vec<ViolationBody>>) -> Vec<proto::Violation> {
     errors.take(MAX_VIOLATIONS).collect()
 }
 
-fn status(code: Code, problem: proto::Problem, retry_after: Option<u64>) -> Status {
+fn status(
+    (code, stage): (Code, Option<Stage>),
+    problem: proto::Problem,
+    retry_after: Option<u64>,
+) -> Status {
     let http_status = code.status();
     let mut problem = proto::Problem {
         code: code.word(),
@@ -139,13 +155,13 @@ fn status(code: Code, problem: proto::Problem, retry_after: Option<u64>) -> Stat
         details.push(any("google.rpc.BadRequest", &bad_request(&problem)));
     }
     details.push(any("shelly.executor.v1.Problem", &problem));
-    let code = grpc_code(code);
+    let grpc = grpc_code(code, stage);
     let all = tonic_types::pb::Status {
-        code: code.into(),
+        code: grpc.into(),
         message: message.clone(),
         details,
     };
-    Status::with_details(code, message, all.encode_to_vec().into())
+    Status::with_details(grpc, message, all.encode_to_vec().into())
 }
 
 fn info(problem: &proto::Problem) -> ErrorInfo {
@@ -184,9 +200,14 @@ fn fit(problem: &mut proto::Problem) {
     }
     let excess = over(problem);
     if let Some(partial) = problem.partial.as_mut().filter(|_| excess > 0) {
+        /// What says that `truncated` is true.
+        const TOLD_BYTES: usize = 2;
         let content = std::mem::take(&mut partial.content);
-        let left = content.len().saturating_sub(excess);
-        partial.content = cut(content, left);
+        let left = content
+            .len()
+            .saturating_sub(excess + TOLD_BYTES + CUT_MARK.len());
+        partial.content = cut(content, left) + CUT_MARK;
+        partial.truncated = true;
     }
     if over(problem) > 0 {
         problem.judgement_json = None;
@@ -243,10 +264,29 @@ mod tests {
                 detail: long.clone(),
                 ..problem
             };
-            let status = status(Code::InvalidInput, problem, Some(7));
+            let status = status((Code::InvalidInput, None), problem, Some(7));
             let message = status.message().len() * 3;
             let details = status.details().len().div_ceil(3) * 4;
             assert!(message + details < 8_000, "{message} + {details}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_cut_says_so() {
+        for (bytes, is_cut) in [(100, false), (PROBLEM_BYTES, true), (20_000, true)] {
+            let partial = proto::ExecuteToolResponse {
+                content: "x".repeat(bytes),
+                ..proto::ExecuteToolResponse::default()
+            };
+            let mut problem = proto::Problem {
+                partial: Some(partial),
+                ..proto::Problem::default()
+            };
+            fit(&mut problem);
+            assert!(problem.encoded_len() <= PROBLEM_BYTES, "{bytes}");
+            let partial = problem.partial.expect("there is room for it");
+            let is_marked = partial.content.ends_with("x\n...(truncated)");
+            assert_eq!((partial.truncated, is_marked), (is_cut, is_cut), "{bytes}");
         }
     }
 

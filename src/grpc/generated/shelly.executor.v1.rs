@@ -61,7 +61,7 @@ pub struct ExecuteToolResponse {
     /// The text for the model: `\[stdout\]`, `\[stderr\]` and `\[exit_code\]` or `\[signal\]`.
     #[prost(string, tag = "2")]
     pub content: ::prost::alloc::string::String,
-    /// What a program reads, as JSON; there exactly when the tool has an output schema and did its work.
+    /// What a program reads, as JSON; absent when the tool answers text only or did not do its work.
     #[prost(string, optional, tag = "3")]
     pub output_json: ::core::option::Option<::prost::alloc::string::String>,
     /// Whether the tool failed.
@@ -307,7 +307,7 @@ pub struct ToolSpec {
     /// The time limit of a call that names none, in seconds.
     #[prost(double, tag = "8")]
     pub timeout_secs: f64,
-    /// JSON Schema of its structured output; absent when it answers text only.
+    /// JSON Schema of its structured output; absent when it answers text only, or whatever it likes.
     #[prost(string, optional, tag = "9")]
     pub output_schema_json: ::core::option::Option<::prost::alloc::string::String>,
     /// Where it comes from: `builtin`, or the file that defines it.

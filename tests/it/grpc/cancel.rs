@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tonic::{Code, Request};
 
@@ -164,6 +165,24 @@ fn a_deadline_is_a_time_limit() {
             .contains("0.2s")
     );
     assert!(timed("true", &json!({}), Duration::from_secs(60)).is_ok());
+}
+
+/// What is unavailable clients call again by themselves.
+#[test]
+fn what_has_run_in_part_when_the_daemon_stops_is_not_called_unavailable() {
+    let daemon = Daemon::start_with(Mode::Group, "shutdown_grace_secs = 0\n");
+    let grpc = connect(&daemon);
+    let file = daemon.dir().join("id");
+    let mut call = grpc.begin_execute(bash_only(&long_command(&file)));
+    id_in(&file);
+    daemon.signal(Signal::SIGTERM);
+    let status = grpc.end(&mut call).expect_err("it was killed");
+    assert_eq!(status.code(), Code::Aborted, "{status:?}");
+    let problem = problem_of(&status);
+    assert_eq!(
+        (problem.code.as_str(), problem.stage.as_deref()),
+        ("shutting_down", Some("execution"))
+    );
 }
 
 #[test]
