@@ -1,5 +1,7 @@
 //! A decision in words.
 
+use std::collections::BTreeMap;
+
 use super::input::script;
 use super::judge::{Cause, Decision, Policy};
 use super::question::{Judgement, Question, Verdict};
@@ -21,11 +23,25 @@ pub(super) fn explain(
     };
     let own = rule.filter(|_| !matches!(decision.cause, Cause::MayMatch(_)));
     let remember_rules = remember_rules(policy, question, &decision);
+    let variable = variable_that_decides(policy, question, &decision);
+    let reason = || {
+        let reason = reason(policy, tool, &decision);
+        match &variable {
+            Some(variable) => {
+                format!("what {variable} is set to may be run by what reads it: {reason}")
+            }
+            None => reason,
+        }
+    };
+    let would_change = would_change(policy, question, &decision, &remember_rules);
     Judgement {
         reason: own
             .and_then(|rule| rule.reason.clone())
-            .unwrap_or_else(|| reason(policy, tool, &decision)),
-        would_change: would_change(policy, question, &decision, &remember_rules),
+            .unwrap_or_else(reason),
+        would_change: match &variable {
+            Some(variable) => format!("A call without {variable}. {would_change}"),
+            None => would_change,
+        },
         verdict: decision.verdict,
         rule: rule.map(|rule| rule.text.clone()),
         source,
@@ -36,6 +52,33 @@ pub(super) fn explain(
         workspace: None,
         remember_rules,
     }
+}
+
+/// What of a call's environment decides, where it would be judged more mildly without.
+fn variable_that_decides(
+    policy: &Policy,
+    question: &Question<'_>,
+    decision: &Decision<'_>,
+) -> Option<String> {
+    /// How many are looked at, each of which is judged by itself.
+    const MOST: usize = 8;
+    let is_as_strict = |env: &BTreeMap<String, String>| {
+        policy.decide(&Question { env, ..*question }).verdict >= decision.verdict
+    };
+    let is_told = matches!(decision.cause, Cause::Environment(_));
+    let is_nothing = question.env.is_empty() || decision.verdict == Verdict::Allow;
+    if is_nothing || is_told || is_as_strict(&BTreeMap::new()) {
+        return None;
+    }
+    let mut each = question.env.iter().take(MOST);
+    let one = each.find(|(name, value)| {
+        let alone = [((*name).clone(), (*value).clone())];
+        is_as_strict(&BTreeMap::from(alone))
+    });
+    Some(match one {
+        Some((name, _)) => format!("`{name}` in `env`"),
+        None => "`env`".to_owned(),
+    })
 }
 
 fn place(rule: &Rule) -> String {

@@ -385,7 +385,8 @@ fn rules_for_what_some_tools_call_concern_only_that() {
 
 #[test]
 fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
-    let judge = |policy: &Policy, name: &str| {
+    let judge = |policy: &Policy, variables: &[(&str, &str)]| {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         policy.judge(&Question {
             tool: "bash",
             input: &json!({"command": "ls"}),
@@ -393,7 +394,7 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
             caller: &Caller::this_process(),
             chain: &[],
             working_dir: None,
-            env: &BTreeMap::from([(name.to_owned(), "x".to_owned())]),
+            env: &variables.iter().map(owned).collect(),
             stdin: None,
             shell: Path::new("/bin/bash"),
         })
@@ -404,11 +405,11 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
         ("PATH", Verdict::Ask),
         ("NO_COLOR", Verdict::Allow),
     ] {
-        assert_eq!(judge(&asks, name).verdict, verdict, "{name}");
+        assert_eq!(judge(&asks, &[(name, "x")]).verdict, verdict, "{name}");
     }
     // One that decides what runs takes it from those that ask, too.
     let allows = policy("default = \"allow\"\nask = [\"bash(command:rm *)\"]");
-    let judgement = judge(&allows, "PATH");
+    let judgement = judge(&allows, &[("PATH", "x")]);
     assert_eq!(judgement.verdict, Verdict::Ask);
     assert!(
         judgement.reason.contains("the call sets `PATH`"),
@@ -420,6 +421,22 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
             .starts_with("A call without `PATH` in `env`"),
         "{judgement:?}"
     );
+    // What programs may run is told by the variable that it stands in.
+    let (pager, settings) = (("PAGER", "rm x"), ("CFG", r#"{"a": 1, "b": [1, 2]}"#));
+    for (variables, named) in [
+        (vec![pager], "`PAGER` in `env`"),
+        (vec![settings], "`CFG` in `env`"),
+        (vec![("A", "b"), settings], "`CFG` in `env`"),
+        (vec![("A", "{a,b}"), pager], "`A` in `env`"),
+    ] {
+        let judgement = judge(&allows, &variables);
+        assert_eq!(judgement.verdict, Verdict::Ask, "{variables:?}");
+        let reason = format!("what {named} is set to may be run by what reads it: ");
+        assert!(judgement.reason.starts_with(&reason), "{judgement:?}");
+        let change = format!("A call without {named}. ");
+        assert!(judgement.would_change.starts_with(&change), "{judgement:?}");
+    }
+    assert_eq!(judge(&allows, &[("A", "b")]).verdict, Verdict::Allow);
 }
 
 #[test]
