@@ -181,6 +181,13 @@ pub(super) fn opened(begun: Begun, peer: Peer, terms: &Terms) -> Result<Opened, 
             );
             Err(Refusal::new(Code::AuditUnavailable, detail))
         }
+        Begun::Unknown(problem) => {
+            let detail = format!(
+                "whether the call has run under its `Idempotency-Key` cannot be looked up, so it was not run now; ask again under the same key: {}",
+                problem.detail
+            );
+            Err(Refusal::new(Code::AuditUnavailable, detail))
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use super::range::{ByteRange, Wanted, wanted, wanted_of_growing};
 use super::{Api, withheld};
-use crate::domain::{Status, StreamName};
+use crate::domain::{Status, StreamName, is_for_want};
 use crate::pipeline::{Execution, Found};
 use crate::runner::{Ahead, Follower, Kept};
 
@@ -172,6 +172,13 @@ pub(super) async fn show(
     let (source, length) = match Source::open(kept).await {
         Ok(Some(opened)) => opened,
         Ok(None) => return Err(missing(&api, &peer, name, &id, why_nowhere(&found)).await),
+        Err(error) if is_for_want(&error) => {
+            let detail = format!(
+                "the {} of execution `{id}` cannot be read now: {error}",
+                name.as_str()
+            );
+            return Err(Refusal::new(Code::Internal, detail));
+        }
         Err(error) => {
             return Err(missing(&api, &peer, name, &id, &error.to_string()).await);
         }

@@ -29,6 +29,7 @@ mod stage;
 mod summary;
 mod timestamp;
 mod tool;
+mod want;
 mod weight;
 mod words;
 
@@ -72,5 +73,6 @@ pub use summary::{SUMMARY_CHARS, mask_secrets, prepare_masking, summarize};
 pub use timestamp::parse_timestamp;
 pub(crate) use timestamp::timestamp;
 pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
+pub(crate) use want::is_for_want;
 pub(crate) use weight::{TOO_HEAVY, is_too_heavy, json_bytes};
 pub(crate) use words::words;

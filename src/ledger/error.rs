@@ -73,6 +73,14 @@ pub enum LedgerError {
         /// Its id.
         id: ExecutionId,
     },
+    /// The text of an answer, which has a file of its own, cannot be opened for want of descriptors or memory.
+    #[error("the text of execution {id} cannot be read now: {reason}")]
+    Text {
+        /// Whose.
+        id: ExecutionId,
+        /// Why.
+        reason: Arc<io::Error>,
+    },
     /// A record of the audit trail is none that was ever written.
     #[error("record {number} of the audit trail is not what was written: {detail}")]
     Altered {
@@ -140,6 +148,7 @@ impl LedgerError {
             | Self::TooNew { .. }
             | Self::Duplicate { .. }
             | Self::NotOpen { .. }
+            | Self::Text { .. }
             | Self::Altered { .. }
             | Self::NoWords { .. }
             | Self::Closed

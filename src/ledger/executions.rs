@@ -15,7 +15,7 @@ use super::log::{Extent, Told};
 use super::record::{Change, Claim, CloseRecord, HashKept, OpenRecord};
 use super::store::{Fault, Pending, Store};
 use super::time::micros;
-use super::{Digest, Json, LedgerError};
+use super::{Digest, Json, LedgerError, read};
 use crate::domain::{ApprovalId, ExecutionId, Ruling, Status, Verdict};
 
 /// How far back in the trail one may be that is still in the log: both parts of shortest
@@ -177,27 +177,11 @@ impl Store {
             self.open(record, first_event)?;
             return Ok(Claim::New);
         };
-        let holder = self
-            .connection
-            .prepare_cached(
-                "SELECT id, body_digest, ended_at IS NOT NULL FROM executions
-                 WHERE caller_uid = ? AND idempotency_key = ?",
-            )?
-            .query_row(params![record.caller_uid, claim.key], |row| {
-                let id: [u8; 16] = row.get(0)?;
-                let digest: [u8; 32] = row.get(1)?;
-                Ok((ExecutionId::from_bytes(id), Digest(digest), row.get(2)?))
-            })
-            .optional()?;
-        match holder {
-            None => {
-                self.open(record, first_event)?;
-                Ok(Claim::New)
-            }
-            Some((id, digest, _)) if digest != claim.body_digest => Ok(Claim::Conflict(id)),
-            Some((id, _, true)) => Ok(Claim::Finished(id)),
-            Some((id, _, false)) => Ok(Claim::InProgress(id)),
+        let holder = read::holder(&self.connection, record.caller_uid, claim)?;
+        if holder.is_none() {
+            self.open(record, first_event)?;
         }
+        Ok(holder.unwrap_or(Claim::New))
     }
 
     /// Lets go of the key of an execution that has ended.

@@ -17,8 +17,8 @@ use super::queue::Shared;
 use super::read::{self, Approvals};
 use super::readers::Readers;
 use super::record::{
-    Approval, AuditEntry, CloseRecord, Decision, ExecutionRecord, Filter, HashKept, Head, Limits,
-    Listed, Page, StreamDigests, Verdicted,
+    Approval, AuditEntry, Claim, CloseRecord, Decision, ExecutionRecord, Filter, HashKept, Head,
+    Idempotency, Limits, Listed, Page, StreamDigests, Verdicted,
 };
 use super::recover::Recovered;
 use super::retention::{Clearing, Pruned};
@@ -182,6 +182,19 @@ impl Ledger {
     /// When the file cannot be read.
     pub async fn get(&self, id: ExecutionId) -> Result<Option<ExecutionRecord>, LedgerError> {
         self.ask(move |connection| read::get(connection, id)).await
+    }
+
+    /// What has a caller's key, which nobody claims by this.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn holder(
+        &self,
+        caller_uid: u32,
+        claim: Idempotency,
+    ) -> Result<Option<Claim>, LedgerError> {
+        let look = move |connection: &Connection| read::holder(connection, caller_uid, &claim);
+        self.ask(look).await
     }
 
     /// Which of these executions it has no record of. Looked up by the writer, in passing: at the start another

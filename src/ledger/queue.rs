@@ -363,6 +363,7 @@ impl Shared {
                 | LedgerError::TooNew { .. }
                 | LedgerError::Duplicate { .. }
                 | LedgerError::NotOpen { .. }
+                | LedgerError::Text { .. }
                 | LedgerError::Altered { .. }
                 | LedgerError::NoWords { .. }
                 | LedgerError::Closed

@@ -10,12 +10,12 @@ use super::convert::{
 };
 use super::event::{EventFilter, EventPage, Events, Happened, NumberedEvents};
 use super::record::{
-    Approval, CloseRecord, Cursor, ExecutionRecord, Filter, Idempotency, Listed, OpenRecord,
+    Approval, Claim, CloseRecord, Cursor, ExecutionRecord, Filter, Idempotency, Listed, OpenRecord,
     Output, Page, Place,
 };
 use super::store::Fault;
 use super::time::{from_micros, micros};
-use super::{approvals, search};
+use super::{Digest, approvals, search};
 use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, TraceId, Verdict};
 
 /// The columns that [`execution`] reads, in its order.
@@ -38,6 +38,28 @@ pub(super) fn get(
     let sql = format!("SELECT {COLUMNS} FROM executions WHERE id = ?");
     let mut get = connection.prepare_cached(&sql)?;
     Ok(get.query_row([id.as_bytes()], execution).optional()?)
+}
+
+/// What has a caller's key, if anything has, as seen by who claims it for a call.
+pub(super) fn holder(
+    connection: &Connection,
+    caller_uid: u32,
+    claim: &Idempotency,
+) -> Result<Option<Claim>, Fault> {
+    let mut holder = connection.prepare_cached(
+        "SELECT id, body_digest, ended_at IS NOT NULL FROM executions
+         WHERE caller_uid = ? AND idempotency_key = ?",
+    )?;
+    let holder = holder.query_row(params![caller_uid, claim.key], |row| {
+        let id = ExecutionId::from_bytes(row.get(0)?);
+        let body_digest = Digest(row.get(1)?);
+        Ok(match row.get(2)? {
+            _ if body_digest != claim.body_digest => Claim::Conflict(id),
+            true => Claim::Finished(id),
+            false => Claim::InProgress(id),
+        })
+    });
+    Ok(holder.optional()?)
 }
 
 /// All that have ended.

@@ -235,7 +235,7 @@ async fn ended(begun: Begun, most: usize) -> Called {
             let finished = Arc::clone(execution.wait().await);
             called(&execution, &finished, most).await
         }
-        Begun::Unrecorded(problem) => not_begun(&problem.detail),
+        Begun::Unrecorded(problem) | Begun::Unknown(problem) => not_begun(&problem.detail),
         Begun::TooMuch(too_much) => not_begun(&too_much.to_string()),
         // Without a key nothing is a repetition.
         Begun::TooLate | Begun::Repeated(_) | Begun::InProgress(_) | Begun::OtherCall(_) => {

@@ -12,7 +12,7 @@ use super::beside::LONG;
 use crate::config::Truncate;
 use crate::domain::{
     Digests, Display, ExecutorError, Failure, FailureKind, RunReport, Stage, Status, StreamName,
-    ToolOutput, Verbatim,
+    ToolOutput, Verbatim, is_for_want,
 };
 use crate::runner::{Captured, Kept, SpoolFile};
 use crate::tools::{Closing, Streams, content};
@@ -214,18 +214,24 @@ impl Finished {
     }
 
     /// Holds on to the text until an answer is made of it, and says whether it is there. May read from disk.
-    pub(super) fn hold_text(&self) -> bool {
+    ///
+    /// # Errors
+    /// When it cannot be opened for want of descriptors or memory.
+    pub(super) fn hold_text(&self) -> io::Result<bool> {
         let mut text = self.lock_text();
         let file = match &*text {
-            Text::Memory(_) | Text::Remains(_) | Text::Held(..) => return true,
-            Text::Lost(_) => return false,
+            Text::Memory(_) | Text::Remains(_) | Text::Held(..) => return Ok(true),
+            Text::Lost(_) => return Ok(false),
             Text::Spooled(file) => Arc::clone(file),
         };
-        let opened = file.open();
-        opened.is_ok_and(|open| {
-            *text = Text::Held(file, Arc::new(open));
-            true
-        })
+        match file.open() {
+            Ok(open) => {
+                *text = Text::Held(file, Arc::new(open));
+                Ok(true)
+            }
+            Err(error) if is_for_want(&error) => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Lets go of the text in memory, which nothing else has.

@@ -92,10 +92,14 @@ impl Inner {
         let read = move || {
             let record = Record::from_ledger(record, spool.as_ref(), &config);
             let finished = record.finished.as_ref();
-            let is_whole = finished.is_none_or(|finished| finished.hold_text());
-            (record, is_whole)
+            let is_whole = finished.map_or(Ok(true), |finished| finished.hold_text());
+            is_whole.map(|is_whole| (record, is_whole))
         };
-        let (record, is_whole) = beside(read).await;
+        let read = beside(read).await;
+        let (record, is_whole) = read.map_err(|error| LedgerError::Text {
+            id,
+            reason: Arc::new(error),
+        })?;
         // What is forgotten is first gone from the ledger.
         let is_forgotten = !is_whole && ledger.get(id).await?.is_none();
         Ok((!is_forgotten).then_some(record))

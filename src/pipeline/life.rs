@@ -59,6 +59,8 @@ pub enum Begun {
     OtherCall(ExecutionId),
     /// It cannot be recorded, and may not run without.
     Unrecorded(Degradation),
+    /// It may have run under its key: nobody can look.
+    Unknown(Degradation),
     /// What it would have been a part of is over.
     TooLate,
     /// It brings more values along than are kept.
@@ -225,7 +227,11 @@ impl Inner {
             .and_then(crate::ledger::Ledger::problem);
         let problem = problem.filter(|_| config.audit == Audit::Required);
         if let Some(problem) = problem {
-            return Err(Begun::Unrecorded(problem));
+            let idempotency = execution.terms.idempotency.as_ref();
+            return Err(match idempotency {
+                Some(idempotency) => self.unclaimed(execution, idempotency, problem).await,
+                None => Begun::Unrecorded(problem),
+            });
         }
         let summary = execution.summary();
         if let Some(lineage) = execution.family.lineage() {
@@ -257,9 +263,14 @@ impl Inner {
         idempotency: Idempotency,
     ) -> Result<(), Begun> {
         loop {
-            // Without an answer nobody can say that it has not run before.
-            let claim = entry.claim(execution, idempotency.clone()).await;
-            let id = match claim.map_err(|error| Begun::Unrecorded(unrecorded(&error)))? {
+            let claim = match entry.claim(execution, idempotency.clone()).await {
+                Ok(claim) => claim,
+                Err(error) => {
+                    let problem = unrecorded(&error);
+                    return Err(self.unclaimed(execution, &idempotency, problem).await);
+                }
+            };
+            let id = match claim {
                 Claim::New => {
                     entry.adopt();
                     return Ok(());
@@ -272,7 +283,7 @@ impl Inner {
                 Ok(Some(record)) => record,
                 // Forgotten in between, and its key with it.
                 Ok(None) => continue,
-                Err(error) => return Err(Begun::Unrecorded(unrecorded(&error))),
+                Err(error) => return Err(Begun::Unknown(unrecorded(&error))),
             };
             if !record.is_good_for_another_try() {
                 return Err(Begun::Repeated(Box::new(record)));
@@ -280,6 +291,43 @@ impl Inner {
             // Nothing ran, and it was told to come again.
             let released = entry.release_key(id).await;
             released.map_err(|error| Begun::Unrecorded(unrecorded(&error)))?;
+        }
+    }
+
+    /// What is told where a key cannot be claimed for that `problem`: what it is the key of can be read all the same,
+    /// mostly, and without that nobody can say that nothing has run under it.
+    async fn unclaimed(
+        &self,
+        execution: &Execution,
+        idempotency: &Idempotency,
+        problem: Degradation,
+    ) -> Begun {
+        let Some(ledger) = &self.ledger else {
+            return Begun::Unrecorded(problem);
+        };
+        let holder = ledger.holder(execution.caller.uid, idempotency.clone());
+        let id = match holder.await {
+            Ok(None | Some(Claim::New)) => return Begun::Unrecorded(problem),
+            Ok(Some(Claim::InProgress(id))) => {
+                // Its end may be known here, and on its way into the file.
+                let known = self.records.find(id).map(|execution| execution.record());
+                let ended = known.filter(|record| record.finished.is_some());
+                return match ended {
+                    Some(record) if record.is_good_for_another_try() => Begun::Unrecorded(problem),
+                    Some(record) => Begun::Repeated(Box::new(record)),
+                    None => Begun::InProgress(id),
+                };
+            }
+            Ok(Some(Claim::Conflict(id))) => return Begun::OtherCall(id),
+            Ok(Some(Claim::Finished(id))) => id,
+            Err(error) => return Begun::Unknown(unrecorded(&error)),
+        };
+        match self.recall(id).await {
+            Ok(Some(record)) if !record.is_good_for_another_try() => {
+                Begun::Repeated(Box::new(record))
+            }
+            Ok(_) => Begun::Unrecorded(problem),
+            Err(error) => Begun::Unknown(unrecorded(&error)),
         }
     }
 

@@ -131,6 +131,42 @@ fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
     }
 }
 
+/// What is on file can be read, and who is told that nothing has run may do it all again.
+#[test]
+fn what_has_run_under_a_key_is_repeated_though_nothing_can_be_recorded() {
+    for audit in ["required", "best_effort"] {
+        let dir = scratch();
+        let Some(disk) = SmallDisk::mount(&dir.join("state"), 4) else {
+            return;
+        };
+        let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
+        fs::write(dir.join("executor.toml"), toml).expect("ours");
+        let daemon = Daemon::launch(dir, None, |_| {});
+        let marker = daemon.dir().join("marker");
+        let body = call(&format!("echo ran >>{}", marker.display()));
+        let first = keyed(&daemon, "k", &body);
+        assert_eq!(first.status, 200, "{}", first.content());
+        disk.fill();
+        daemon.bash("echo found");
+        wait_to_equal("its code", json!("ledger_full"), || {
+            daemon.get("/health").json()["problems"][0]["code"].clone()
+        });
+        assert_eq!(keyed(&daemon, "k", &body).json(), first.json(), "{audit}");
+        let other = keyed(&daemon, "k", &call("echo other"));
+        assert_eq!(
+            (other.status, &other.json()["code"]),
+            (409, &json!("idempotency_conflict"))
+        );
+        let new = keyed(&daemon, "new", &body);
+        assert_eq!(
+            (new.status, &new.json()["code"]),
+            (503, &json!("audit_unavailable"))
+        );
+        assert!(new.content().contains("was not run"), "{}", new.content());
+        assert_eq!(fs::read_to_string(&marker).expect("written"), "ran\n");
+    }
+}
+
 /// Nothing ran, and the caller was told to come again.
 #[test]
 fn a_key_is_good_for_another_try_of_what_could_not_be_recorded() {

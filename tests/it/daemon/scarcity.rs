@@ -1,14 +1,16 @@
 //! What the machine or the unit does not grant any more: a caller's command, or a slip of an editor, takes it, and the
 //! daemon goes on.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use serde_json::json;
 
-use crate::support::{Daemon, Mode, scratch, skip, wait_until};
+use crate::support::{Daemon, Mode, bash_call, scratch, skip, wait_until};
 
 /// How many threads and processes a group of processes may have: `TasksMax=`, by a cgroup of the first version or the second.
 struct Tasks(PathBuf);
@@ -149,4 +151,91 @@ fn what_could_not_be_read_is_read_when_it_can_be() {
             events("policyRefused") == told + times
         });
     }
+}
+
+/// Gives the daemon no descriptor but those that it has, and `more`.
+fn leave_descriptors(daemon: &Daemon, more: u64) {
+    let dir = format!("/proc/{}/fd", daemon.pid());
+    let taken = fs::read_dir(dir)
+        .expect("its descriptors")
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            name.to_str()?.parse::<u64>().ok()
+        });
+    let taken: HashSet<u64> = taken.collect();
+    let free = (0..).filter(|number| !taken.contains(number));
+    let limit = free.take(more as usize + 1).last().expect("one is free");
+    limit_descriptors(daemon, limit);
+}
+
+fn limit_descriptors(daemon: &Daemon, limit: u64) {
+    let limited = Command::new("prlimit")
+        .arg(format!("--pid={}", daemon.pid()))
+        .arg(format!("--nofile={limit}:"))
+        .status();
+    assert!(limited.expect("prlimit runs").success());
+}
+
+#[test]
+fn what_is_kept_is_not_told_as_lost_for_want_of_a_descriptor() {
+    let daemon = Daemon::start();
+    let long = daemon.bash("seq 30000");
+    let id = long.json()["execution_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let (record, output) = (
+        format!("/executions/{id}"),
+        format!("/executions/{id}/output?stream=stdout"),
+    );
+    let mut connection = daemon.connect();
+    let whole = connection.request("GET", &record, &[], b"").json();
+    assert_eq!(whole["result"]["content"], long.json()["content"]);
+    wait_until("only what is held for good is held", || {
+        leave_descriptors(&daemon, 0);
+        [&record, &output].iter().all(|path| {
+            let reply = connection.request("GET", path, &[], b"");
+            assert!(
+                matches!(reply.status, 200 | 500),
+                "{path}: {}",
+                reply.content()
+            );
+            if reply.status == 500 {
+                assert!(
+                    reply.content().contains("cannot be read")
+                        || reply.content().contains("unable to open"),
+                    "{}",
+                    reply.content()
+                );
+            } else if **path == record {
+                assert_eq!(reply.json(), whole);
+            }
+            reply.status == 500
+        })
+    });
+    limit_descriptors(&daemon, 1024);
+    assert_eq!(connection.request("GET", &record, &[], b"").json(), whole);
+    assert_eq!(connection.request("GET", &output, &[], b"").status, 200);
+}
+
+#[test]
+fn a_connection_that_took_the_last_descriptor_is_answered_once_there_is_another() {
+    let daemon = Daemon::start();
+    assert_eq!(daemon.bash("echo warm").status, 200);
+    let open = || fs::read_dir(format!("/proc/{}/fd", daemon.pid())).map(Iterator::count);
+    wait_until("the last connection is gone", || {
+        leave_descriptors(&daemon, 0);
+        let before = open().expect("its descriptors");
+        leave_descriptors(&daemon, 1);
+        before == open().expect("its descriptors")
+    });
+    let before = open().expect("its descriptors");
+    let mut connection = daemon.connect();
+    let call = bash_call("echo late", &json!({})).to_string();
+    connection.send("POST", "/execute", &[], call.as_bytes());
+    wait_until("it is accepted", || {
+        open().expect("its descriptors") > before
+    });
+    limit_descriptors(&daemon, 1024);
+    assert_eq!(connection.reply().stdout(), "late");
 }

@@ -15,6 +15,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::touched::{Touched, Watch};
 use crate::config::Limits;
+use crate::domain::is_for_want;
 use crate::runner::tree::kernel_file::KernelFile;
 use crate::runner::tree::procfs;
 
@@ -310,7 +311,7 @@ fn members(dir: &Path) -> io::Result<Vec<Pid>> {
         let (procs, children) = match listed {
             Ok(listed) => listed,
             // Nobody is in one that has been removed, or holds threads only (ENOTSUP), whose processes stand above.
-            Err(error) if !is_for_want_of_descriptors(&error) => continue,
+            Err(error) if !is_for_want(&error) => continue,
             Err(error) => return Err(error),
         };
         pids.extend(
@@ -322,13 +323,6 @@ fn members(dir: &Path) -> io::Result<Vec<Pid>> {
         dirs.extend(children);
     }
     Ok(pids)
-}
-
-fn is_for_want_of_descriptors(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
-    )
 }
 
 /// Sends SIGKILL to everything in `dir` and below it.
