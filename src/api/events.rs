@@ -134,7 +134,7 @@ pub(super) async fn follow(
         tool: named(query.tool)?,
         caller_uid: (!is_admin(&api, &peer)).then_some(peer.caller.uid),
         of_everybody: of_everybody(&api, &peer),
-        kinds: kinds(&query.r#type.unwrap_or_default())?,
+        kinds: query.r#type.map_or(Ok(Vec::new()), |list| kinds(&list))?,
     };
     let follows = query.follow.unwrap_or(true);
     // Who has heard of more than there is knew another ledger: there is nothing of it to wait for.
@@ -166,10 +166,7 @@ pub(super) async fn follow(
 
 /// The types in a list with commas between.
 fn kinds(list: &str) -> Result<Vec<String>, Refusal> {
-    let named = list
-        .split(',')
-        .map(str::trim)
-        .filter(|kind| !kind.is_empty());
+    let named = list.split(',').map(str::trim);
     let known = |kind: &str| {
         if EVENT_TYPES.contains(&kind) {
             return Ok(kind.to_owned());

@@ -43,7 +43,7 @@ pub(super) struct ToolDetailsBody {
     category: String,
     /// The time limit of a call that names none, in seconds.
     timeout_secs: f64,
-    /// JSON Schema of its structured output; null when it answers text only.
+    /// JSON Schema of its structured output; null when it answers text only, or whatever it likes.
     #[schema(value_type = Option<Object>, required)]
     output_schema: Option<Value>,
     /// Where it comes from: `builtin`, or the file that defines it.
@@ -112,6 +112,8 @@ pub(super) async fn show(
     query: Result<Query<VersionQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(VersionQuery { version }) = query.map_err(bad_query)?;
+    // What comes with a `+` is read as a form would be, and no version has blanks.
+    let version = version.map(|version| version.replace(' ', "+"));
     let (executor, named) = (api.executor.clone(), name.clone());
     let tool = beside(move || executor.tool(&named, version.as_deref())).await;
     let tool = tool.map_err(|error| Refusal::new(Code::UnknownTool, error.to_string()))?;

@@ -103,7 +103,12 @@ fn details(happening: &Happening) -> Option<String> {
             let rules = happening.details.get("rules").and_then(Value::as_u64);
             rules.map(|rules| client::counted(rules, "rule", "rules"))
         }
-        _ => Some(Value::Object(happening.details.clone()).to_string()),
+        _ => {
+            let mut details = happening.details.clone();
+            // It stands at the end of each line.
+            details.remove("summary");
+            (!details.is_empty()).then(|| Value::Object(details).to_string())
+        }
     }
 }
 
@@ -189,6 +194,11 @@ mod tests {
                 "policyReloaded 1 rule",
             ),
             (r#""type": "newerType", "x": [1]"#, r#"newerType {"x":[1]}"#),
+            (
+                r#""type": "newerType", "x": 1, "summary": "ls""#,
+                r#"newerType {"x":1}: ls"#,
+            ),
+            (r#""type": "newerType", "summary": "ls""#, "newerType: ls"),
         ] {
             let line = line_of(&format!("{event}, {none}"));
             assert_eq!(line, format!("now #7 {expected}"));

@@ -206,6 +206,7 @@ fn what_is_asked_for_wrongly_is_said() {
     for (query, header, part) in [
         ("execution_id=x", None, "execution_id"),
         ("colour=red", None, "colour"),
+        ("type=", None, "type"),
         (
             "type=stageStarted,executionStarter",
             None,
