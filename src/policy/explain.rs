@@ -39,7 +39,7 @@ pub(super) fn explain(
             .and_then(|rule| rule.reason.clone())
             .unwrap_or_else(reason),
         would_change: match &variable {
-            Some(variable) => format!("A call without {variable}. {would_change}"),
+            Some(variable) => format!("A call without {variable}. With it: {would_change}"),
             None => would_change,
         },
         verdict: decision.verdict,
@@ -60,8 +60,9 @@ fn variable_that_decides(
     question: &Question<'_>,
     decision: &Decision<'_>,
 ) -> Option<String> {
-    /// How many are looked at, each of which is judged by itself.
+    /// How many are looked at, each of which is judged by itself, beside a script that is no longer than this, in bytes.
     const MOST: usize = 8;
+    const SHORT: usize = 4096;
     let is_as_strict = |env: &BTreeMap<String, String>| {
         policy.decide(&Question { env, ..*question }).verdict >= decision.verdict
     };
@@ -70,10 +71,11 @@ fn variable_that_decides(
     if is_nothing || is_told || is_as_strict(&BTreeMap::new()) {
         return None;
     }
+    let is_short = script(question).is_none_or(|text| text.len() <= SHORT);
     let mut each = question.env.iter().take(MOST);
     let one = each.find(|(name, value)| {
         let alone = [((*name).clone(), (*value).clone())];
-        is_as_strict(&BTreeMap::from(alone))
+        question.env.len() == 1 || is_short && is_as_strict(&BTreeMap::from(alone))
     });
     Some(match one {
         Some((name, _)) => format!("`{name}` in `env`"),
