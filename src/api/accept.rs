@@ -19,9 +19,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::connection::{Routes, Served, asked_to_close, connection, spoken};
-use super::peer::take_no_more;
+use super::peer::{Peer, take_no_more};
 use super::problem::{Code, Refusal};
 use super::unread;
+use crate::domain::is_for_want;
 
 /// How long `accept` rests after it failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -77,9 +78,12 @@ pub async fn serve(
     let mut told: Option<Instant> = None;
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => server.take(stream).await,
-                Err(error) => {
+            accepted = listener.accept() => {
+                let taken = match accepted {
+                    Ok((stream, _)) => server.take(stream).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = taken {
                     if told.is_none_or(|told| told.elapsed() >= ACCEPT_TOLD_EVERY) {
                         told = Some(Instant::now());
                         tracing::warn!(%error, "cannot accept a connection");
@@ -112,7 +116,11 @@ struct Server {
 }
 
 impl Server {
-    async fn take(&mut self, stream: UnixStream) {
+    /// Serves a connection, or refuses it.
+    ///
+    /// # Errors
+    /// For want of descriptors: it is closed.
+    async fn take(&mut self, stream: UnixStream) -> io::Result<()> {
         let place = match is_own(&stream) {
             true => &self.own_place,
             false => &self.places,
@@ -121,8 +129,16 @@ impl Server {
         let (closed, open) = (self.closed.clone(), self.closed.clone());
         if let Ok(place) = Arc::clone(place).try_acquire_owned() {
             let routes = self.routes.clone();
+            let peer = match peer_of(&stream).await {
+                Err(error) if is_for_want(&error) => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "a connection ended early");
+                    return Ok(());
+                }
+                Ok(peer) => peer,
+            };
             tokio::spawn(async move {
-                if let Err(error) = connection(stream, routes, closed).await {
+                if let Err(error) = connection(stream, peer, routes, closed).await {
                     tracing::debug!(%error, "a connection ended early");
                 }
                 drop((place, open));
@@ -135,6 +151,7 @@ impl Server {
                 drop((place, open));
             });
         }
+        Ok(())
     }
 
     /// Takes those whose connect(2) has succeeded, and has no more succeed: Linux refuses that to a listening socket that
@@ -148,7 +165,10 @@ impl Server {
             match listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(true)?;
-                    self.take(UnixStream::from_std(stream)?).await;
+                    let taken = self.take(UnixStream::from_std(stream)?).await;
+                    if let Err(error) = taken {
+                        tracing::warn!(%error, "cannot serve a connection that waited");
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if ENDS.contains(&error.kind()) => return Ok(()),
@@ -156,6 +176,19 @@ impl Server {
             }
         }
     }
+}
+
+/// Who is at the other end, which takes another descriptor. accept(2) may have got the last one: until somebody gives
+/// theirs back, for some time, no more are accepted, for of many that had one each none would ever have two.
+async fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
+    const TRIES: usize = 10;
+    for _ in 1..TRIES {
+        match Peer::of(stream) {
+            Err(error) if is_for_want(&error) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            found => return found,
+        }
+    }
+    Peer::of(stream)
 }
 
 /// Places for those who are told that there is none.

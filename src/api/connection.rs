@@ -22,7 +22,6 @@ use super::peer::Peer;
 use super::problem::{Code, Refusal};
 use super::unread::{self, Coming, Drained};
 use super::{Api, routes};
-use crate::domain::is_for_want;
 
 /// How long a connection may be idle between two requests, or take to send a request's headers.
 /// A brain that thinks between two calls keeps its connection; one that forgot it does not.
@@ -122,10 +121,10 @@ pub(super) type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 /// Serves a connection until either side closes it, or what is in flight when it is asked to has been answered.
 pub(super) async fn connection(
     stream: UnixStream,
+    peer: Peer,
     routes: Routes,
     mut closing: watch::Receiver<bool>,
 ) -> Served {
-    let peer = peer(&stream, &mut closing).await?;
     widen(&stream);
     let spoken = tokio::time::timeout(IDLE_TIMEOUT, spoken(&stream, &mut closing));
     let Ok(version) = spoken.await else {
@@ -134,23 +133,6 @@ pub(super) async fn connection(
     match version? {
         Version::HTTP_2 if routes.take_http2() => serve_http2(stream, peer, routes, closing).await,
         _ => serve_http1(stream, peer, routes, closing).await,
-    }
-}
-
-/// Who is at the other end. Where a descriptor is wanting for that, as where accept(2) got the last one, it is had once
-/// somebody gives theirs back: what has been sent is not dropped.
-async fn peer(stream: &UnixStream, closing: &mut watch::Receiver<bool>) -> io::Result<Peer> {
-    const AGAIN: Duration = Duration::from_millis(50);
-    loop {
-        match Peer::of(stream) {
-            Err(error) if is_for_want(&error) => {
-                let stops = closing.wait_for(|closes| *closes);
-                if tokio::time::timeout(AGAIN, stops).await.is_ok() {
-                    return Err(error);
-                }
-            }
-            found => return found,
-        }
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -238,4 +240,31 @@ fn a_connection_that_took_the_last_descriptor_is_answered_once_there_is_another(
     });
     limit_descriptors(&daemon, 1024);
     assert_eq!(connection.reply().stdout(), "late");
+}
+
+/// Of many that have one descriptor each and need another, none must wait for the others.
+#[test]
+fn many_connections_that_take_all_descriptors_give_them_back() {
+    let daemon = Daemon::start();
+    assert_eq!(daemon.bash("echo warm").status, 200);
+    let open = || {
+        let all = fs::read_dir(format!("/proc/{}/fd", daemon.pid()));
+        all.map(Iterator::count).expect("its descriptors")
+    };
+    let before = open();
+    leave_descriptors(&daemon, 8);
+    let crowd: Vec<_> = (0..30)
+        .map(|_| {
+            let mut connection = UnixStream::connect(daemon.socket()).expect("connected");
+            let sent = connection.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+            // It may be closed by now.
+            let _ = sent;
+            connection
+        })
+        .collect();
+    wait_until("they take what there is", || open() >= before + 6);
+    drop(crowd);
+    wait_until("they have given it back", || open() < before + 4);
+    limit_descriptors(&daemon, 1024);
+    assert_eq!(daemon.get("/health").status, 200);
 }
