@@ -122,7 +122,7 @@ impl Code {
     }
 
     /// Whether a process has run, or may have, before it came to this in that stage.
-    pub(crate) fn has_run_in_part(self, stage: Option<Stage>) -> bool {
+    fn has_run_in_part(self, stage: Option<Stage>) -> bool {
         self.may_follow_a_start() && matches!(stage, Some(Stage::Execution | Stage::Formatting))
     }
 

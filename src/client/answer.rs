@@ -179,14 +179,8 @@ pub struct Problem {
     pub errors: Vec<SchemaError>,
     /// What the policy said of a call that it refused. A hook's refusal has none.
     pub judgement: Option<Value>,
-}
-
-impl Problem {
-    /// Whether the call was stopped, or failed, when its tool was at work.
-    #[must_use]
-    pub fn has_run_in_part(&self) -> bool {
-        matches!(self.stage.as_deref(), Some("execution" | "formatting"))
-    }
+    /// How long a process ran for the call, in milliseconds; `None` when none did.
+    pub duration_ms: Option<u64>,
 }
 
 /// One place where an input does not match its schema.

@@ -174,7 +174,7 @@ fn refusal_hint(problem: &Problem) -> Option<&'static str> {
         "timeout" => Some("`--timeout` gives it longer, up to the daemon's `max_timeout_secs`"),
         "approval_decided" => Some("`shellyctl approvals --all` shows what was decided"),
         "queue_full" => Some("try again in a moment"),
-        "shutting_down" if problem.has_run_in_part() => {
+        "shutting_down" if problem.duration_ms.is_some() => {
             Some("it has run in part: `shellyctl show ID` shows how far")
         }
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),

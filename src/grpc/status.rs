@@ -11,7 +11,7 @@ use tonic_types::pb::{BadRequest, ErrorInfo, RetryInfo, bad_request::FieldViolat
 use super::answer::{End, Subject, response};
 use super::proto;
 use crate::api::{Code, Refusal, ViolationBody, violations};
-use crate::domain::{CUT_MARK, Failure, FailureKind, Stage};
+use crate::domain::{CUT_MARK, Failure, FailureKind};
 use crate::pipeline::Finished;
 
 /// Whose words `ErrorInfo` has.
@@ -24,11 +24,11 @@ const DETAIL_BYTES: usize = 1024;
 const PROBLEM_BYTES: usize = 3072;
 const MAX_VIOLATIONS: usize = 16;
 
-/// The one table from codes, and the stages they came up in, to gRPC's.
-pub(super) fn grpc_code(code: Code, stage: Option<Stage>) -> GrpcCode {
+/// The one table from codes, of what may be called again or not, to gRPC's.
+pub(super) fn grpc_code(code: Code, retry_after: Option<u64>) -> GrpcCode {
     match code {
-        // What is unavailable clients call again by themselves.
-        Code::ShuttingDown if code.has_run_in_part(stage) => GrpcCode::Aborted,
+        // It has run in part, and what is unavailable clients call again by themselves.
+        Code::ShuttingDown if retry_after.is_none() => GrpcCode::Aborted,
         Code::MalformedRequest | Code::InvalidInput => GrpcCode::InvalidArgument,
         Code::BadCapability => GrpcCode::Unauthenticated,
         Code::AccessDenied
@@ -81,8 +81,7 @@ pub(super) fn of_refusal(refusal: Refusal) -> Status {
         errors: violated(errors),
         ..proto::Problem::default()
     };
-    let retry_after = code.retry_after_secs(stage);
-    status((code, stage), problem, retry_after)
+    status(code, problem, code.retry_after_secs(stage))
 }
 
 /// What an execution ended in.
@@ -115,7 +114,7 @@ pub(super) fn of_failure(subject: Subject, finished: &Finished, failure: &Failur
     let code = Code::of(failure.kind);
     let retry_after = failure.retry_after_secs;
     let retry_after = retry_after.or_else(|| code.retry_after_secs(failure.stage));
-    status((code, failure.stage), problem, retry_after)
+    status(code, problem, retry_after)
 }
 
 fn violated(errors: Option<Vec<ViolationBody>>) -> Vec<proto::Violation> {
@@ -125,11 +124,7 @@ fn violated(errors: Option<Vec<ViolationBody>>) -> Vec<proto::Violation> {
     errors.take(MAX_VIOLATIONS).collect()
 }
 
-fn status(
-    (code, stage): (Code, Option<Stage>),
-    problem: proto::Problem,
-    retry_after: Option<u64>,
-) -> Status {
+fn status(code: Code, problem: proto::Problem, retry_after: Option<u64>) -> Status {
     let http_status = code.status();
     let mut problem = proto::Problem {
         code: code.word(),
@@ -155,7 +150,7 @@ fn status(
         details.push(any("google.rpc.BadRequest", &bad_request(&problem)));
     }
     details.push(any("shelly.executor.v1.Problem", &problem));
-    let grpc = grpc_code(code, stage);
+    let grpc = grpc_code(code, retry_after);
     let all = tonic_types::pb::Status {
         code: grpc.into(),
         message: message.clone(),
@@ -264,7 +259,7 @@ mod tests {
                 detail: long.clone(),
                 ..problem
             };
-            let status = status((Code::InvalidInput, None), problem, Some(7));
+            let status = status(Code::InvalidInput, problem, Some(7));
             let message = status.message().len() * 3;
             let details = status.details().len().div_ceil(3) * 4;
             assert!(message + details < 8_000, "{message} + {details}");

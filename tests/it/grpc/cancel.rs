@@ -170,12 +170,20 @@ fn a_deadline_is_a_time_limit() {
 /// What is unavailable clients call again by themselves.
 #[test]
 fn what_has_run_in_part_when_the_daemon_stops_is_not_called_unavailable() {
-    let daemon = Daemon::start_with(Mode::Group, "shutdown_grace_secs = 0\n");
+    let toml = "shutdown_grace_secs = 0\n[flow.tools.bash]\nmax_running = 1\n";
+    let daemon = Daemon::start_with(Mode::Group, toml);
     let grpc = connect(&daemon);
     let file = daemon.dir().join("id");
     let mut call = grpc.begin_execute(bash_only(&long_command(&file)));
     id_in(&file);
+    let mut waiting = grpc.begin_execute(bash_only("true"));
+    wait_until("it waits", || {
+        let waits = daemon.get("/executions?status=queued").json();
+        waits["executions"].as_array().map(Vec::len) == Some(1)
+    });
     daemon.signal(Signal::SIGTERM);
+    let waited = grpc.end(&mut waiting).expect_err("it was given up");
+    assert_eq!(waited.code(), Code::Unavailable, "{waited:?}");
     let status = grpc.end(&mut call).expect_err("it was killed");
     assert_eq!(status.code(), Code::Aborted, "{status:?}");
     let problem = problem_of(&status);
