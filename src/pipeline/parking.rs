@@ -137,11 +137,7 @@ impl Inner {
         let one = self.running.enter();
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            let stale = |changed: &str| ExecutorError::ApprovalStale {
-                tool_name: execution.tool.clone(),
-                input_summary: execution.summary(),
-                changed: changed.to_owned(),
-            };
+            let stale = |changed: &str| stale(&execution, changed);
             let ended = match (refused, is_whole, lineage) {
                 (Some(refused), ..) => refused,
                 (None, true, None) => return inner.go_on(&execution, call, config, one).await,
@@ -161,24 +157,36 @@ impl Inner {
 
 /// Tells of what was denied, or lapsed, when nobody was there to be told: why the call is not run.
 fn refused(execution: &Execution, approval: &Approval) -> Option<ExecutorError> {
+    let note = |event| {
+        if let Some(entry) = &execution.entry {
+            entry.note(event);
+        }
+    };
     let approval_id = approval.id;
-    let (event, refused) = if approval.status == ApprovalStatus::Denied {
-        let event = Event::ConfirmationDecided {
+    if approval.status == ApprovalStatus::Denied {
+        note(Event::ConfirmationDecided {
             approval_id,
             decision: approval.status.as_str().to_owned(),
             by: approval.decided.as_ref().and_then(|decided| decided.by),
-        };
-        (event, denied(execution, approval))
-    } else if approval.has_lapsed() {
-        let event = Event::ConfirmationExpired { approval_id };
-        (event, lapsed(execution, approval))
-    } else {
-        return None;
-    };
-    if let Some(entry) = &execution.entry {
-        entry.note(event);
+        });
+        return Some(denied(execution, approval));
     }
-    Some(refused)
+    if approval.has_lapsed() && approval.status != ApprovalStatus::Approved {
+        note(Event::ConfirmationExpired { approval_id });
+        return Some(lapsed(execution, approval));
+    }
+    approval.has_lapsed().then(|| {
+        let changed = "it was given, and its time was over before the daemon was started anew";
+        stale(execution, changed)
+    })
+}
+
+fn stale(execution: &Execution, changed: &str) -> ExecutorError {
+    ExecutorError::ApprovalStale {
+        tool_name: execution.tool.clone(),
+        input_summary: execution.summary(),
+        changed: changed.to_owned(),
+    }
 }
 
 /// What is on record of a call that waited.

@@ -264,3 +264,33 @@ fn a_question_that_lapses_while_the_daemon_is_down_ends_its_call_as_any_other_wo
     }
     assert!(!marker.exists());
 }
+
+/// Somebody gave it, so that nobody says that nobody did.
+#[test]
+fn an_approval_that_was_given_and_lapses_while_the_daemon_is_down_is_withdrawn() {
+    let mut daemon = start_with("self_approval = true\nasync_timeout_secs = 5");
+    let marker = daemon.dir().join("marker");
+    daemon.begin("sleep 600", &json!({}));
+    let id = daemon.begin(&format!("touch {}", marker.display()), &json!({}));
+    let asked = pending(&daemon);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_until("it ends", || daemon.log().contains("stopping"));
+    approve(&daemon, &asked);
+    // A second one means now.
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let lapses = asked["expires_at"].as_str().expect("a time");
+    let lapses = humantime::parse_rfc3339(lapses).expect("RFC 3339");
+    wait_until("it has lapsed", || SystemTime::now() > lapses);
+    let daemon = daemon.restart();
+    assert_eq!(daemon.ended(&id)["result"]["code"], "approval_stale");
+    let told = approvals(&daemon, "?all=true");
+    let told = told.iter().find(|one| one["id"] == asked["id"]);
+    assert_eq!(told.expect("kept")["status"], "withdrawn");
+    let path = format!("/events?follow=false&after=0&execution_id={id}");
+    let events = daemon.get(&path).body;
+    let events = String::from_utf8_lossy(&events);
+    assert!(events.contains("withdrawn"), "{events}");
+    assert!(!events.contains("confirmationExpired"), "{events}");
+    assert!(!marker.exists());
+}
