@@ -23,25 +23,26 @@ pub(super) fn explain(
     };
     let own = rule.filter(|_| !matches!(decision.cause, Cause::MayMatch(_)));
     let remember_rules = remember_rules(policy, question, &decision);
-    let variable = variable_that_decides(policy, question, &decision);
-    let reason = || {
-        let reason = reason(policy, tool, &decision);
-        match &variable {
-            Some(variable) => {
-                format!("what {variable} is set to may be run by what reads it: {reason}")
-            }
-            None => reason,
-        }
-    };
-    let would_change = would_change(policy, question, &decision, &remember_rules);
+    let reason = own.and_then(|rule| rule.reason.clone());
+    let mut reason = reason.unwrap_or_else(|| reason_of(policy, tool, &decision));
+    let mut would_change = would_change(policy, question, &decision, &remember_rules);
+    if let Some(fault) = fault_of_env(policy, question, &decision) {
+        let (what, without) = match fault {
+            Fault::Of(name) => (
+                format!("`{name}` in `env` is"),
+                format!("`{name}` in `env`"),
+            ),
+            Fault::OfSeveral => (
+                "several variables in `env` are".to_owned(),
+                "the variables in `env`".to_owned(),
+            ),
+        };
+        reason = format!("what {what} set to may be run by what reads it: {reason}");
+        would_change = format!("A call without {without}. With it: {would_change}");
+    }
     Judgement {
-        reason: own
-            .and_then(|rule| rule.reason.clone())
-            .unwrap_or_else(reason),
-        would_change: match &variable {
-            Some(variable) => format!("A call without {variable}. With it: {would_change}"),
-            None => would_change,
-        },
+        reason,
+        would_change,
         verdict: decision.verdict,
         rule: rule.map(|rule| rule.text.clone()),
         source,
@@ -54,40 +55,51 @@ pub(super) fn explain(
     }
 }
 
-/// What of a call's environment decides, where it would be judged more mildly without.
-fn variable_that_decides(
+/// What of a call's environment has it judged more strictly than without.
+enum Fault<'a> {
+    /// Without this variable it would be judged more mildly.
+    Of(&'a str),
+    /// There are several such.
+    OfSeveral,
+}
+
+fn fault_of_env<'a>(
     policy: &Policy,
-    question: &Question<'_>,
+    question: &Question<'a>,
     decision: &Decision<'_>,
-) -> Option<String> {
-    /// How many are looked at, each of which is judged by itself, beside a script that is no longer than this, in bytes.
+) -> Option<Fault<'a>> {
+    /// How many variables are looked at, and how long the script may be, in bytes: it is judged once more for each.
     const MOST: usize = 8;
     const SHORT: usize = 4096;
-    let is_as_strict = |env: &BTreeMap<String, String>| {
-        policy.decide(&Question { env, ..*question }).verdict >= decision.verdict
+    let is_of_a_rule = match decision.cause {
+        Cause::Rule(_) | Cause::Write(_) | Cause::MayMatch(_) => decision.verdict != Verdict::Allow,
+        // It names the variable, or is for want of a rule.
+        Cause::Environment(_) | Cause::Default(_) | Cause::Remembered(_) | Cause::Unreadable(_) => {
+            false
+        }
     };
-    let is_told = matches!(decision.cause, Cause::Environment(_));
-    let is_nothing = question.env.is_empty() || decision.verdict == Verdict::Allow;
-    if is_nothing || is_told || is_as_strict(&BTreeMap::new()) {
+    let is_short = script(question).is_none_or(|text| text.len() <= SHORT);
+    let is_milder = |env: &BTreeMap<String, String>| {
+        policy.decide(&Question { env, ..*question }).verdict < decision.verdict
+    };
+    let env = question.env;
+    if env.is_empty() || !is_of_a_rule || !is_short || !is_milder(&BTreeMap::new()) {
         return None;
     }
-    let is_short = script(question).is_none_or(|text| text.len() <= SHORT);
-    let mut each = question.env.iter().take(MOST);
-    let one = each.find(|(name, value)| {
-        let alone = [((*name).clone(), (*value).clone())];
-        question.env.len() == 1 || is_short && is_as_strict(&BTreeMap::from(alone))
+    let mut each = env.keys().take(MOST);
+    let one = each.find(|name| {
+        let mut without = env.clone();
+        without.remove(*name);
+        is_milder(&without)
     });
-    Some(match one {
-        Some((name, _)) => format!("`{name}` in `env`"),
-        None => "`env`".to_owned(),
-    })
+    Some(one.map_or(Fault::OfSeveral, |name| Fault::Of(name)))
 }
 
 fn place(rule: &Rule) -> String {
     format!("{}:{}", rule.source.file.display(), rule.source.line)
 }
 
-fn reason(policy: &Policy, tool: &str, decision: &Decision<'_>) -> String {
+fn reason_of(policy: &Policy, tool: &str, decision: &Decision<'_>) -> String {
     let what = match &decision.segment {
         Some(segment) => format!("`{segment}`"),
         None => format!("this call of `{tool}`"),

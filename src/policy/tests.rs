@@ -423,20 +423,31 @@ fn a_variable_of_the_call_takes_the_script_out_of_every_pattern() {
     );
     // What programs may run is told by the variable that it stands in.
     let (pager, settings) = (("PAGER", "rm x"), ("CFG", r#"{"a": 1, "b": [1, 2]}"#));
-    for (variables, named) in [
-        (vec![pager], "`PAGER` in `env`"),
-        (vec![settings], "`CFG` in `env`"),
-        (vec![("A", "b"), settings], "`CFG` in `env`"),
-        (vec![("A", "{a,b}"), pager], "`A` in `env`"),
+    for (variables, what, without) in [
+        (vec![pager], "`PAGER` in `env` is", "`PAGER` in `env`"),
+        (vec![settings], "`CFG` in `env` is", "`CFG` in `env`"),
+        (
+            vec![("A", "b"), settings],
+            "`CFG` in `env` is",
+            "`CFG` in `env`",
+        ),
+        (
+            vec![("A", "{a,b}"), pager],
+            "several variables in `env` are",
+            "the variables in `env`",
+        ),
     ] {
         let judgement = judge(&allows, &variables);
         assert_eq!(judgement.verdict, Verdict::Ask, "{variables:?}");
-        let reason = format!("what {named} is set to may be run by what reads it: ");
+        let reason = format!("what {what} set to may be run by what reads it: ");
         assert!(judgement.reason.starts_with(&reason), "{judgement:?}");
-        let change = format!("A call without {named}. ");
+        let change = format!("A call without {without}. With it: ");
         assert!(judgement.would_change.starts_with(&change), "{judgement:?}");
     }
     assert_eq!(judge(&allows, &[("A", "b")]).verdict, Verdict::Allow);
+    // What no rule decides about names it by itself.
+    let reason = judge(&asks, &[("CFG", "x")]).reason;
+    assert!(reason.starts_with("no rule decides"), "{reason}");
 }
 
 #[test]
