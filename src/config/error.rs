@@ -80,8 +80,11 @@ impl ConfigError {
     }
 }
 
-/// Of a line up to a value, whose that is, if it is a member of an inline table.
+/// Of a line up to a value, whose that is, if it is a member of an inline table that is in no other.
 fn member(before: &str) -> Option<&str> {
+    if before.matches('{').count() != 1 {
+        return None;
+    }
     let (_, own) = before.rsplit_once(['{', ','])?;
     let name = own.trim_end().strip_suffix('=')?.trim();
     let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);

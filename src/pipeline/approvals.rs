@@ -83,7 +83,7 @@ pub enum CannotDecide {
     },
     /// There is nothing that could be remembered.
     #[error(
-        "`remember`: no rule would let exactly this pass again, so that it can only be approved once"
+        "`remember`: there are no rules that would let exactly this pass again, or too many, so that it can only be approved once"
     )]
     NotRememberable,
     /// A refusal is not remembered.

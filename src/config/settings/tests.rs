@@ -259,6 +259,10 @@ fn refusals_name_file_line_key_and_what_was_expected() {
             &["e.toml:2: `caller_rate.calls`: ", "expected an integer"],
         ),
         (
+            "[flow.tools]\na = { breaker = { failures = 0 } }\n",
+            &["e.toml:2: `a`: ", "from 1 to"],
+        ),
+        (
             "[flow]\ncaller_rate = { calls = 10, bursts = 1 }\n",
             &["e.toml:2: `caller_rate`: ", "did you mean `burst`?"],
         ),
