@@ -155,19 +155,20 @@ fn what_could_not_be_read_is_read_when_it_can_be() {
     }
 }
 
-/// Gives the daemon no descriptor but those that it has, and `more`.
-fn leave_descriptors(daemon: &Daemon, more: u64) {
+fn descriptors(daemon: &Daemon) -> HashSet<u64> {
     let dir = format!("/proc/{}/fd", daemon.pid());
-    let taken = fs::read_dir(dir)
-        .expect("its descriptors")
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name();
-            name.to_str()?.parse::<u64>().ok()
-        });
-    let taken: HashSet<u64> = taken.collect();
-    let free = (0..).filter(|number| !taken.contains(number));
-    let limit = free.take(more as usize + 1).last().expect("one is free");
+    let taken = fs::read_dir(dir).expect("its descriptors");
+    let numbers = taken.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.collect()
+}
+
+/// Gives the daemon no descriptor but those that it has, and `more`. Returns the number from which on it gets none.
+fn leave_descriptors(daemon: &Daemon, more: usize) -> u64 {
+    let taken = descriptors(daemon);
+    let mut free = (0..).filter(|number| !taken.contains(number));
+    let limit = free.nth(more).expect("one is free");
     limit_descriptors(daemon, limit);
+    limit
 }
 
 fn limit_descriptors(daemon: &Daemon, limit: u64) {
@@ -224,20 +225,16 @@ fn what_is_kept_is_not_told_as_lost_for_want_of_a_descriptor() {
 fn a_connection_that_took_the_last_descriptor_is_answered_once_there_is_another() {
     let daemon = Daemon::start();
     assert_eq!(daemon.bash("echo warm").status, 200);
-    let open = || fs::read_dir(format!("/proc/{}/fd", daemon.pid())).map(Iterator::count);
     wait_until("the last connection is gone", || {
-        leave_descriptors(&daemon, 0);
-        let before = open().expect("its descriptors");
+        let before = descriptors(&daemon);
         leave_descriptors(&daemon, 1);
-        before == open().expect("its descriptors")
+        before == descriptors(&daemon)
     });
-    let before = open().expect("its descriptors");
+    let before = descriptors(&daemon).len();
     let mut connection = daemon.connect();
     let call = bash_call("echo late", &json!({})).to_string();
     connection.send("POST", "/execute", &[], call.as_bytes());
-    wait_until("it is accepted", || {
-        open().expect("its descriptors") > before
-    });
+    wait_until("it is accepted", || descriptors(&daemon).len() > before);
     limit_descriptors(&daemon, 1024);
     assert_eq!(connection.reply().stdout(), "late");
 }
@@ -247,12 +244,11 @@ fn a_connection_that_took_the_last_descriptor_is_answered_once_there_is_another(
 fn many_connections_that_take_all_descriptors_give_them_back() {
     let daemon = Daemon::start();
     assert_eq!(daemon.bash("echo warm").status, 200);
-    let open = || {
-        let all = fs::read_dir(format!("/proc/{}/fd", daemon.pid()));
-        all.map(Iterator::count).expect("its descriptors")
+    let limit = leave_descriptors(&daemon, 8);
+    let free = || {
+        let taken = descriptors(&daemon);
+        (0..limit).filter(|number| !taken.contains(number)).count()
     };
-    let before = open();
-    leave_descriptors(&daemon, 8);
     let crowd: Vec<_> = (0..30)
         .map(|_| {
             let mut connection = UnixStream::connect(daemon.socket()).expect("connected");
@@ -262,9 +258,9 @@ fn many_connections_that_take_all_descriptors_give_them_back() {
             connection
         })
         .collect();
-    wait_until("they take what there is", || open() >= before + 6);
+    wait_until("they take what there is", || free() <= 1);
     drop(crowd);
-    wait_until("they have given it back", || open() < before + 4);
+    wait_until("they have given it back", || free() >= 6);
     limit_descriptors(&daemon, 1024);
     assert_eq!(daemon.get("/health").status, 200);
 }
