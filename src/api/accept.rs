@@ -165,10 +165,7 @@ impl Server {
             match listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(true)?;
-                    let taken = self.take(UnixStream::from_std(stream)?).await;
-                    if let Err(error) = taken {
-                        tracing::warn!(%error, "cannot serve a connection that waited");
-                    }
+                    self.take(UnixStream::from_std(stream)?).await?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if ENDS.contains(&error.kind()) => return Ok(()),

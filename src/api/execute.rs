@@ -183,7 +183,7 @@ pub(super) fn opened(begun: Begun, peer: Peer, terms: &Terms) -> Result<Opened, 
         }
         Begun::Unknown(problem) => {
             let detail = format!(
-                "whether the call has run under its `Idempotency-Key` cannot be looked up, so it was not run now; ask again under the same key: {}",
+                "what became of the call under its `Idempotency-Key` cannot be looked up, so it was not run now; ask again under the same key: {}",
                 problem.detail
             );
             Err(Refusal::new(Code::AuditUnavailable, detail))

@@ -105,8 +105,9 @@ impl Code {
 
     /// After how many seconds what is refused so, in this stage, is worth another try, where nothing says so more exactly.
     pub(crate) fn retry_after_secs(self, stage: Option<Stage>) -> Option<u64> {
-        // Another try would run it again, or under its key come to the same for good.
-        if self.has_run_in_part(stage) {
+        // It has run in part: another try would run it again, or under its key come to the same for good.
+        if self.may_follow_a_start() && matches!(stage, Some(Stage::Execution | Stage::Formatting))
+        {
             return None;
         }
         // Restarts, bursts of connections and what holds up a disk are over in about that time. A sandbox that is
@@ -119,11 +120,6 @@ impl Code {
                 | Self::AuditUnavailable
         );
         passes.then_some(1)
-    }
-
-    /// Whether a process has run, or may have, before it came to this in that stage.
-    fn has_run_in_part(self, stage: Option<Stage>) -> bool {
-        self.may_follow_a_start() && matches!(stage, Some(Stage::Execution | Stage::Formatting))
     }
 
     /// Whether a process may have run before it came to this.

@@ -59,7 +59,7 @@ pub enum Begun {
     OtherCall(ExecutionId),
     /// It cannot be recorded, and may not run without.
     Unrecorded(Degradation),
-    /// It may have run under its key: nobody can look.
+    /// It may have run under its key, or has: what became of it cannot be looked up.
     Unknown(Degradation),
     /// What it would have been a part of is over.
     TooLate,

@@ -171,14 +171,15 @@ fn refused(execution: &Execution, approval: &Approval) -> Option<ExecutorError> 
         });
         return Some(denied(execution, approval));
     }
-    if approval.has_lapsed() && approval.status != ApprovalStatus::Approved {
-        note(Event::ConfirmationExpired { approval_id });
-        return Some(lapsed(execution, approval));
+    if !approval.has_lapsed() {
+        return None;
     }
-    approval.has_lapsed().then(|| {
+    if approval.status == ApprovalStatus::Approved {
         let changed = "it was given, and its time was over before the daemon was started anew";
-        stale(execution, changed)
-    })
+        return Some(stale(execution, changed));
+    }
+    note(Event::ConfirmationExpired { approval_id });
+    Some(lapsed(execution, approval))
 }
 
 fn stale(execution: &Execution, changed: &str) -> ExecutorError {

@@ -59,16 +59,21 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A daemon whose disk can be filled, and that disk, which is to go last; `None` where nothing can be mounted.
+fn on_small_disk(audit: &str) -> Option<(SmallDisk, Daemon)> {
+    let dir = scratch();
+    let disk = SmallDisk::mount(&dir.join("state"), 4)?;
+    let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
+    fs::write(dir.join("executor.toml"), toml).expect("ours");
+    Some((disk, Daemon::launch(dir, None, |_| {})))
+}
+
 #[test]
 fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
     for audit in ["required", "best_effort"] {
-        let dir = scratch();
-        let Some(disk) = SmallDisk::mount(&dir.join("state"), 4) else {
+        let Some((disk, daemon)) = on_small_disk(audit) else {
             return;
         };
-        let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
-        fs::write(dir.join("executor.toml"), toml).expect("ours");
-        let daemon = Daemon::launch(dir, None, |_| {});
         assert_eq!(daemon.bash("echo before").status, 200);
         // With its words: nothing is left to be written when the disk is full.
         daemon.wait_until("it is on file", || {
@@ -135,13 +140,9 @@ fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
 #[test]
 fn what_has_run_under_a_key_is_repeated_though_nothing_can_be_recorded() {
     for audit in ["required", "best_effort"] {
-        let dir = scratch();
-        let Some(disk) = SmallDisk::mount(&dir.join("state"), 4) else {
+        let Some((disk, daemon)) = on_small_disk(audit) else {
             return;
         };
-        let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
-        fs::write(dir.join("executor.toml"), toml).expect("ours");
-        let daemon = Daemon::launch(dir, None, |_| {});
         let marker = daemon.dir().join("marker");
         let body = call(&format!("echo ran >>{}", marker.display()));
         let first = keyed(&daemon, "k", &body);

@@ -253,9 +253,8 @@ fn many_connections_that_take_all_descriptors_give_them_back() {
     let crowd: Vec<_> = (0..30)
         .map(|_| {
             let mut connection = UnixStream::connect(daemon.socket()).expect("connected");
-            let sent = connection.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
             // It may be closed by now.
-            let _ = sent;
+            let _ = connection.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
             connection
         })
         .collect();
