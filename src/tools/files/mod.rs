@@ -24,7 +24,7 @@ use std::path::Path;
 use serde::Serialize;
 
 pub(crate) use access::Access;
-use access::{Target, Turn};
+use access::{Of, Target, Turn};
 pub(crate) use error::FileError;
 pub(super) use tools::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 
@@ -64,7 +64,12 @@ impl Work<'_> {
 
     /// Waits for the turn to change what is at `asked` now. Only then is it to be looked at: others had theirs before.
     fn turn(&self, asked: &str) -> Result<Turn, FileError> {
-        Turn::wait(&self.target(asked)?.real, self.should_stop)
+        Turn::wait(Of::File(self.target(asked)?.real), self.should_stop)
+    }
+
+    /// Waits for the turn to make directories where those for `target` are missing.
+    fn turn_of_directories(&self, target: &Target) -> Result<Turn, FileError> {
+        Turn::wait(Of::Directories(target.dir.stat.st_dev), self.should_stop)
     }
 
     fn check_stop(&self) -> Result<(), FileError> {

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::access::{Existing, Since, Target};
+use super::access::{Existing, Since, Target, Turn};
 use super::text::Encoding;
 use super::{Answer, FileError, Work, access, answer, diff, whole};
 use crate::domain::{Digest, counted};
@@ -78,22 +78,38 @@ struct Old {
 /// Writes a file or adds to one.
 pub(crate) fn write_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
     let permissions = input.permissions.as_deref().map(permissions).transpose()?;
-    let mut rest = access::TRIES;
+    let mut tries = 0;
+    let mut directories = None;
     let _turn = match input.dry_run {
         true => None,
         false => Some(work.turn(&input.file_path)?),
     };
     loop {
-        match write(work, input, permissions) {
-            // Another call had made the directories, for a file that it has not written, and has removed them again.
-            Err(error) if input.create_dirs && error.is_missing() && rest > 0 => rest -= 1,
+        match write(work, input, permissions, &mut directories) {
+            // Somebody had made the directories, and has removed them again: from now on no other call does.
+            Err(error) if input.create_dirs && error.is_missing() && tries < access::TRIES => {
+                tries += 1;
+                if directories.is_none() {
+                    directories = Some(work.turn_of_directories(&work.target(&input.file_path)?)?);
+                }
+            }
             done => return done,
         }
     }
 }
 
-fn write(work: &Work<'_>, input: &Input, permissions: Option<u32>) -> Result<Answer, FileError> {
+fn write(
+    work: &Work<'_>,
+    input: &Input,
+    permissions: Option<u32>,
+    directories: &mut Option<Turn>,
+) -> Result<Answer, FileError> {
     let mut target = work.target(&input.file_path)?;
+    let makes_dirs = input.create_dirs && !input.dry_run && !target.missing.is_empty();
+    if makes_dirs && directories.is_none() {
+        *directories = Some(work.turn_of_directories(&target)?);
+        target = work.target(&input.file_path)?;
+    }
     if !target.missing.is_empty() && !input.create_dirs {
         let why = "has no directory to be in: set create_dirs to make it";
         return Err(FileError::refused(&input.file_path, why));

@@ -20,7 +20,7 @@ pub(crate) use replace::New;
 #[cfg(test)]
 pub(super) use replace::replace_by_name;
 pub(crate) use target::{Existing, Target};
-pub(crate) use turns::Turn;
+pub(crate) use turns::{Of, Turn};
 
 use super::FileError;
 use crate::config::{BaseDir, ExecutorConfig, LedgerConfig};

@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::json;
 
-use super::Room;
+use super::{Ends, Room};
 use crate::domain::Digest;
 use crate::tools::files::FileError;
 use crate::tools::files::write::write_file;
@@ -82,19 +82,23 @@ fn directories_are_made_on_request_and_only_then() {
     room.refusal(write_file, below, &["file/f", "Not a directory"]);
 }
 
-/// Whose call is stopped takes away what it made, and nobody else's call with that.
+/// Whose call is stopped takes away what it made, and nobody else's call with that, however many are stopped.
 #[test]
 fn directories_that_another_call_takes_away_are_made_again() {
     let room = Room::new();
     let input = |name: &str| json!({"file_path": format!("a/b/{name}"), "content": "x", "create_dirs": true});
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let stopping = scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
-                let stopped = room.call_until(write_file, input("stopped"), &|| true);
-                assert!(matches!(stopped, Err(FileError::Stopped)), "{stopped:?}");
-            }
-        });
+        let _ends = Ends(&is_done);
+        for name in ["stopped", "too"] {
+            let (room, is_done) = (&room, &is_done);
+            scope.spawn(move || {
+                while !is_done.load(Ordering::Relaxed) {
+                    let stopped = room.call_until(write_file, input(name), &|| true);
+                    assert!(matches!(stopped, Err(FileError::Stopped)), "{stopped:?}");
+                }
+            });
+        }
         let failed = (0..1000).find_map(|_| {
             let written = room.call(write_file, input("f"));
             // Not the directories, which somebody makes or takes away just now.
@@ -102,8 +106,6 @@ fn directories_that_another_call_takes_away_are_made_again() {
             let _ = fs::remove_dir(room.at("a/b")).and_then(|()| fs::remove_dir(room.at("a")));
             written.err()
         });
-        is_done.store(true, Ordering::Relaxed);
-        stopping.join().expect("stopped");
         assert!(failed.is_none(), "{failed:?}");
     });
 }
