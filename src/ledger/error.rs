@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 
 use crate::domain::ExecutionId;
 
@@ -116,9 +117,12 @@ impl LedgerError {
                 source: Arc::new(error),
             };
         };
+        let extended = error.sqlite_error().map(|error| error.extended_code);
         #[expect(clippy::wildcard_enum_match_arm, reason = "SQLite's codes, not ours")]
         match code {
             ErrorCode::DiskFull => Self::Full { file },
+            // It writes to each page of its `-shm` so that there is room for it.
+            _ if extended == Some(SQLITE_IOERR_SHMSIZE) => Self::Full { file },
             ErrorCode::ReadOnly
             | ErrorCode::SystemIoFailure
             | ErrorCode::CannotOpen
@@ -136,6 +140,25 @@ impl LedgerError {
             _ => Self::Internal {
                 source: Arc::new(error),
             },
+        }
+    }
+
+    /// Whether there is no room on the disk.
+    pub(super) fn is_for_want_of_room(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Open { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            Self::InUse { .. }
+            | Self::TooNew { .. }
+            | Self::Damaged { .. }
+            | Self::Unwritable { .. }
+            | Self::Duplicate { .. }
+            | Self::NotOpen { .. }
+            | Self::Text { .. }
+            | Self::Altered { .. }
+            | Self::NoWords { .. }
+            | Self::Closed
+            | Self::Internal { .. } => false,
         }
     }
 

@@ -26,7 +26,7 @@ use super::store::{Fault, Store};
 use super::time::micros;
 use super::work::{Failing, Receipt};
 use super::writer::{INDEX_BATCH, Writer};
-use super::{Digest, LedgerError, file};
+use super::{Digest, LedgerError, file, reserve};
 use crate::config::Durability;
 use crate::domain::{ApprovalId, Degradation, ExecutionId};
 use crate::metrics::Metrics;
@@ -87,24 +87,19 @@ impl Ledger {
         hash: HashKept<'_>,
     ) -> Result<Opened, LedgerError> {
         let lock = file::Lock::take(file)?;
-        let synchronous = match durability {
-            Durability::Process => "NORMAL",
-            Durability::Fsync => "FULL",
+        let ready = match Ready::make(file, durability, hash) {
+            Err(error) if error.is_for_want_of_room() && reserve::give_up(file) => {
+                tracing::warn!(%error, "the room that was kept for a start without any is given up");
+                Ready::make(file, durability, hash)
+            }
+            made => made,
         };
-        let fail = |error| LedgerError::from_sqlite(error, file);
-        let mut store = Store::new(file::open_to_write(file, synchronous)?).map_err(fail)?;
-        let failed = |source| LedgerError::Open {
-            file: file.to_owned(),
-            source: Arc::new(source),
-        };
-        let (log, found) = Log::open(file).map_err(failed)?;
-        let recovered = recover(&mut store, file, found, hash)?;
-        log.clear().map_err(failed)?;
-        let log = (durability == Durability::Process).then_some(log);
-        if let Some(log) = &log {
-            log.map();
-        }
-        let next_event = store.next_event().map_err(fail)?;
+        let Ready {
+            store,
+            log,
+            recovered,
+            next_event,
+        } = ready?;
         let shared = Arc::new(Shared::new(file.to_owned(), store.head, next_event));
         let writer = Writer::new(store, Arc::clone(&shared));
         let checked = Arc::clone(&shared);
@@ -113,6 +108,7 @@ impl Ledger {
             .spawn(move || {
                 // From here: of all threads the writer is to be the first that asks for memory (`M_ARENA_MAX`).
                 check_behind(&checked);
+                reserve::keep(&checked.file);
                 drop(checked);
                 writer.run();
                 // The lock goes last, when the connection is closed.
@@ -156,13 +152,16 @@ impl Ledger {
     }
 
     /// Lets go of the pages that it keeps in memory, those of its log among them, and of its thread's heap what is free beyond glibc's
-    /// `M_TRIM_THRESHOLD`. For a while in which nothing happens.
+    /// `M_TRIM_THRESHOLD`; and keeps room for a start on a full disk, where that was given up and there is some again. For a while
+    /// in which nothing happens.
     pub fn shrink(&self) -> Receipt<()> {
         self.inner.shared.let_go();
         if let Some(log) = &self.inner.log {
             log.rest();
         }
-        self.write(Failing::Dropped, None, |store| {
+        let file = self.inner.shared.file.clone();
+        self.write(Failing::Dropped, None, move |store| {
+            reserve::keep(&file);
             store.connection.execute_batch("PRAGMA shrink_memory")?;
             drop(black_box(Vec::<u8>::with_capacity(TRIMS_HEAP_BYTES)));
             Ok(())
@@ -533,6 +532,42 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// What is there before anything is entered.
+struct Ready {
+    store: Store,
+    log: Option<Log>,
+    recovered: Recovered,
+    next_event: u64,
+}
+
+impl Ready {
+    fn make(file: &Path, durability: Durability, hash: HashKept<'_>) -> Result<Self, LedgerError> {
+        let synchronous = match durability {
+            Durability::Process => "NORMAL",
+            Durability::Fsync => "FULL",
+        };
+        let fail = |error| LedgerError::from_sqlite(error, file);
+        let mut store = Store::new(file::open_to_write(file, synchronous)?).map_err(fail)?;
+        let failed = |source| LedgerError::Open {
+            file: file.to_owned(),
+            source: Arc::new(source),
+        };
+        let (log, found) = Log::open(file).map_err(failed)?;
+        let recovered = recover(&mut store, file, found, hash)?;
+        log.clear().map_err(failed)?;
+        let log = (durability == Durability::Process).then_some(log);
+        if let Some(log) = &log {
+            log.map();
+        }
+        Ok(Self {
+            next_event: store.next_event().map_err(fail)?,
+            store,
+            log,
+            recovered,
+        })
     }
 }
 

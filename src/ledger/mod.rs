@@ -23,6 +23,7 @@ mod read;
 mod readers;
 mod record;
 mod recover;
+mod reserve;
 mod retention;
 mod search;
 mod store;

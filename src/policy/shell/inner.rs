@@ -382,7 +382,10 @@ fn splice(value: &str, behind: &[String], certain: bool) -> Nested {
     let simple = strict::read(&text).is_ok_and(|segments| segments.len() == 1);
     let exact = simple && !value.contains('\\');
     if !exact {
-        for blank in ["\\_", "\\t", "\\n", "\\f", "\\r", "\\v"] {
+        // What parts words for env(1), written out or as an escape.
+        for blank in [
+            "\\_", "\\t", "\\n", "\\f", "\\r", "\\v", "\x0b", "\x0c", "\r",
+        ] {
             text = text.replace(blank, " ");
         }
     }

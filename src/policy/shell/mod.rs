@@ -6,6 +6,7 @@ mod command;
 mod containers;
 mod cost;
 mod dialect;
+mod documents;
 mod fence;
 mod found;
 mod git;

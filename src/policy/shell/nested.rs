@@ -374,7 +374,7 @@ fn is_plain(word: &str) -> bool {
 
 /// What of a word may be a script: all of it, or a value in it (`-S'marker x'`, `--x='marker x'`,
 /// `-oProxyCommand marker x`, `EXEC:marker x`).
-fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
+pub(super) fn scripts_of(word: &str) -> impl Iterator<Item = &str> {
     let behind = |separator: char| Some(word.split_once(separator)?.1);
     let attached = word
         .strip_prefix('-')

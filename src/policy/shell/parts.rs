@@ -39,7 +39,7 @@ fn hides_document(text: &str) -> bool {
 }
 
 /// The word behind `<<`.
-fn end_of(behind: &str) -> Option<&str> {
+pub(super) fn end_of(behind: &str) -> Option<&str> {
     let behind = behind.trim_start_matches('-').trim_start();
     let behind = behind.trim_start_matches(['\'', '"', '\\']);
     let end = behind.find(|c: char| c.is_whitespace() || "'\"\\;|&()<>".contains(c));

@@ -6,7 +6,9 @@ use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::Unreadable;
 use super::cost::bound_openings;
 use super::dialect::Apart;
+use super::documents::{has_marks, marked, unmarked};
 use super::loose::{Nested, options};
+use super::tokens::ends_in_comment;
 
 /// A word's text and the scripts in it.
 #[derive(Default)]
@@ -46,6 +48,7 @@ pub(super) fn is_known(text: &str) -> bool {
 /// Reads a word.
 pub(super) fn flatten(source: &str) -> Result<Flat, Unreadable> {
     let mut flat = Flat::default();
+    let source = &*marked(source)?;
     let pieces = word::parse(source, &options()).map_err(|_| Unreadable::Grammar)?;
     flat.pieces(source, &pieces, false)?;
     if flat.vague {
@@ -62,6 +65,7 @@ pub(super) fn flatten(source: &str) -> Result<Flat, Unreadable> {
 /// Reads text in which quotes mean nothing but expansions do: here-documents, arithmetic.
 pub(super) fn flatten_unquoted(source: &str) -> Result<Flat, Unreadable> {
     let mut flat = Flat::default();
+    let source = &*marked(source)?;
     let pieces = word::parse_heredoc(source, &options()).map_err(|_| Unreadable::Grammar)?;
     flat.pieces(source, &pieces, true)?;
     flat.quotes(source);
@@ -88,14 +92,14 @@ impl Flat {
     ) -> Result<(), Unreadable> {
         self.arithmetic(source, piece);
         match &piece.piece {
-            // An expansion that the parser does not know.
+            // An expansion that the parser does not know, or of which it finds no end.
             WordPiece::Text(text) if has_expansion(text, &source[piece.end_index..]) => {
-                self.text.push(UNKNOWN_WORDS);
-                self.nested.push(unknown());
+                self.unknown();
             }
             WordPiece::Text(text) if quoted => self.push(text),
             WordPiece::Text(text) => self.unquoted(text),
-            WordPiece::SingleQuotedText(text) => self.push(text),
+            WordPiece::SingleQuotedText(text) => self.push(&unmarked(text)),
+            WordPiece::AnsiCQuotedText(text) if has_marks(text) => self.unknown(),
             WordPiece::AnsiCQuotedText(text) => {
                 self.apart = self.apart.max(Apart::Others);
                 match ansi_c(text) {
@@ -128,6 +132,7 @@ impl Flat {
                 self.expansion(raw)?;
             }
             WordPiece::CommandSubstitution(script) => self.substitution(script.clone(), quoted),
+            WordPiece::BackquotedCommandSubstitution(script) if has_marks(script) => self.unknown(),
             WordPiece::BackquotedCommandSubstitution(script) => {
                 self.substitution(unescaped(script, quoted), quoted);
             }
@@ -136,6 +141,12 @@ impl Flat {
                 Some(text) => self.push(text),
                 None => self.push(text),
             },
+            WordPiece::ArithmeticExpression(expression)
+                if !source[piece.start_index..].starts_with("$[")
+                    && !is_arithmetic(&expression.value) =>
+            {
+                self.unknown();
+            }
             WordPiece::ArithmeticExpression(expression) => {
                 self.text.push(UNKNOWN);
                 let inner = flatten_unquoted(&expression.value)?;
@@ -182,6 +193,12 @@ impl Flat {
         }
     }
 
+    /// Nothing is known of a piece of it.
+    fn unknown(&mut self) {
+        self.text.push(UNKNOWN_WORDS);
+        self.nested.push(unknown());
+    }
+
     fn push(&mut self, text: &str) {
         self.text.extend(text.chars().map(literal_char));
     }
@@ -206,7 +223,11 @@ impl Flat {
 
     fn substitution(&mut self, script: String, quoted: bool) {
         self.text.push(if quoted { UNKNOWN } else { UNKNOWN_WORDS });
-        self.nested.push(Nested::new(script, true));
+        let script = unmarked(&script);
+        // The parser of words knows no comments: what it takes for the end may stand in one.
+        let is_whole = !ends_in_comment(&script);
+        self.nested.extend((!is_whole).then(unknown));
+        self.nested.push(Nested::new(script, is_whole));
     }
 
     /// What stands between `${` and `}` has words in it, with scripts of their own.
@@ -258,9 +279,48 @@ fn may_be_words(raw: &str) -> bool {
             .any(|sign| raw.contains(sign))
 }
 
-/// Whether an expansion begins in `text`, which is taken for plain, and goes on `behind` it.
+/// Whether an expansion begins in `text`, which is taken for plain, and goes on `behind` it, or there is a body in it
+/// of what the parser takes for no script.
 fn has_expansion(text: &str, behind: &str) -> bool {
-    text.contains("${") || text.ends_with('$') && behind.starts_with('{')
+    ["${", "$(", "`"].iter().any(|sign| text.contains(sign))
+        || text.ends_with('$') && behind.starts_with(['{', '('])
+        || has_marks(text)
+}
+
+/// Whether bash takes it for arithmetic as well: what closes more than it opens ends a subshell (`$((a); b)`). With
+/// quotes, which bash passes over there, it is not for us to say.
+fn is_arithmetic(value: &str) -> bool {
+    let Ok(pieces) = word::parse_heredoc(value, &options()) else {
+        return false;
+    };
+    let mut open = 0_usize;
+    let (mut has_quotes, mut has_parentheses) = (false, false);
+    for piece in &pieces {
+        match &piece.piece {
+            WordPiece::Text(text) => {
+                has_quotes |= text.contains(['\'', '"', '\\']);
+                for c in text.chars().filter(|c| matches!(c, '(' | ')')) {
+                    has_parentheses = true;
+                    open = match c {
+                        '(' => open + 1,
+                        _ if open == 0 => return false,
+                        _ => open - 1,
+                    };
+                }
+            }
+            WordPiece::EscapeSequence(_) => has_quotes = true,
+            WordPiece::SingleQuotedText(_)
+            | WordPiece::AnsiCQuotedText(_)
+            | WordPiece::DoubleQuotedSequence(_)
+            | WordPiece::GettextDoubleQuotedSequence(_)
+            | WordPiece::TildeExpansion(_)
+            | WordPiece::ParameterExpansion(_)
+            | WordPiece::CommandSubstitution(_)
+            | WordPiece::BackquotedCommandSubstitution(_)
+            | WordPiece::ArithmeticExpression(_) => {}
+        }
+    }
+    open == 0 && !(has_quotes && has_parentheses)
 }
 
 /// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,

@@ -36,6 +36,19 @@ fn has_braced_substitution(text: &str) -> bool {
     after.any(|rest| rest.starts_with([' ', '\t', '\n', '|', '(']))
 }
 
+/// Whether `text` ends in a comment: what is put behind it is lost.
+pub(super) fn ends_in_comment(text: &str) -> bool {
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    let count = |text: &str| {
+        uncached_tokenize_str(text, &options().tokenizer_options()).map(|tokens| tokens.len())
+    };
+    last.contains('#')
+        && match (count(text), count(&format!("{text} x"))) {
+            (Ok(count), Ok(more)) => count == more,
+            (_, _) => false,
+        }
+}
+
 /// The tokens of `text`, unless parsing them would take too much.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     if has_huge_descriptor(text) {

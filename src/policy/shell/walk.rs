@@ -58,6 +58,16 @@ impl Given {
     }
 }
 
+/// Whether one of the redirects may give something to read.
+fn reads(redirects: &ast::RedirectList) -> bool {
+    use ast::{IoFileRedirectKind as K, IoRedirect as R};
+    redirects.0.iter().any(|redirect| match redirect {
+        R::File(_, kind, _) => matches!(kind, K::Read | K::ReadAndWrite | K::DuplicateInput),
+        R::HereDocument(..) | R::HereString(..) => true,
+        R::OutputAndError(..) => false,
+    })
+}
+
 impl Reader {
     pub(super) fn program(&mut self, program: &ast::Program, certain: bool) -> Walk {
         program
@@ -95,13 +105,19 @@ impl Reader {
         match command {
             ast::Command::Simple(simple) => self.simple_command(simple, certain),
             ast::Command::Compound(compound, redirects) => {
+                let is_piped = self.is_piped;
+                self.is_piped |= redirects.as_ref().is_some_and(reads);
                 self.compound(compound, certain)?;
+                self.is_piped = is_piped;
                 self.redirects(redirects.as_ref(), certain)
             }
             ast::Command::Function(function) => {
                 self.functions.push(function.fname.value.clone());
                 let ast::FunctionBody(body, redirects) = &function.body;
+                // Whoever calls it may give it something to read.
+                let is_piped = std::mem::replace(&mut self.is_piped, true);
                 self.compound(body, certain)?;
+                self.is_piped = is_piped;
                 self.redirects(redirects.as_ref(), certain)
             }
             ast::Command::ExtendedTest(test, redirects) => {

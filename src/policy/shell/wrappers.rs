@@ -9,7 +9,7 @@ use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
-use super::nested::{Input, script, takes_scripts};
+use super::nested::{Input, script, scripts_of, takes_scripts};
 use super::operands::Operands;
 use super::remote::keeps_its_words;
 use super::text::{hidden, is_known, plain};
@@ -281,7 +281,8 @@ impl Reader {
         // One that is a word only is looked at as that.
         let is_more =
             |text: &String| text.contains([' ', '\t', '\n', ';', '|', '&', '(', '<', '`']);
-        for text in arguments.iter().map(|word| plain(word)).filter(is_more) {
+        let texts = arguments.iter().flat_map(|word| scripts_of(word));
+        for text in texts.map(plain).filter(is_more) {
             if is_known(&text) {
                 nested.push(Nested::new(text, false));
             } else if text.contains([';', '|', '&', '\n', '(']) {

@@ -583,3 +583,58 @@ fn what_the_parser_has_otherwise_hides_no_command() {
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+/// The parser of words knows neither here-documents nor comments: what stands there ends a substitution for it, or
+/// keeps it open.
+#[test]
+fn documents_comments_and_subshells_in_substitutions_hide_no_command() {
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:marker *)\"]");
+    let hidden = [
+        "x=$(cat <<E\n:(\nE\nmarker x\n)",
+        "x=$(cat <<'E'\n:(\nE\nmarker x\n)",
+        "x=$(cat <<-E\n\t:(\n\tE\nmarker x\n)",
+        "echo \"$(cat <<E\n:(\nE\nmarker x\n)\"",
+        "a=($(cat <<E\n:(\nE\nmarker x\n))",
+        "for i in $(cat <<E\n:(\nE\nmarker x\n); do :; done",
+        "case $(cat <<E\n:(\nE\nmarker x\n) in *) ;; esac",
+        "cat <<F\n$(cat <<E\n:(\nE\nmarker x\n)\nF",
+        "cat <<E\n$(echo a # :)\nmarker x)\nE",
+        "cat <<E\n$(echo a # :(\nmarker x)\nE",
+        "cat <<E\n$(\n# it is 1) of 2\nmarker x\n)\nE",
+        "cat <<E\n$(echo a # \"\nmarker x)\nE",
+        "cat <<F\n$(cat <<E\n\"\nE\nmarker x\n)\nF",
+        "echo $(echo $((cd /; pwd); marker x))",
+        "n=$(( $((:); marker x >&2; echo 1) + 1 ))",
+        "x=$(echo $((:)\nmarker x))",
+        "\"$(echo $((:)\nmarker x))\"",
+        "echo $((\"(\" ); marker x; (: ))",
+        // What is marked and no document's body.
+        "\"$(echo '<<'E'\n' ) $(marker x)\nE\n')\"",
+        "\"<<E\n$(marker x)\nE\n$(:)\"",
+        "\"$(cat <<E\"x\"\nEx\n) $(marker x)\nE\n)\"",
+        "x=$(bash <<'E'\nmarker x # (\nE\n)",
+        "env -S $'\\rmarker x'",
+        "env -S $'\\vmarker x'",
+        "e${x}nv -S'marker x'",
+        "while bas$!h; do break; done <<<'marker x'",
+        "f() { bas$!h; }; f <<<'marker x'",
+    ];
+    let judged = hidden.map(|script| (script, bash(&policy, script)));
+    let allowed = judged
+        .iter()
+        .filter(|(_, verdict)| *verdict == Verdict::Allow);
+    assert_eq!(allowed.collect::<Vec<_>>(), Vec::<&(&str, Verdict)>::new());
+    let harmless = [
+        "git commit -m \"$(cat <<'EOF'\nFix (a) and b)\n\n- it's `c`: ${d} :(\nEOF\n)\"",
+        "x=$(cat <<'E'\n1) foo\nE\n)",
+        "echo \"$(cat <<-E\n\t:(\n\tE\n)\"",
+        "x=$(( $(wc -l < \"f\") + 1 )); echo $(((1 + 2) * 3)) \"$((x << 2))\"",
+        "cat <<E\n$(date '+%s # x') # y (z\nE",
+        "x=$(grep '^# x' f)",
+    ];
+    let judged = harmless.map(|script| (script, bash(&policy, script)));
+    let refused = judged
+        .iter()
+        .filter(|(_, verdict)| *verdict != Verdict::Allow);
+    assert_eq!(refused.collect::<Vec<_>>(), Vec::<&(&str, Verdict)>::new());
+}

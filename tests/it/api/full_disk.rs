@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::history::{list, summaries};
@@ -133,6 +134,49 @@ fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
         let expected = 2 + [&safe, &full].into_iter().filter(is_execution).count();
         assert_eq!(known.len(), expected, "{audit}: {known:?}");
         assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
+    }
+}
+
+/// Whoever clears up is to have the tool for it, also after a reboot.
+#[test]
+fn a_daemon_starts_on_a_full_disk() {
+    let dir = scratch();
+    let Some(disk) = SmallDisk::mount(&dir.join("state"), 80) else {
+        return;
+    };
+    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"best_effort\"\n";
+    fs::write(dir.join("executor.toml"), toml).expect("ours");
+    let mut daemon = Daemon::launch(dir, None, |_| {});
+    for (starts, signal) in [(1, Signal::SIGKILL), (2, Signal::SIGTERM)] {
+        let is_kept = || {
+            let reserve = fs::metadata(disk.0.join("ledger.db-reserve"));
+            reserve.is_ok_and(|reserve| reserve.len() == 4 << 20)
+        };
+        daemon.wait_until("there is room in reserve", is_kept);
+        let before = daemon.bash("echo before").json()["execution_id"].take();
+        // It stays under way, as nothing tells its end: a start has to settle it.
+        let open = daemon.begin("sleep 600", &json!({}));
+        daemon.signal(signal);
+        daemon.wait();
+        disk.fill();
+        daemon = daemon.restart();
+        assert_eq!(daemon.log().matches("is given up").count(), starts);
+        let record = |id: &str| daemon.get(&format!("/executions/{id}")).json();
+        let before = before.as_str().expect("an id");
+        assert_eq!(record(before)["status"], "success", "{signal}");
+        assert_eq!(
+            daemon.ended(&open)["status"],
+            if signal == Signal::SIGKILL {
+                "lost"
+            } else {
+                "cancelled"
+            }
+        );
+        let clear = format!("rm {}", disk.0.join("fill").display());
+        assert_eq!(daemon.bash(&clear).status, 200, "{signal}");
+        daemon.wait_until("all is well", || {
+            daemon.get("/health").json()["status"] == "ok"
+        });
     }
 }
 
