@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use super::executor::Need;
 use super::values::{Bounded, word};
-use crate::domain::{Point, Stage, words};
+use crate::domain::{Point, Stage, does_as, words};
 
 /// The time limit of a hook that sets none: the caller waits for it.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,9 +67,12 @@ words! {
 }
 
 impl Hook {
-    /// Whether it is asked about calls of this tool.
+    /// Whether it is asked about calls of this tool: one about `bash` is about commands by whatever name.
     pub fn concerns(&self, tool: &str) -> bool {
-        self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
+        let names = |tools: &BTreeSet<String>| {
+            tools.contains(tool) || does_as(tool).is_some_and(|other| tools.contains(other))
+        };
+        self.tools.as_ref().is_none_or(names)
     }
 
     /// What it needs of the file system.
@@ -282,7 +285,11 @@ mod tests {
             (hooks[1].timeout, hooks[1].on_failure),
             (Duration::from_secs(9), OnFailure::Allow)
         );
-        assert!(hooks[1].concerns("bash") && !hooks[1].concerns("read_file"));
+        assert!(
+            hooks[1].concerns("bash")
+                && hooks[1].concerns("execute_command")
+                && !hooks[1].concerns("read_file")
+        );
     }
 
     #[test]

@@ -12,6 +12,11 @@ use super::{Correlation, ParentSpan, RiskLevel, ScopedValues, TraceId, json_byte
 /// `serde_json` itself stops at 128 levels, which bounds every reader behind it.
 pub const DEPTH_LIMIT: usize = 128;
 
+/// The tool that `tool` is by another name: what refuses or confines that one concerns it as well.
+pub(crate) fn does_as(tool: &str) -> Option<&'static str> {
+    (tool == "execute_command").then_some("bash")
+}
+
 /// One tool call, as it came in.
 #[derive(Clone, Debug)]
 pub struct Call {

@@ -35,6 +35,7 @@ mod words;
 
 pub use approval::Remember;
 pub(crate) use brief::brief;
+pub(crate) use call::does_as;
 pub use call::{Background, Call, CallOptions, DEPTH_LIMIT, InvalidCall};
 pub use caller::{Caller, Principal};
 pub use calls::Doorkeeper;
@@ -74,5 +75,5 @@ pub use timestamp::parse_timestamp;
 pub(crate) use timestamp::timestamp;
 pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
 pub(crate) use want::is_for_want;
-pub(crate) use weight::{TOO_HEAVY, is_too_heavy, json_bytes};
+pub(crate) use weight::{NESTS_AT_MOST, TOO_HEAVY, is_too_heavy, json_bytes, nests_too_deeply};
 pub(crate) use words::words;

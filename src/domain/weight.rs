@@ -37,6 +37,23 @@ pub(crate) fn is_too_heavy(text: &[u8]) -> bool {
     false
 }
 
+/// How deeply an input or an answer may nest, so that a record or another answer around it is still read: readers of
+/// JSON stop at [`DEPTH_LIMIT`](super::DEPTH_LIMIT).
+pub(crate) const NESTS_AT_MOST: usize = 120;
+
+/// Whether a value nests more deeply than that: a value in nothing is on the first level.
+pub(crate) fn nests_too_deeply(value: &Value) -> bool {
+    fn is_below(value: &Value, levels: usize) -> bool {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+            Value::Array(_) | Value::Object(_) if levels == 0 => true,
+            Value::Array(items) => items.iter().any(|item| is_below(item, levels - 1)),
+            Value::Object(members) => members.values().any(|member| is_below(member, levels - 1)),
+        }
+    }
+    is_below(value, NESTS_AT_MOST)
+}
+
 /// About how many bytes a value has as JSON, without looking through its texts.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     match value {
@@ -55,6 +72,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_nests_more_deeply_than_is_kept_is_found() {
+        let nested = |levels| (0..levels).fold(json!(1), |value, _| json!({"a": [1], "b": value}));
+        assert!(!nests_too_deeply(&nested(NESTS_AT_MOST - 1)));
+        assert!(!nests_too_deeply(&nested(0)));
+        assert!(nests_too_deeply(&nested(NESTS_AT_MOST + 1)));
+    }
 
     #[test]
     fn what_is_read_has_about_as_many_bytes_as_its_json() {

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::bash::Bash;
 use super::check_condition::CheckCondition;
-use super::execute_command::{self, ExecuteCommand};
+use super::execute_command::ExecuteCommand;
 use super::files::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 use super::skills::{self, Found, Known, Loaded, Skill, SkillCheck, SkillProblem, SkillTool};
 use super::{InputSchema, ToolImpl};
 use crate::config::ExecutorConfig;
-use crate::domain::{RiskLevel, Violation, meant};
+use crate::domain::{RiskLevel, Violation, does_as, meant};
 
 /// The built-in tools. All registries share them, so that what has been made ready of them stays so.
 static BUILT_IN: LazyLock<Vec<Arc<Tool>>> = LazyLock::new(|| {
@@ -64,9 +64,12 @@ impl Tool {
         self.implementation.name()
     }
 
-    /// Whether it can be called under `config`.
+    /// Whether it can be called under `config`. Whoever disables `bash` means commands by whatever name.
     pub(crate) fn is_enabled(&self, config: &ExecutorConfig) -> bool {
-        !config.disabled_tools.contains(self.name()) && self.implementation.is_enabled(config)
+        let is_disabled = |name: &str| config.disabled_tools.contains(name);
+        !is_disabled(self.name())
+            && !does_as(self.name()).is_some_and(is_disabled)
+            && self.implementation.is_enabled(config)
     }
 }
 
@@ -75,8 +78,7 @@ impl Tool {
     pub(crate) fn risk_level(&self, config: &ExecutorConfig) -> RiskLevel {
         let is_named = |name: &str| config.untrusted_tools.contains(name);
         // Whoever does not trust `bash` means commands by whatever name.
-        let is_command = self.name() == execute_command::NAME && is_named("bash");
-        if is_named(self.name()) || is_command {
+        if is_named(self.name()) || does_as(self.name()).is_some_and(is_named) {
             RiskLevel::Untrusted
         } else {
             self.implementation.risk_level()

@@ -1,6 +1,8 @@
 //! Inputs held against JSON Schema 2020-12: every violation by its pointer, defaults filled in,
 //! nothing coerced.
 
+mod alternatives;
+
 use std::sync::OnceLock;
 
 use jsonschema::error::ValidationErrorKind;
@@ -31,6 +33,8 @@ pub(crate) struct InputSchema {
     document: Value,
     /// Else why it does not compile; then nothing fits it.
     validator: OnceLock<Result<Validator, String>>,
+    /// What says why something does not fit, made when something does not; none where it does not compile.
+    telling: OnceLock<Option<Validator>>,
 }
 
 impl InputSchema {
@@ -38,15 +42,17 @@ impl InputSchema {
         Self {
             document,
             validator: OnceLock::new(),
+            telling: OnceLock::new(),
         }
     }
 
     /// The schema that `document` is, compiled at once; else why it is none, and where.
     pub(crate) fn compile(document: Value) -> Result<Self, Violation> {
-        match validator(&document) {
+        match validator_of(&document) {
             Ok(validator) => Ok(Self {
                 document,
                 validator: OnceLock::from(Ok(validator)),
+                telling: OnceLock::new(),
             }),
             Err(error) => Err(Violation {
                 pointer: error.instance_path().as_str().to_owned(),
@@ -68,8 +74,9 @@ impl InputSchema {
 
     /// Compiles it.
     pub(crate) fn compiled(&self) -> &Result<Validator, String> {
-        self.validator
-            .get_or_init(|| validator(&self.document).map_err(|error| error.masked().to_string()))
+        self.validator.get_or_init(|| {
+            validator_of(&self.document).map_err(|error| error.masked().to_string())
+        })
     }
 
     /// Puts the schema's `default` in the place of every member that is not there. Was there one?
@@ -90,16 +97,31 @@ impl InputSchema {
         if validator.is_valid(input) {
             return Vec::new();
         }
-        let mut all: Vec<Violation> = (validator.iter_errors(input))
+        let telling = self.telling.get_or_init(|| {
+            let document = alternatives::closed(&self.document);
+            validator_of(&document).ok()
+        });
+        let mut all: Vec<Violation> = (telling.iter())
+            .flat_map(|telling| telling.iter_errors(input))
             .flat_map(|error| violations(&error, &self.document))
             .collect();
+        if all.is_empty() {
+            // Made so that it looks into less, it cannot tell.
+            let detail = match alternatives::looks_at_the_rest(&self.document) {
+                true => {
+                    "has a member or an item that the schema has no place for (`unevaluatedProperties`, `unevaluatedItems`)"
+                }
+                false => "does not fit the schema",
+            };
+            all.push(Violation::of_all(detail.to_owned()));
+        }
         all.sort_by(|a, b| a.pointer.cmp(&b.pointer));
         all
     }
 }
 
 /// What holds inputs against `document`. Nothing but the document is read for it.
-fn validator(document: &Value) -> Result<Validator, ValidationError<'_>> {
+fn validator_of(document: &Value) -> Result<Validator, ValidationError<'_>> {
     let options = jsonschema::options().with_draft(Draft::Draft202012);
     options.build(document)
 }
@@ -155,6 +177,17 @@ fn violations(error: &ValidationError<'_>, document: &Value) -> Vec<Violation> {
             vec![Violation {
                 pointer: at.to_owned(),
                 detail: got(detail.unwrap_or_else(|| error.masked().to_string())),
+            }]
+        }
+        // One of those that were closed: the document has none there.
+        ValidationErrorKind::Not { .. }
+            if document.pointer(error.schema_path().as_str()).is_none() =>
+        {
+            vec![Violation {
+                pointer: at.to_owned(),
+                detail: got(
+                    "does not fit one of the schemas that it has to fit all (`allOf`)".to_owned(),
+                ),
             }]
         }
         ValidationErrorKind::Type { .. } => vec![Violation {
@@ -254,6 +287,63 @@ mod tests {
             json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
         let violations = InputSchema::new(either).violations(&json!({"a": 1}));
         assert!(violations[0].detail.contains("anyOf"), "{violations:?}");
+    }
+
+    /// A tree of kinds, each told by a word: what models are given for filters and formulas.
+    #[test]
+    fn what_is_wrong_deep_in_alternatives_is_told_soon() {
+        let kind = |word: &str| {
+            json!({"type": "object", "properties": {"op": {"const": word}, "arg": {"$ref": "#/$defs/tree"}},
+                "required": ["op", "arg"], "additionalProperties": false})
+        };
+        let leaf = json!({"type": "object", "properties": {"field": {"type": "string"}}, "required": ["field"]});
+        let node = json!({"properties": {"next": {"$ref": "#/$defs/node"}}});
+        let document = |tree: Value| {
+            json!({"type": "object", "properties": {"filter": {"$ref": "#/$defs/tree"}},
+                "$defs": {"tree": tree, "node": node}})
+        };
+        let nested = |leaf: Value| (0..60).fold(leaf, |arg, _| json!({"op": "any", "arg": arg}));
+        let kinds = [kind("not"), kind("all"), kind("any"), leaf];
+        for alternatives in ["oneOf", "anyOf"] {
+            let schema = InputSchema::new(document(json!({alternatives: kinds.clone()})));
+            let good = json!({"filter": nested(json!({"field": "x"}))});
+            assert_eq!(schema.violations(&good), []);
+            let bad = json!({"filter": nested(json!({"field": 5}))});
+            assert_eq!(pointers(&schema, &bad), ["/filter"], "{alternatives}");
+        }
+        // Nobody would write it so; it is no reason to stand still.
+        let twice = json!({"allOf": [
+            {"properties": {"arg": {"$ref": "#/$defs/tree"}}},
+            {"properties": {"arg": {"$ref": "#/$defs/tree"}, "field": {"type": "string"}}},
+        ]});
+        let schema = InputSchema::new(document(twice));
+        let bad = json!({"filter": nested(json!({"field": 5}))});
+        let violations = schema.violations(&bad);
+        assert!(violations[0].detail.contains("allOf"), "{violations:?}");
+    }
+
+    #[test]
+    fn what_all_have_to_fit_is_told_in_full() {
+        let schema = InputSchema::new(json!({"allOf": [
+            {"required": ["a"]}, {"properties": {"b": {"type": "string"}, "oneOf": {"const": [1]}}},
+        ], "properties": {"c": {"anyOf": [{"type": "string"}, {"properties": {"d": {"type": "null"}}}]}}}));
+        let input = json!({"b": 1, "oneOf": 2, "c": {"d": 1}});
+        assert_eq!(pointers(&schema, &input), ["/a", "/b", "/c", "/oneOf"]);
+        let schema = InputSchema::new(
+            json!({"anyOf": [{"properties": {"a": true}}], "unevaluatedProperties": false}),
+        );
+        assert_eq!(schema.violations(&json!({"a": 1})), []);
+        let violations = schema.violations(&json!({"b": 1}));
+        assert!(
+            violations[0].detail.contains("unevaluatedProperties"),
+            "{violations:?}"
+        );
+        // A pointer into an alternative.
+        let schema = InputSchema::new(json!({"properties": {
+            "a": {"anyOf": [{"properties": {"b": {"type": "null"}}}]},
+            "c": {"$ref": "#/properties/a/anyOf/0/properties/b"},
+        }}));
+        assert_eq!(schema.violations(&json!({"c": 1})).len(), 1);
     }
 
     #[test]

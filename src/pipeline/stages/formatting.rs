@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Digests, Display, Ending, ExecutorError, Exit, RiskLevel, RunReport, StopReason, ToolOutput,
-    Violation, summarize, whole_millis,
+    Digests, Display, Ending, ExecutorError, Exit, NESTS_AT_MOST, RiskLevel, RunReport, StopReason,
+    ToolOutput, Violation, nests_too_deeply, summarize, whole_millis,
 };
 use crate::pipeline::hooks::ResultSeen;
 use crate::runner::{Captured, Outcome};
@@ -86,6 +86,11 @@ impl Format {
     }
 
     fn fits(&self, output: &Value) -> Result<(), Vec<Violation>> {
+        if nests_too_deeply(output) {
+            let detail =
+                format!("nests more than {NESTS_AT_MOST} levels deep, which cannot be kept");
+            return Err(vec![Violation::of_all(detail)]);
+        }
         let schema = self.tool.output_schema.as_ref();
         let violations = schema.map_or_else(Vec::new, |schema| schema.violations(output));
         violations.is_empty().then_some(()).ok_or(violations)

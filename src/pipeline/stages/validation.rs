@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::discovery::Found;
 use crate::config::ExecutorConfig;
-use crate::domain::{Call, Caller, ExecutorError};
+use crate::domain::{Call, Caller, ExecutorError, NESTS_AT_MOST, Violation, nests_too_deeply};
 use crate::tools::{Place, Resolved, Tool};
 
 /// A call whose input, with the schema's defaults filled in, fits its tool.
@@ -34,6 +34,10 @@ pub(super) async fn validate(
         violations,
     };
     let is_filled = tool.schema.fill_in(&mut call.input);
+    if nests_too_deeply(&call.input) {
+        let detail = format!("nests more than {NESTS_AT_MOST} levels deep");
+        return Err(invalid(call.tool, vec![Violation::of_all(detail)]));
+    }
     let mut violations = tool.schema.violations(&call.input);
     violations.extend(tool.implementation.check(&call.input));
     if !violations.is_empty() {

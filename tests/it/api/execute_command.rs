@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Daemon;
+use super::hooks;
+use crate::support::{Daemon, Mode};
 
 fn call(input: &Value) -> Value {
     json!({"name": "execute_command", "input": input})
@@ -99,4 +100,42 @@ fn rules_on_its_directory_follow_links() {
     // A redirect is relative to it.
     let answer = daemon.post(&call(&json!({"command": "echo x > y", "cwd": "/proc"})));
     assert_eq!(answer.status, 403);
+}
+
+/// Who refuses `bash` or limits it means commands by whatever name.
+#[test]
+fn what_is_said_of_bash_holds_for_it() {
+    let call = call(&json!({"command": "true"}));
+    let deny = r#"echo '{"decision":"deny","reason":"frozen"}'"#;
+    let daemon = hooks::start(&[(
+        "freeze",
+        "before = \"permission\"\ntools = [\"bash\"]",
+        deny,
+    )]);
+    hooks::assert_denied(&daemon.post(&call), "permission", &["frozen"]);
+    let daemon = Daemon::start_with(Mode::Group, "[tools]\ndisabled = [\"bash\"]\n");
+    assert_eq!(daemon.post(&call).json()["code"], "tool_disabled");
+    let daemon = Daemon::start_with(
+        Mode::Group,
+        "[flow.tools.bash]\nrate = { calls = 1, per_secs = 1000 }\n",
+    );
+    assert_eq!(daemon.post(&call).status, 200);
+    assert_eq!(daemon.post(&call).json()["code"], "rate_limited");
+}
+
+/// Without a directory of its own it is run in the call's.
+#[test]
+fn a_rule_on_its_directory_holds_for_that_of_the_call() {
+    let policy = "default = \"allow\"\ndeny = [\"execute_command(cwd:/etc/**)\"]";
+    let daemon = Daemon::start_under(policy, "");
+    let in_dir = |dir: &str, input: &Value| {
+        let mut call = call(input);
+        call["working_dir"] = json!(dir);
+        daemon.post(&call).status
+    };
+    assert_eq!(in_dir("/etc", &json!({"command": "pwd"})), 403);
+    assert_eq!(in_dir("/etc", &json!({"command": "pwd", "cwd": "."})), 403);
+    assert_eq!(in_dir("/etc", &json!({"command": "pwd", "cwd": null})), 403);
+    assert_eq!(in_dir("/", &json!({"command": "pwd", "cwd": "etc"})), 403);
+    assert_eq!(in_dir("/usr", &json!({"command": "pwd"})), 200);
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::keys::keyed;
 use super::skills::Room;
 use crate::support::{Daemon, skip};
 
@@ -70,4 +71,44 @@ fn an_output_that_does_not_fit_is_refused_and_audited_on_both_tiers() {
         assert_eq!(wrong["risk_level"], tier);
         assert!(audited(&daemon, &wrong).to_string().contains("failed"));
     }
+}
+
+/// A record is one level more around an answer, and readers of JSON stop at some level.
+#[test]
+fn what_is_answered_once_can_be_read_again_however_deep_it_is() {
+    let room = Room::new("");
+    let script = "#!/bin/sh\nread -r input\ncase $input in *long*) n=121;; *) n=120;; esac\n\
+        printf '[%.0s' $(seq $n); printf ']%.0s' $(seq $n)\n";
+    room.program("deep", script, json!({}));
+    room.steps(
+        "deeper",
+        json!([{"tool": "deep", "parameters": {}, "save_output_as": "o"},
+            {"tool": "deep", "parameters": {"a": "{{ o }}"}, "save_output_as": "p"}]),
+        json!({}),
+    );
+    let daemon = room.start();
+    let call = json!({"name": "deep", "input": {}});
+    let first = keyed(&daemon, "k", &call);
+    assert_eq!(first.status, 200, "{}", first.content());
+    assert_eq!(keyed(&daemon, "k", &call).json(), first.json());
+    let id = first.json()["execution_id"].take();
+    let record = daemon.ended(id.as_str().expect("an id"));
+    assert_eq!(record["result"], first.json());
+
+    let long = json!({"name": "deep", "input": {"long": 1}});
+    let first = keyed(&daemon, "long", &long);
+    assert_eq!(first.json()["code"], "output_invalid");
+    assert!(
+        first.content().contains("120 levels"),
+        "{}",
+        first.content()
+    );
+    assert_eq!(keyed(&daemon, "long", &long).json(), first.json());
+    // What is put around it by a step is an input like any other.
+    let wrapped = daemon.post(&json!({"name": "deeper", "input": {}}));
+    assert!(
+        wrapped.content().contains("120 levels"),
+        "{}",
+        wrapped.content()
+    );
 }
