@@ -178,9 +178,15 @@ fn judge_reading<'p>(
         judge_write(policy, question, path.as_deref(), reading, found);
     }
     // Who runs what nobody has read may write anywhere.
-    let is_anything = |command: &Command| command.text().chars().eq([UNKNOWN_WORDS]);
-    if reading.commands.iter().any(is_anything) {
-        judge_write(policy, question, None, reading, found);
+    let is_anything = |command: &&Command| command.text().chars().eq([UNKNOWN_WORDS]);
+    if let Some(anything) = reading.commands.iter().find(is_anything)
+        && let Some(rule) = policy.write_rules(question).next()
+    {
+        found.add(Decision {
+            verdict: Verdict::Ask,
+            cause: Cause::MayMatch(rule),
+            segment: Some(shown(anything.text())),
+        });
     }
     if let Some(may) = may {
         found.add(may);

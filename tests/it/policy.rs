@@ -20,6 +20,8 @@ const SH: &str = "/bin/sh";
 /// How long generated scripts are tried, and how many at most.
 const GENERATE_FOR: Duration = Duration::from_secs(15);
 const GENERATE_AT_MOST: usize = 3_000_000;
+/// How many scripts with a command deep within them.
+const NESTED: usize = 6_000;
 /// How many of them have to be allowed for there to be anything learnt.
 const ALLOWED_AT_LEAST: usize = 50;
 /// How many of corners are generated, and how many of them must not be denied.
@@ -243,6 +245,19 @@ const CORNERS: &[&str] = &[
     "for x in 1; do ", "; done", "for ((i=0;i<1;i++)); do ", "while ", "f() ", "f() { ", "f", "! ", "time ", "coproc ", "bash -c '", "eval '", "eval ", "&& ", "|| ", "| ", "& ", ">/dev/null ", "2>&1", "{x}>&1 ", "{x[", "]}>&1 ", "]}</dev/null ", "}",
 ];
 
+/// What stands around a script, `@`, or before it, and hides it from a reader that does not know where something ends.
+/// `%` is the end of a document.
+#[rustfmt::skip]
+const AROUND: &[&str] = &[
+    "x=$(@)", "echo $(@) b", "echo \"$(@)\"", "echo \"a $(@) (b\"", "a=($(@))", "`@`", "(@)", "((:); @)", "{ @\n}", "echo $((:); @)", "echo $(( $(@) + 1 ))", "echo $[ $(@) ]", "echo ${x:-$(@)}",
+    "echo \"${x:-$(@)}\"", "cat <(@)", "cat <<<$(@)", "cat <<<\"$(@)\"", "bash -c '@'", "eval \"@\"", "[[ $(@) ]]", "case x in x) @;; esac", "case $(@) in *) ;; esac", "for i in $(@); do :; done",
+    "if @\nthen :; fi", "while @\ndo break; done", "f() { @\n}; f", "! @", "@ | cat", "@ &\nwait", ": && @",
+    "cat <<%\n@\n%", "cat <<'%'\n@\n%", "cat <<%\n$(@)\n%", "cat <<%\n`@`\n%", "cat <<%\n(\n$(@)\n%", "cat <<%\n${x:-$(@)}\n%", "bash <<%\n@\n%", "bash <<'%'\n@\n%", "cat <<%; @\n%",
+    "cat <<%\n:(\n%\n@", "cat <<'%'\n:(\n%\n@", "cat <<\\%\n)\n%\n@", "cat <<-%\n\t\"\n\t%\n@", "cat <<%\nit's\n%\n@", "cat <<\"%\"\n`\n%\n@", "cat <<% | cat\n((\n%\n@", "cat <<'%'\n$(\n%\n@",
+    "cat <<%x\n%\n%x\n@", "cat <<'% x'\n)\n% x\n@", ": <<%\n\\\n%\n@", ": # :)\n@", ": # :(\n@", ": # it's\n@", ": # \"\n@", ": # <<%\n@", "# )\n@", ": '('\n@", ": \")\"\n@", ": \\(\n@", ": $'\\''\n@",
+    ": $((1 << 2))\n@", "((x = 1 << 2))\n@", ": ${x#*(}\n@", "@ # )", "@ # (", "@\n# '", "@; : '('", "@; : \")\"",
+];
+
 /// The numbers of the paper on xorshift: the same on every machine.
 struct Random(u64);
 
@@ -258,6 +273,17 @@ impl Random {
     fn corners(&mut self) -> String {
         let pieces = (0..3 + self.below(10)).map(|_| CORNERS[self.below(CORNERS.len())]);
         pieces.collect()
+    }
+
+    /// A script with a command in it, deep within what may hide it.
+    fn nested(&mut self) -> String {
+        let mut script = "marker x".to_owned();
+        for _ in 0..1 + self.below(4) {
+            let end = ["E", "F", "G"][self.below(3)];
+            let around = AROUND[self.below(AROUND.len())].replace('%', end);
+            script = around.replace('@', &script);
+        }
+        script
     }
 
     /// A script: now and then anything, mostly what stands at the front of the list.
@@ -333,6 +359,35 @@ fn nothing_generated_that_is_not_denied_runs_it() {
     }
     println!("seed {seed:#x}: {passed} scripts of {CORNERED} with the word not denied and run");
     assert!(passed > PASSED_AT_LEAST, "only {passed} were not denied");
+}
+
+/// The same where it is hidden deep, and well-formed more often than not.
+#[test]
+fn nothing_deep_within_a_script_that_is_not_denied_runs_it() {
+    let denies = policy("deny = [\"bash(command:marker*)\"]");
+    let place = Place::new("nested");
+    let seed = 0xdeed_5eed_0ace_5eed;
+    let mut random = Random(seed);
+    let (mut passed, mut denied) = (0, 0);
+    for _ in 0..NESTED {
+        let script = random.nested();
+        for shell in [BASH, SH] {
+            match verdict_in(shell, &denies, &script) {
+                Verdict::Allow => passed += 1,
+                Verdict::Deny => {
+                    denied += 1;
+                    continue;
+                }
+                Verdict::Ask => continue,
+            }
+            let runs = place.runs_marker(shell, &script);
+            assert!(!runs, "not denied, and runs marker in {shell}: {script:?}");
+        }
+    }
+    println!(
+        "seed {seed:#x}: of {NESTED} scripts in two shells {denied} denied, {passed} not denied and run"
+    );
+    assert!(denied > NESTED / 2, "only {denied} were denied");
 }
 
 /// What has nothing to do with a rule is not asked about on its account.
