@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 use super::backend::FlowBackend;
 use super::values::Bounded;
-use crate::domain::does_as;
 
 /// The name that stands for every tool without limits of its own.
 const EVERY_OTHER: &str = "*";
@@ -76,10 +75,9 @@ impl FlowConfig {
         names.filter(|name| *name != EVERY_OTHER)
     }
 
-    /// What holds for a tool: its own entry, else for commands by another name that of `bash`, else that of every other.
+    /// What holds for a tool: its own entry, else that of every other.
     pub fn tool(&self, name: &str) -> ToolFlow {
         let found = self.tools.get(name);
-        let found = found.or_else(|| self.tools.get(does_as(name)?));
         let found = found.or_else(|| self.tools.get(EVERY_OTHER));
         found.copied().unwrap_or_default()
     }
@@ -339,7 +337,6 @@ mod tests {
             ..ToolFlow::default()
         };
         assert_eq!(config.tool("bash"), bash);
-        assert_eq!(config.tool("execute_command"), bash);
         let other = ToolFlow {
             rate: rate(1, 1, 1),
             retries: Some(RetryConfig {

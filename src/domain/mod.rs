@@ -75,5 +75,7 @@ pub use timestamp::parse_timestamp;
 pub(crate) use timestamp::timestamp;
 pub use tool::{BUILT_IN_TOOLS, RiskLevel, ToolDefinition, ToolDetails};
 pub(crate) use want::is_for_want;
-pub(crate) use weight::{NESTS_AT_MOST, TOO_HEAVY, is_too_heavy, json_bytes, nests_too_deeply};
+pub(crate) use weight::{
+    NESTS_AT_MOST, TOO_HEAVY, is_too_heavy, json_bytes, nests_deeper, nests_too_deeply,
+};
 pub(crate) use words::words;

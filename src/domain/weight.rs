@@ -43,15 +43,19 @@ pub(crate) const NESTS_AT_MOST: usize = 120;
 
 /// Whether a value nests more deeply than that: a value in nothing is on the first level.
 pub(crate) fn nests_too_deeply(value: &Value) -> bool {
-    fn is_below(value: &Value, levels: usize) -> bool {
-        match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-            Value::Array(_) | Value::Object(_) if levels == 0 => true,
-            Value::Array(items) => items.iter().any(|item| is_below(item, levels - 1)),
-            Value::Object(members) => members.values().any(|member| is_below(member, levels - 1)),
-        }
+    nests_deeper(value, NESTS_AT_MOST)
+}
+
+/// Whether a value nests more deeply than so many levels.
+pub(crate) fn nests_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        Value::Array(_) | Value::Object(_) if levels == 0 => true,
+        Value::Array(items) => items.iter().any(|item| nests_deeper(item, levels - 1)),
+        Value::Object(members) => members
+            .values()
+            .any(|member| nests_deeper(member, levels - 1)),
     }
-    is_below(value, NESTS_AT_MOST)
 }
 
 /// About how many bytes a value has as JSON, without looking through its texts.

@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -26,7 +26,8 @@ const BESIDE: u64 = BYTES;
 /// Keeps the room, unless the disk has too little. One that has it already costs a look.
 pub(super) fn keep(file: &Path) {
     let path = beside(file, RESERVE);
-    let is_there = fs::metadata(&path).is_ok_and(|reserve| reserve.len() == BYTES);
+    // A copy of it may be all holes.
+    let is_there = fs::metadata(&path).is_ok_and(|reserve| reserve.blocks() * 512 >= BYTES);
     if !is_there && has_room(&path) && take(&path).is_err() {
         // None is as good as it was, and a part of it in somebody's way.
         let _ = fs::remove_file(&path);

@@ -59,10 +59,6 @@ pub(super) fn matches(
     if let Some(value) = question.input.get(name) {
         leaves(value, &mut values);
     }
-    if values.is_empty() && list != Verdict::Allow && is_directory(question.tool, name) {
-        // Left out, it is that of the call.
-        values.push(".".to_owned());
-    }
     let one = |value: &String| match kind {
         Kind::Path => path_matches(question, value, list, glob),
         Kind::Command | Kind::Text => glob.matches(value),
@@ -71,11 +67,6 @@ pub(super) fn matches(
         Verdict::Allow => !values.is_empty() && values.iter().all(one),
         Verdict::Ask | Verdict::Deny => values.iter().any(one),
     }
-}
-
-/// Whether the parameter is the directory in which a command is run.
-fn is_directory(tool: &str, parameter: &str) -> bool {
-    (tool, parameter) == ("execute_command", "cwd")
 }
 
 /// The same where somebody has looked where the paths lead: as it was written and with its links

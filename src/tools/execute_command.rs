@@ -1,3 +1,5 @@
+use std::path::{Path, PathBuf};
+
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
@@ -71,15 +73,28 @@ impl ToolImpl for ExecuteCommand {
         shell::check_command(input)
     }
 
-    fn names_paths(&self, input: &Value) -> bool {
-        input.get(DIRECTORY).is_some_and(Value::is_string)
+    /// It runs somewhere, whether it says so or not.
+    fn names_paths(&self, _input: &Value) -> bool {
+        true
     }
 
     /// The directory becomes that of the call, so that whatever judges, asks about or records the
     /// call knows where it runs.
     fn resolve(&self, call: &mut Call, place: &Place) -> Result<Vec<Resolved>, Vec<Violation>> {
+        let resolved = |absolute: PathBuf, real: PathBuf| Resolved {
+            parameter: DIRECTORY.to_owned(),
+            real,
+            absolute,
+            use_of_it: UseOfIt::Named,
+        };
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let Some(Value::String(path)) = call.input.get(DIRECTORY) else {
-            return Ok(Vec::new());
+            let dir = place.working_dir.clone();
+            let dir = dir.or_else(|| std::env::current_dir().ok());
+            return Ok(dir
+                .map(|dir| resolved(dir.clone(), real(&dir)))
+                .into_iter()
+                .collect());
         };
         let violation = |detail: String| {
             vec![Violation {
@@ -88,18 +103,13 @@ impl ToolImpl for ExecuteCommand {
             }]
         };
         let absolute = place.absolute(path).map_err(violation)?;
-        let real = std::fs::canonicalize(&absolute).unwrap_or_else(|_| absolute.clone());
+        let real = real(&absolute);
         // Its links followed, for what the command redirects to is judged by where that is.
         let set = call.options.set_working_dir(real.clone());
         set.map_err(|error| violation(error.detail))?;
         // Absolute from now on: a replay is relative to nothing else.
         call.input[DIRECTORY] = absolute.to_string_lossy().into();
-        Ok(vec![Resolved {
-            parameter: DIRECTORY.to_owned(),
-            real,
-            absolute,
-            use_of_it: UseOfIt::Named,
-        }])
+        Ok(vec![resolved(absolute, real)])
     }
 
     fn run<'a>(

@@ -1,7 +1,7 @@
 //! Inputs held against JSON Schema 2020-12: every violation by its pointer, defaults filled in,
 //! nothing coerced.
 
-mod alternatives;
+mod closed;
 
 use std::sync::OnceLock;
 
@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+use self::closed::{Closed, looks_at_the_rest};
 use crate::domain::Violation;
 
 /// The schema of a type, as a model is shown it: without the names of Rust types.
@@ -33,8 +34,8 @@ pub(crate) struct InputSchema {
     document: Value,
     /// Else why it does not compile; then nothing fits it.
     validator: OnceLock<Result<Validator, String>>,
-    /// What says why something does not fit, made when something does not; none where it does not compile.
-    telling: OnceLock<Option<Validator>>,
+    /// What says why something does not fit, if the schema leads to itself; made when something does not.
+    closed: OnceLock<Option<Closed>>,
 }
 
 impl InputSchema {
@@ -42,7 +43,7 @@ impl InputSchema {
         Self {
             document,
             validator: OnceLock::new(),
-            telling: OnceLock::new(),
+            closed: OnceLock::new(),
         }
     }
 
@@ -52,7 +53,7 @@ impl InputSchema {
             Ok(validator) => Ok(Self {
                 document,
                 validator: OnceLock::from(Ok(validator)),
-                telling: OnceLock::new(),
+                closed: OnceLock::new(),
             }),
             Err(error) => Err(Violation {
                 pointer: error.instance_path().as_str().to_owned(),
@@ -97,21 +98,22 @@ impl InputSchema {
         if validator.is_valid(input) {
             return Vec::new();
         }
-        let telling = self.telling.get_or_init(|| {
-            let document = alternatives::closed(&self.document);
-            validator_of(&document).ok()
-        });
-        let mut all: Vec<Violation> = (telling.iter())
-            .flat_map(|telling| telling.iter_errors(input))
-            .flat_map(|error| violations(&error, &self.document))
+        let closed = self.closed.get_or_init(|| Closed::of(&self.document));
+        let errors = match closed {
+            Some(closed) => closed.errors(input),
+            None => validator.iter_errors(input).collect(),
+        };
+        let mut all: Vec<Violation> = (errors.iter())
+            .flat_map(|error| violations(error, &self.document))
             .collect();
         if all.is_empty() {
-            // Made so that it looks into less, it cannot tell.
-            let detail = match alternatives::looks_at_the_rest(&self.document) {
+            let detail = match looks_at_the_rest(&self.document) {
                 true => {
-                    "has a member or an item that the schema has no place for (`unevaluatedProperties`, `unevaluatedItems`)"
+                    "does not fit the schema, or has a member or an item that it has no place for; where is not told of one that leads to itself"
                 }
-                false => "does not fit the schema",
+                false => {
+                    "does not fit the schema; where is not told of one that leads to itself, and of what nests deeply"
+                }
             };
             all.push(Violation::of_all(detail.to_owned()));
         }
@@ -177,17 +179,6 @@ fn violations(error: &ValidationError<'_>, document: &Value) -> Vec<Violation> {
             vec![Violation {
                 pointer: at.to_owned(),
                 detail: got(detail.unwrap_or_else(|| error.masked().to_string())),
-            }]
-        }
-        // One of those that were closed: the document has none there.
-        ValidationErrorKind::Not { .. }
-            if document.pointer(error.schema_path().as_str()).is_none() =>
-        {
-            vec![Violation {
-                pointer: at.to_owned(),
-                detail: got(
-                    "does not fit one of the schemas that it has to fit all (`allOf`)".to_owned(),
-                ),
             }]
         }
         ValidationErrorKind::Type { .. } => vec![Violation {
@@ -312,14 +303,31 @@ mod tests {
             assert_eq!(pointers(&schema, &bad), ["/filter"], "{alternatives}");
         }
         // Nobody would write it so; it is no reason to stand still.
-        let twice = json!({"allOf": [
-            {"properties": {"arg": {"$ref": "#/$defs/tree"}}},
-            {"properties": {"arg": {"$ref": "#/$defs/tree"}, "field": {"type": "string"}}},
-        ]});
-        let schema = InputSchema::new(document(twice));
+        let arg = || json!({"arg": {"$ref": "#/$defs/tree"}});
+        for twice in [
+            json!({"allOf": [{"properties": arg()}, {"properties": arg(), "required": ["op"]}]}),
+            json!({"properties": arg(), "patternProperties": {"^a": {"$ref": "#/$defs/tree"}}, "required": ["op"]}),
+            json!({"properties": arg(), "if": {}, "then": {"properties": arg()}, "required": ["op"]}),
+        ] {
+            let schema = InputSchema::new(document(twice.clone()));
+            let bad = json!({"filter": nested(json!({"field": 5}))});
+            let violations = schema.violations(&bad);
+            assert!(
+                violations[0].detail.contains("does not fit"),
+                "{violations:?}"
+            );
+            assert_eq!(
+                pointers(&schema, &json!({"filter": {}}))[0],
+                "/filter/op",
+                "{twice}"
+            );
+        }
+        // A list is told to its end.
+        let list =
+            json!({"properties": {"arg": {"$ref": "#/$defs/tree"}, "field": {"type": "string"}}});
+        let schema = InputSchema::new(document(list));
         let bad = json!({"filter": nested(json!({"field": 5}))});
-        let violations = schema.violations(&bad);
-        assert!(violations[0].detail.contains("allOf"), "{violations:?}");
+        assert!(pointers(&schema, &bad)[0].ends_with("/arg/arg/field"));
     }
 
     #[test]
@@ -343,7 +351,13 @@ mod tests {
             "a": {"anyOf": [{"properties": {"b": {"type": "null"}}}]},
             "c": {"$ref": "#/properties/a/anyOf/0/properties/b"},
         }}));
-        assert_eq!(schema.violations(&json!({"c": 1})).len(), 1);
+        assert_eq!(pointers(&schema, &json!({"c": 1})), ["/c"]);
+        // As long as none leads to itself, references change nothing.
+        let schema = InputSchema::new(
+            json!({"allOf": [{"$ref": "#/$defs/base"}, {"required": ["x"]}],
+            "$defs": {"base": {"required": ["id"], "properties": {"o": {"$ref": "#/$defs/o"}}}, "o": {"type": "object"}}}),
+        );
+        assert_eq!(pointers(&schema, &json!({"o": 1})), ["/id", "/o", "/x"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const SH: &str = "/bin/sh";
 const GENERATE_FOR: Duration = Duration::from_secs(15);
 const GENERATE_AT_MOST: usize = 3_000_000;
 /// How many scripts with a command deep within them.
-const NESTED: usize = 6_000;
+const NESTED: usize = 20_000;
 /// How many of them have to be allowed for there to be anything learnt.
 const ALLOWED_AT_LEAST: usize = 50;
 /// How many of corners are generated, and how many of them must not be denied.
@@ -255,7 +255,7 @@ const AROUND: &[&str] = &[
     "cat <<%\n@\n%", "cat <<'%'\n@\n%", "cat <<%\n$(@)\n%", "cat <<%\n`@`\n%", "cat <<%\n(\n$(@)\n%", "cat <<%\n${x:-$(@)}\n%", "bash <<%\n@\n%", "bash <<'%'\n@\n%", "cat <<%; @\n%",
     "cat <<%\n:(\n%\n@", "cat <<'%'\n:(\n%\n@", "cat <<\\%\n)\n%\n@", "cat <<-%\n\t\"\n\t%\n@", "cat <<%\nit's\n%\n@", "cat <<\"%\"\n`\n%\n@", "cat <<% | cat\n((\n%\n@", "cat <<'%'\n$(\n%\n@",
     "cat <<%x\n%\n%x\n@", "cat <<'% x'\n)\n% x\n@", ": <<%\n\\\n%\n@", ": # :)\n@", ": # :(\n@", ": # it's\n@", ": # \"\n@", ": # <<%\n@", "# )\n@", ": '('\n@", ": \")\"\n@", ": \\(\n@", ": $'\\''\n@",
-    ": $((1 << 2))\n@", "((x = 1 << 2))\n@", ": ${x#*(}\n@", "@ # )", "@ # (", "@\n# '", "@; : '('", "@; : \")\"",
+    ": $((1 << 2))\n@", "((x = 1 << 2))\n@", ": ${x#*(}\n@", ": ${x%%(*}\n@", ": ${x#)}\n@", ": ${x/(/a}\n@", ": \"${x%%(*}\"\n@", ": \"${x#*(}\"\n@", "@ # )", "@ # (", "@\n# '", "@; : '('", "@; : \")\"",
 ];
 
 /// The numbers of the paper on xorshift: the same on every machine.

@@ -64,19 +64,22 @@ fn without_shifts(text: &str) -> String {
 
 /// Whether there is one in `${…}`.
 fn hides_in_expansion(text: &str) -> bool {
-    expansions(text).any(|inner| {
-        let mut depth = 1;
-        let ends = |(at, c): (usize, char)| {
-            match c {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                _ => {}
-            }
-            (depth == 0).then_some(at)
-        };
-        let end = inner.char_indices().find_map(ends).unwrap_or(inner.len());
-        inner[..end].contains("<<")
-    })
+    expansions(text).any(|inner| expanded(inner).contains("<<"))
+}
+
+/// What stands between `${` and its `}`, at the beginning of `inner`.
+fn expanded(inner: &str) -> &str {
+    let mut depth = 1;
+    let ends = |(at, c): (usize, char)| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        (depth == 0).then_some(at)
+    };
+    let end = inner.char_indices().find_map(ends).unwrap_or(inner.len());
+    &inner[..end]
 }
 
 /// What follows each `${` that is more than a name in braces.
@@ -114,8 +117,16 @@ fn hides_comment(text: &str) -> bool {
     false
 }
 
-/// Whether a pattern, to the parser, ends within quotes, or is a function's name.
+/// Whether a pattern, to the parser, ends within quotes or behind the expansion that it stands in, or is a function's
+/// name.
 fn hides_in_pattern(text: &str) -> bool {
+    let is_open = |inner: &str| {
+        let mut opens = inner.match_indices('(');
+        opens.any(|(at, _)| inner[..at].ends_with(EXTENDED) && !inner[at..].contains(')'))
+    };
+    if expansions(text).any(|inner| is_open(expanded(inner))) {
+        return true;
+    }
     let opens = text.match_indices('(').map(|(at, _)| at);
     let mut opens = opens.filter(|at| text[..*at].ends_with(EXTENDED));
     opens.any(|at| {

@@ -53,6 +53,7 @@ impl Turn {
         queues.of(&turn).push_back(turn.number);
         while queues.of(&turn).front() != Some(&turn.number) {
             FREED.wait_for(&mut queues, LOOK);
+            // Also when it has come meanwhile: nobody waits for what it is for.
             if stop() {
                 // Which locks them to leave its queue.
                 drop(queues);
