@@ -22,12 +22,18 @@ pub(super) fn marked(word: &str) -> Result<Cow<'_, str>, Unreadable> {
     if !(word.contains("<<") && word.contains("$(")) {
         return Ok(Cow::Borrowed(word));
     }
+    /// More would take long, as each is looked for to the end.
+    const DOCUMENTS: usize = 64;
     let mut text = String::with_capacity(word.len());
-    let mut rest = word;
+    let (mut rest, mut begun) = (word, 0);
     while let Some((line, after)) = rest.split_once('\n') {
         text.push_str(line);
         text.push('\n');
         rest = after;
+        begun += usize::from(line.contains("<<"));
+        if begun > DOCUMENTS {
+            return Err(Unreadable::Ambiguous);
+        }
         if let Some(body) = body_length(line, after) {
             text.extend(after[..body].chars().map(mark));
             rest = &after[body..];

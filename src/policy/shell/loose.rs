@@ -112,6 +112,14 @@ fn opens(word: &str) -> bool {
     )
 }
 
+/// Whether it begins what has other commands in it.
+fn begins_compound(word: &str) -> bool {
+    matches!(
+        word,
+        "case" | "coproc" | "for" | "function" | "if" | "select" | "until" | "while"
+    )
+}
+
 impl Reader {
     pub(super) fn new(setting: Setting<'_>) -> Self {
         Self {
@@ -266,8 +274,10 @@ impl Reader {
         for hidden in hidden(text) {
             self.nested(&hidden, false)?;
         }
-        if text.contains("<<") {
-            // A here-document that nothing ends is one all the same, and what stands beside it is run.
+        let mut words = text.split(|c: char| c.is_whitespace() || "();&|`".contains(c));
+        if text.contains("<<") || words.any(begins_compound) {
+            // A here-document that nothing ends is one all the same, and what stands beside it is run; and of `case` and
+            // `for` there are forms that the parser does not know, or the text ends at a parenthesis within.
             self.unknown();
         }
         let mut lines = text.lines();

@@ -98,8 +98,13 @@ impl Flat {
             }
             WordPiece::Text(text) if quoted => self.push(text),
             WordPiece::Text(text) => self.unquoted(text),
-            WordPiece::SingleQuotedText(text) => self.push(&unmarked(text)),
-            WordPiece::AnsiCQuotedText(text) if has_marks(text) => self.unknown(),
+            // Whether that is quoted, or a body in it, who knows.
+            WordPiece::SingleQuotedText(text) | WordPiece::AnsiCQuotedText(text)
+                if has_marks(text) =>
+            {
+                self.unknown();
+            }
+            WordPiece::SingleQuotedText(text) => self.push(text),
             WordPiece::AnsiCQuotedText(text) => {
                 self.apart = self.apart.max(Apart::Others);
                 match ansi_c(text) {
@@ -126,6 +131,10 @@ impl Flat {
             WordPiece::ParameterExpansion(_) => {
                 let raw = source.get(piece.start_index..piece.end_index);
                 let raw = raw.ok_or(Unreadable::Grammar)?;
+                if has_marks(raw) {
+                    self.unknown();
+                    return Ok(());
+                }
                 let is_word = quoted && !may_be_words(raw);
                 self.text
                     .push(if is_word { UNKNOWN } else { UNKNOWN_WORDS });
@@ -282,33 +291,26 @@ fn may_be_words(raw: &str) -> bool {
 /// Whether an expansion begins in `text`, which is taken for plain, and goes on `behind` it, or there is a body in it
 /// of what the parser takes for no script.
 fn has_expansion(text: &str, behind: &str) -> bool {
-    ["${", "$(", "`"].iter().any(|sign| text.contains(sign))
-        || text.ends_with('$') && behind.starts_with(['{', '('])
+    let begins =
+        |sign: &str| text.contains(sign) || text.ends_with('$') && behind.starts_with(&sign[1..]);
+    // Without an end it is an error to bash, too.
+    begins("${")
+        || begins("$(") && (text.contains(')') || behind.contains(')'))
+        || text.contains('`')
         || has_marks(text)
 }
 
-/// Whether bash takes it for arithmetic as well: what closes more than it opens ends a subshell (`$((a); b)`). With
-/// quotes, which bash passes over there, it is not for us to say.
+/// Whether bash takes it for arithmetic as well: what closes more than it opens ends a subshell (`$((a); b)`). Bash
+/// counts the parentheses of expansions in it, too, and passes over what is quoted.
 fn is_arithmetic(value: &str) -> bool {
     let Ok(pieces) = word::parse_heredoc(value, &options()) else {
         return false;
     };
-    let mut open = 0_usize;
-    let (mut has_quotes, mut has_parentheses) = (false, false);
+    let mut text = String::new();
     for piece in &pieces {
+        let raw = value.get(piece.start_index..piece.end_index).unwrap_or(")");
         match &piece.piece {
-            WordPiece::Text(text) => {
-                has_quotes |= text.contains(['\'', '"', '\\']);
-                for c in text.chars().filter(|c| matches!(c, '(' | ')')) {
-                    has_parentheses = true;
-                    open = match c {
-                        '(' => open + 1,
-                        _ if open == 0 => return false,
-                        _ => open - 1,
-                    };
-                }
-            }
-            WordPiece::EscapeSequence(_) => has_quotes = true,
+            WordPiece::Text(_) | WordPiece::EscapeSequence(_) => text.push_str(raw),
             WordPiece::SingleQuotedText(_)
             | WordPiece::AnsiCQuotedText(_)
             | WordPiece::DoubleQuotedSequence(_)
@@ -317,10 +319,38 @@ fn is_arithmetic(value: &str) -> bool {
             | WordPiece::ParameterExpansion(_)
             | WordPiece::CommandSubstitution(_)
             | WordPiece::BackquotedCommandSubstitution(_)
-            | WordPiece::ArithmeticExpression(_) => {}
+            | WordPiece::ArithmeticExpression(_) => {
+                if !is_balanced(raw) {
+                    return false;
+                }
+            }
         }
     }
-    open == 0 && !(has_quotes && has_parentheses)
+    if !is_balanced(&text) {
+        return false;
+    }
+    // A quote is one to bash, and whether it ends where it seems to is not for us to say.
+    let has_parentheses = |part: &str| part.contains(['(', ')']);
+    let is_simple = |quote: char, other: char| {
+        let mut parts = text.split(quote).skip(1).step_by(2);
+        text.matches(quote).count() % 2 == 0 && !text.contains(other) && !parts.any(has_parentheses)
+    };
+    !has_parentheses(&text)
+        || !text.contains('\\') && (is_simple('"', '\'') || is_simple('\'', '"'))
+}
+
+/// Whether each parenthesis that is closed was open, and none is left open.
+fn is_balanced(text: &str) -> bool {
+    let mut open = 0_usize;
+    for c in text.chars() {
+        match c {
+            '(' => open += 1,
+            ')' if open == 0 => return false,
+            ')' => open -= 1,
+            _ => {}
+        }
+    }
+    open == 0
 }
 
 /// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,

@@ -58,13 +58,12 @@ impl Given {
     }
 }
 
-/// Whether one of the redirects may give something to read.
-fn reads(redirects: &ast::RedirectList) -> bool {
-    use ast::{IoFileRedirectKind as K, IoRedirect as R};
+/// Whether one of the redirects gives something to read that the script says itself.
+fn reads_text(redirects: &ast::RedirectList) -> bool {
+    use ast::IoRedirect as R;
     redirects.0.iter().any(|redirect| match redirect {
-        R::File(_, kind, _) => matches!(kind, K::Read | K::ReadAndWrite | K::DuplicateInput),
         R::HereDocument(..) | R::HereString(..) => true,
-        R::OutputAndError(..) => false,
+        R::File(..) | R::OutputAndError(..) => false,
     })
 }
 
@@ -106,7 +105,7 @@ impl Reader {
             ast::Command::Simple(simple) => self.simple_command(simple, certain),
             ast::Command::Compound(compound, redirects) => {
                 let is_piped = self.is_piped;
-                self.is_piped |= redirects.as_ref().is_some_and(reads);
+                self.is_piped |= redirects.as_ref().is_some_and(reads_text);
                 self.compound(compound, certain)?;
                 self.is_piped = is_piped;
                 self.redirects(redirects.as_ref(), certain)
@@ -114,10 +113,7 @@ impl Reader {
             ast::Command::Function(function) => {
                 self.functions.push(function.fname.value.clone());
                 let ast::FunctionBody(body, redirects) = &function.body;
-                // Whoever calls it may give it something to read.
-                let is_piped = std::mem::replace(&mut self.is_piped, true);
                 self.compound(body, certain)?;
-                self.is_piped = is_piped;
                 self.redirects(redirects.as_ref(), certain)
             }
             ast::Command::ExtendedTest(test, redirects) => {
@@ -259,6 +255,8 @@ impl Reader {
         for (name, text) in std::mem::take(&mut self.fed) {
             if self.functions.contains(&name) || !is_known(&name) || name == "eval" {
                 self.all(&hidden(&text), false)?;
+                // What reads it there may be anything.
+                self.nested(&Nested::new(plain(&text), false), false)?;
             }
         }
         Ok(())

@@ -282,6 +282,17 @@ impl Reader {
         let is_more =
             |text: &String| text.contains([' ', '\t', '\n', ';', '|', '&', '(', '<', '`']);
         let texts = arguments.iter().flat_map(|word| scripts_of(word));
+        // But for the value of such an option of a shell or of env(1).
+        let groups = arguments.iter().filter_map(|word| word.strip_prefix('-'));
+        let values = groups.flat_map(|group| {
+            let letters = group.match_indices(['S', 'c']).take(MAX_WRAPPED);
+            letters.map(|(at, letter)| &group[at + letter.len()..])
+        });
+        nested.extend(
+            values
+                .filter(|value| !value.is_empty())
+                .map(|value| script(value, false)),
+        );
         for text in texts.map(plain).filter(is_more) {
             if is_known(&text) {
                 nested.push(Nested::new(text, false));

@@ -618,6 +618,24 @@ fn documents_comments_and_subshells_in_substitutions_hide_no_command() {
         "e${x}nv -S'marker x'",
         "while bas$!h; do break; done <<<'marker x'",
         "f() { bas$!h; }; f <<<'marker x'",
+        "echo ${x-\\}<<E\n$(marker x)\nE\n}",
+        "x=a; echo \"${x/a/\"}\"<<E\n$(marker x)\nE\n}\"",
+        "echo <<<'<<E\n'$(marker x)'\nE\n'",
+        "case '<<E\n'$(marker x)'\nE\n' in *) ;; esac",
+        "x=$(\n  # cat <<EOF\n)\nmarker x\n(:\nEOF\n)",
+        "x=$(ls  # like <<E\n)\nmarker x\ny=$(cat f\nE\n)",
+        "x=$(ls; # it's\n)\nmarker x\ny=$(ls; # it's\n)",
+        "echo \"$( # <<E\n)$(marker x\nE\n)\"",
+        "echo $((marker x ${x#)}${x#(}))",
+        "x=; e${x}nv -Smarker",
+        "x=; e${x}nv -iS/path/marker",
+        "s${x}u root -cmarker",
+        "x='a[$(case x in x) marker x;; esac)]'; ((x))",
+        "x='a[$(for i in a;{ marker x;})]'; ((x))",
+        "cat <<'' # marker x",
+        "x=$(cat <<'' # marker x",
+        "cat <<E\n$(cat <<'' #)\nE\nmarker x",
+        ": ${x#*(}\n{ cat <<\\G\n)\nG\nmarker x\n}",
     ];
     let judged = hidden.map(|script| (script, bash(&policy, script)));
     let allowed = judged
@@ -631,6 +649,11 @@ fn documents_comments_and_subshells_in_substitutions_hide_no_command() {
         "x=$(( $(wc -l < \"f\") + 1 )); echo $(((1 + 2) * 3)) \"$((x << 2))\"",
         "cat <<E\n$(date '+%s # x') # y (z\nE",
         "x=$(grep '^# x' f)",
+        "grep -n '$(' Makefile; sed -i 's/$(CC/gcc/' Makefile; git commit -m \"fix \\$( handling\"",
+        "echo $(( (\"$a\" + 1) * 2 ))",
+        "x=$(ls) # it's (a\n  # it's\necho $x",
+        "x=$(\n  # all of them\n  ls\n)",
+        "cat > f <<'E'\nx=$(ls)\n  # it's (a\nE",
     ];
     let judged = harmless.map(|script| (script, bash(&policy, script)));
     let refused = judged
