@@ -333,7 +333,9 @@ fn is_arithmetic(value: &str) -> bool {
     let has_parentheses = |part: &str| part.contains(['(', ')']);
     let is_simple = |quote: char, other: char| {
         let mut parts = text.split(quote).skip(1).step_by(2);
-        text.matches(quote).count() % 2 == 0 && !text.contains(other) && !parts.any(has_parentheses)
+        text.matches(quote).count().is_multiple_of(2)
+            && !text.contains(other)
+            && !parts.any(has_parentheses)
     };
     !has_parentheses(&text)
         || !text.contains('\\') && (is_simple('"', '\'') || is_simple('\'', '"'))
