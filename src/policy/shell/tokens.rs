@@ -47,20 +47,20 @@ pub(super) fn ends_in_comment(text: &str) -> bool {
         }
 }
 
-/// The parser's tokens of `text`. Of a here-document that an empty line ends it may never see the end.
+/// The parser's tokens of `text`. Of a here-document that an empty line ends it may never see the end, while it takes
+/// ever more memory, and what is a blank to it alone it leaves out of the word that ends one.
 fn tokenized(text: &str) -> Result<Vec<Token>, Unreadable> {
     let documents = joined(text).replace("<<<", "   ");
-    let ends_empty = |behind: &str| {
-        let behind = behind
-            .trim_start_matches('-')
-            .trim_start_matches([' ', '\t']);
-        let behind = behind.strip_prefix('$').unwrap_or(behind);
-        let is_empty = |behind: &str| {
-            behind.starts_with("''") || behind.starts_with("\"\"") || behind.starts_with("\\\n")
-        };
-        is_empty(behind) || behind.is_empty() || behind.starts_with(['\n', '#'])
+    let has_own_end = |behind: &str| {
+        let behind = behind.strip_prefix('-').unwrap_or(behind);
+        let end = behind.trim_start_matches([' ', '\t']);
+        end.is_empty()
+            || end.starts_with(['\n', '#', '\r', '\x0b', '\x0c'])
+            || ["''", "\"\"", "$''", "$\"\""]
+                .iter()
+                .any(|empty| end.starts_with(empty))
     };
-    if documents.split("<<").skip(1).any(ends_empty) {
+    if documents.split("<<").skip(1).any(has_own_end) {
         return Err(Unreadable::Ambiguous);
     }
     let options = options().tokenizer_options();
