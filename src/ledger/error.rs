@@ -145,21 +145,9 @@ impl LedgerError {
 
     /// Whether there is no room on the disk.
     pub(super) fn is_for_want_of_room(&self) -> bool {
-        match self {
-            Self::Full { .. } => true,
-            Self::Open { source, .. } => source.kind() == io::ErrorKind::StorageFull,
-            Self::InUse { .. }
-            | Self::TooNew { .. }
-            | Self::Damaged { .. }
-            | Self::Unwritable { .. }
-            | Self::Duplicate { .. }
-            | Self::NotOpen { .. }
-            | Self::Text { .. }
-            | Self::Altered { .. }
-            | Self::NoWords { .. }
-            | Self::Closed
-            | Self::Internal { .. } => false,
-        }
+        let is_of_open = |source: &io::Error| source.kind() == io::ErrorKind::StorageFull;
+        matches!(self, Self::Full { .. })
+            || matches!(self, Self::Open { source, .. } if is_of_open(source))
     }
 
     /// Whether it is the disk's or the file's, so that the same may succeed later.

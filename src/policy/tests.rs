@@ -7,6 +7,7 @@ mod neighbours;
 mod refusals;
 mod remembered;
 mod risk;
+mod substitutions;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,7 +2,9 @@
 //! finds everything that may be run, to refuse it, over a parser of bash's whole grammar, which
 //! [`fence`] keeps within bounds.
 
+mod arithmetic;
 mod command;
+mod comments;
 mod containers;
 mod cost;
 mod dialect;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use brush_parser::{SourceSpan, Token, uncached_tokenize_str};
 
+use super::comments::is_hidden_in_word;
 use super::loose::options;
 use super::{Unreadable, cost, parts};
 
@@ -36,20 +37,9 @@ fn has_braced_substitution(text: &str) -> bool {
     after.any(|rest| rest.starts_with([' ', '\t', '\n', '|', '(']))
 }
 
-/// Whether `text` ends in a comment: what is put behind it is lost.
-pub(super) fn ends_in_comment(text: &str) -> bool {
-    let last = text.rsplit('\n').next().unwrap_or_default();
-    let count = |text: &str| tokenized(text).map(|tokens| tokens.len());
-    last.contains('#')
-        && match (count(text), count(&format!("{text} x"))) {
-            (Ok(count), Ok(more)) => count == more,
-            (_, _) => false,
-        }
-}
-
 /// The parser's tokens of `text`. Of a here-document that an empty line ends it may never see the end, while it takes
 /// ever more memory, and what is a blank to it alone it leaves out of the word that ends one.
-fn tokenized(text: &str) -> Result<Vec<Token>, Unreadable> {
+pub(super) fn tokenized(text: &str) -> Result<Vec<Token>, Unreadable> {
     let documents = joined(text).replace("<<<", "   ");
     let has_own_end = |behind: &str| {
         let behind = behind.strip_prefix('-').unwrap_or(behind);
@@ -67,41 +57,6 @@ fn tokenized(text: &str) -> Result<Vec<Token>, Unreadable> {
     uncached_tokenize_str(text, &options).map_err(|_| Unreadable::Grammar)
 }
 
-/// Whether what bash takes for a comment is within one of the words, to the parser: there it knows none behind more
-/// than one blank, and what stands in it may begin or end something.
-fn hides_comment_in_word(text: &str, tokens: &[Token]) -> bool {
-    let words: Vec<(usize, usize)> = (tokens.iter())
-        .filter(|token| !is_body(token) && expands(token.to_str()))
-        .map(|token| (token.location().start.index, token.location().end.index))
-        .collect();
-    if words.is_empty() || !text.contains('#') {
-        return false;
-    }
-    let chars: Vec<char> = text.chars().collect();
-    let begins = |at: usize| {
-        let before = |back: usize| at.checked_sub(back).map(|at| chars[at]);
-        let is_blank = |c: char| matches!(c, ' ' | '\t');
-        chars[at] == '#'
-            && before(1).is_some_and(is_blank)
-            && before(2).is_none_or(|c| is_blank(c) || "\n;&|()<>`".contains(c))
-    };
-    let means = |at: usize| {
-        let mut line = chars[at..].iter().take_while(|c| **c != '\n');
-        line.any(|c| "<'\"`()\\${".contains(*c))
-    };
-    words.iter().any(|(start, end)| {
-        let end = (*end).min(chars.len());
-        (*start..end).any(|at| begins(at) && means(at))
-    })
-}
-
-/// Whether there may be a script in it.
-fn expands(word: &str) -> bool {
-    ["$(", "<(", ">(", "`", "${"]
-        .iter()
-        .any(|sign| word.contains(sign))
-}
-
 /// The tokens of `text`, unless parsing them would take too much.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     if has_huge_descriptor(text) {
@@ -113,7 +68,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     }
     let tokens = tokenized(text)?;
     cost::bound_parsing(&tokens)?;
-    if hides_comment_in_word(text, &tokens) {
+    if is_hidden_in_word(text, &tokens) {
         return Err(Unreadable::Ambiguous);
     }
     let script = Script {
@@ -374,7 +329,7 @@ pub(super) fn behind_arithmetic(text: &str) -> Option<&str> {
 }
 
 /// Whether it is the body of a here-document: no other word ends with a line.
-fn is_body(token: &Token) -> bool {
+pub(super) fn is_body(token: &Token) -> bool {
     matches!(token, Token::Word(word, _) if word.is_empty() || word.ends_with('\n'))
 }
 

@@ -14,14 +14,12 @@ const LEVELS: usize = 8;
 
 /// Whose value is a schema of something that errors are told of. What is in `if`, `not` and `contains` either fits or
 /// does not.
-const OF_ONE: [&str; 7] = [
+const OF_ONE: [&str; 5] = [
     "additionalProperties",
     "else",
     "items",
     "propertyNames",
     "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
 ];
 
 /// Whose value has a schema for each name.
