@@ -5,7 +5,9 @@ use tokio::task::JoinError;
 
 use crate::config::{ConfigError, FilesConfig, is_absent, read_text, remembered_files};
 use crate::pipeline::Executor;
-use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
+use crate::policy::{
+    BUILT_IN_POLICY, Fence, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source,
+};
 
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +89,8 @@ pub(super) struct PolicyFiles {
     pub path: PathBuf,
     /// The directory of remembered approvals, where they count.
     pub remembered: Option<PathBuf>,
+    /// How scripts are read.
+    pub fence: Fence,
 }
 
 impl PolicyFiles {
@@ -136,7 +140,7 @@ impl PolicyFiles {
             },
         };
         let confirmation = confirmation_rules(files);
-        let policy = Policy::parse(&[source, in_files(&confirmation)])?;
+        let policy = Policy::parse_with(&[source, in_files(&confirmation)], self.fence.clone())?;
         Ok(policy.with_default_set(source.path)?)
     }
 }
@@ -203,6 +207,7 @@ mod tests {
         let files = PolicyFiles {
             path: root.join("policy.toml"),
             remembered: Some(remembered.clone()),
+            fence: Fence::default(),
         };
         let is_done = AtomicBool::new(false);
         let failed = thread::scope(|scope| {

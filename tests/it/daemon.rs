@@ -2,6 +2,7 @@
 
 mod log;
 mod mistyped;
+mod readers;
 mod reload;
 mod reload_links;
 mod scarcity;

@@ -28,15 +28,19 @@ mod text;
 mod tokens;
 mod variables;
 mod walk;
+mod wire;
 mod wrappers;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use command::Command;
 pub use dialect::Shell;
-pub use fence::Fence;
+pub use fence::{Fence, READING_STACK_BYTES, ReadScripts};
 pub use text::ansi_c;
+pub use wire::read_packed;
 
 /// What a script runs and writes, as far as its text says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +56,7 @@ pub struct Reading {
 }
 
 /// Why a script cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unreadable {
     /// Longer than the fence allows.
     TooLong,
@@ -62,8 +66,10 @@ pub enum Unreadable {
     TooMuch,
     /// It took longer.
     TooSlow,
-    /// Too many scripts that took longer are still being read.
+    /// Too many others are being read, or there is nobody who could.
     Busy,
+    /// Who read it ended before it had: of more memory than it may take, or of a mistake in the parser.
+    Died,
     /// It is not what bash takes for a script, or more than we know of it.
     Grammar,
     /// The parser and bash may read it in different ways.
@@ -78,6 +84,7 @@ impl fmt::Display for Unreadable {
             Self::TooMuch => "it may run more than can be looked at",
             Self::TooSlow => "it takes too long to read",
             Self::Busy => "too many others are being read",
+            Self::Died => "it takes too much memory to read, or the parser fails at it",
             Self::Grammar => "it is not in the grammar that is known",
             Self::Ambiguous => "what it says can be read in several ways",
         })
