@@ -13,6 +13,7 @@ pub(super) fn ways(text: &str) -> bool {
         || text.contains("<<") && (hides_document(&text) || hides_in_expansion(&text))
         || text.contains('#') && hides_comment(&text)
         || hides_in_pattern(&text)
+        || hides_in_expression(&text)
 }
 
 /// Whether a here-document shares its line with an expansion, whose commands get lost then, its sign is in a subscript
@@ -33,9 +34,53 @@ fn hides_document(text: &str) -> bool {
     let closes = |line: &str| {
         let line = line.trim_start_matches('\t');
         let mut after = ends.iter().filter_map(|end| line.strip_prefix(end));
-        after.any(|after| after.starts_with([')', '`']))
+        // Bash takes the line for the end of the text, whatever stands in between.
+        after.any(|after| after.contains([')', '`']))
     };
-    text.lines().any(closes)
+    let substitutes = ["$(", "<(", ">(", "`"]
+        .iter()
+        .any(|sign| text.contains(sign));
+    substitutes && text.lines().any(closes)
+}
+
+/// Whether a here-document is odd of which `line` stands behind the sign: the line goes on in the next one, where bash looks
+/// for the text behind all of it, or the parser may take something else for the word that ends the text.
+pub(super) fn is_odd_document(line: &str) -> bool {
+    goes_on(line) || is_odd_end(line)
+}
+
+/// Whether a quote, or a parenthesis, that begins in `text` is not closed there.
+fn goes_on(text: &str) -> bool {
+    let mut quote = None;
+    let mut open = 0;
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some('\''), '\'') => quote = None,
+            (Some('\''), _) => {}
+            (_, '\\') => drop(chars.next()),
+            (Some(begun), c) if begun == c => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"' | '`') => quote = Some(c),
+            (None, '(') => open += 1,
+            (None, ')') => open -= 1,
+            (None, _) => {}
+        }
+    }
+    quote.is_some() || open > 0
+}
+
+/// Whether the word behind `<<` may be another to the parser: in substitutions a second blank is one, and in an expansion
+/// whatever stands there.
+fn is_odd_end(behind: &str) -> bool {
+    let behind = behind.strip_prefix('-').unwrap_or(behind);
+    let behind = behind.strip_prefix([' ', '\t']).unwrap_or(behind);
+    let is_end = |c: char| c.is_whitespace() || ";|&()<>".contains(c);
+    behind.starts_with(is_end)
+        || behind
+            .split(is_end)
+            .next()
+            .is_some_and(|word| word.contains(['$', '`']))
 }
 
 /// The word behind `<<`.
@@ -131,12 +176,71 @@ fn hides_in_pattern(text: &str) -> bool {
     let mut opens = opens.filter(|at| text[..*at].ends_with(EXTENDED));
     opens.any(|at| {
         let inner = text[at..].split(')').next().unwrap_or_default();
+        if count(inner, "(") > 1 {
+            // Where the outer one ends, its quotes decide.
+            return closed(&text[at..]).contains(['\'', '"', '\\']);
+        }
         let is_within = |quote: &&str| count(inner, quote) % 2 == 1;
         let name = text[..at].trim_end_matches(|c: char| !c.is_whitespace());
         ["'", "\""].iter().any(is_within)
             || inner.ends_with('\\')
             || name.trim_end().ends_with("function")
     })
+}
+
+/// What stands in the parentheses that `text` begins with, whatever is quoted in them.
+fn closed(text: &str) -> &str {
+    let mut open = 0;
+    let ends = |(at, c): (usize, char)| {
+        match c {
+            '(' => open += 1,
+            ')' => open -= 1,
+            _ => {}
+        }
+        (open == 0).then_some(at)
+    };
+    let end = text.char_indices().find_map(ends).unwrap_or(text.len());
+    &text[..end]
+}
+
+/// Whether there is something in the parentheses of a regular expression that the parser takes for another part of the
+/// script. Bash reads them as they are.
+fn hides_in_expression(text: &str) -> bool {
+    let tests = text
+        .match_indices("=~")
+        .filter(|(at, _)| text[..*at].contains("[["));
+    let mut behind = tests.map(|(at, sign)| &text[at + sign.len()..]);
+    behind.any(|behind| {
+        let mut open = 0_usize;
+        let mut last = ' ';
+        let mut chars = behind.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\\' => drop(chars.next()),
+                '(' => open += 1,
+                ')' => open = open.saturating_sub(1),
+                '<' | '>' | '#' | '\n' | '\'' | '"' if open > 0 => return true,
+                '\'' => drop(chars.find(|end| *end == c)),
+                '"' => skip_quoted(&mut chars),
+                // What ends a bracket expression stands behind something else.
+                ']' if open == 0 && last.is_whitespace() && chars.as_str().starts_with(']') => {
+                    return false;
+                }
+                _ => {}
+            }
+            last = c;
+        }
+        false
+    })
+}
+
+/// Goes behind the end of a text in double quotes.
+fn skip_quoted(chars: &mut std::str::Chars<'_>) {
+    while let Some(c) = chars.next().filter(|c| *c != '"') {
+        if c == '\\' {
+            chars.next();
+        }
+    }
 }
 
 fn count(text: &str, signs: &str) -> usize {

@@ -79,7 +79,12 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     if joined(text).contains("=(") && script.goes_on_behind_array(text) {
         return Err(Unreadable::Ambiguous);
     }
-    if script.may_hide_document() {
+    if script.may_hide_document()
+        || script.has_odd_document(text)
+        || script.is_mixed_up(text)
+        || script.goes_on_in_subscript()
+        || script.names_coprocess()
+    {
         return Err(Unreadable::Ambiguous);
     }
     let apart: Vec<bool> = (0..tokens.len()).map(|at| script.is_apart(at)).collect();
@@ -202,6 +207,63 @@ impl Script<'_> {
             .any(|(_, c)| !c.is_ascii_whitespace() && !";&|)<>".contains(c))
     }
 
+    /// Whether the line on which a here-document begins may be another to bash.
+    fn has_odd_document(&self, text: &str) -> bool {
+        let begins = |token: &&Token| matches!(token, Token::Operator(operator, _) if matches!(&**operator, "<<" | "<<-"));
+        let mut documents = self.tokens.iter().filter(begins).peekable();
+        if documents.peek().is_none() {
+            return false;
+        }
+        let chars: Vec<char> = text.chars().collect();
+        documents.any(|sign| {
+            let behind = chars.get(sign.location().end.index..).unwrap_or_default();
+            let ends = |at: &usize| behind[*at] == '\n' && (*at == 0 || behind[*at - 1] != '\\');
+            // What nothing follows hides nothing.
+            let Some(end) = (0..behind.len()).find(ends) else {
+                return false;
+            };
+            let line: String = behind[..end].iter().collect();
+            parts::is_odd_document(&joined(&line))
+        })
+    }
+
+    /// Whether a word with a here-document in it is not as it was written: the parser may put something else of its line
+    /// there.
+    fn is_mixed_up(&self, text: &str) -> bool {
+        let has_document = |token: &&Token| token.to_str().contains("<<") && !is_body(token);
+        let mut words = self.tokens.iter().filter(has_document).peekable();
+        if words.peek().is_none() {
+            return false;
+        }
+        let chars: Vec<char> = text.chars().collect();
+        words.any(|word| {
+            let SourceSpan { start, end } = word.location();
+            let written = chars.get(start.index..end.index).unwrap_or_default();
+            let written: String = written.iter().collect();
+            // Behind `<<-` it leaves out the tabs that begin a line.
+            let text = |word: &str| joined(word).replace('\t', "");
+            text(&written) != text(word.to_str())
+        })
+    }
+
+    /// Whether a subscript goes on behind a word (`a[1|2]=x command`): to bash it is one to its bracket.
+    fn goes_on_in_subscript(&self) -> bool {
+        let words = self.tokens.iter().filter(|token| !is_body(token));
+        words
+            .map(Token::to_str)
+            .any(|word| word.contains('[') && has_open_subscript(&joined(word)))
+    }
+
+    /// Whether a line ends behind the only word of a coprocess, which the parser may take for a name of what follows.
+    fn names_coprocess(&self) -> bool {
+        self.tokens.windows(3).any(|tokens| match tokens {
+            [Token::Word(word, _), Token::Word(..), end] => {
+                joined(word) == "coproc" && is_operator(Some(end), "\n")
+            }
+            _ => false,
+        })
+    }
+
     /// Whether there are two parentheses at `at` that do not begin an arithmetic command.
     fn is_apart(&self, at: usize) -> bool {
         self.opens_twice(at) && self.arithmetic(at).is_none() && !self.is_loop(at)
@@ -320,6 +382,45 @@ fn shifts_in(word: &str) -> Shifts {
         true => Shifts::UnsureBehind,
         false => Shifts::Clear,
     }
+}
+
+/// Whether there is no end in `word` of a subscript that begins in it, or who knows.
+fn has_open_subscript(word: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let behind = word.trim_start_matches(is_of_name);
+    if behind.len() == word.len() || !behind.starts_with('[') {
+        return false;
+    }
+    let (mut brackets, mut others) = (0_usize, 0_usize);
+    let mut chars = behind.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '`' => return true,
+            '$' if chars.as_str().starts_with(['\'', '"']) => return true,
+            // A quote in an expansion, or one that is another expansion's.
+            '\'' | '"' if others > 0 => return true,
+            '\'' => drop(chars.by_ref().find(|c| *c == '\'')),
+            '"' => {
+                while let Some(c) = chars.next().filter(|c| *c != '"') {
+                    match c {
+                        '\\' => drop(chars.next()),
+                        '$' | '`' => return true,
+                        _ => {}
+                    }
+                }
+            }
+            '(' | '{' => others += 1,
+            ')' | '}' => others = others.saturating_sub(1),
+            '[' if others == 0 => brackets += 1,
+            ']' if others == 0 => brackets -= 1,
+            _ => {}
+        }
+        if brackets == 0 {
+            return false;
+        }
+    }
+    true
 }
 
 /// What follows arithmetic of the simplest form, whose `((` stands before `text`.
