@@ -439,7 +439,7 @@ impl Inner {
             || call.input.to_string(),
             |tool| tool.implementation.subject(&call.input),
         );
-        masking::summary(&subject, secrets)
+        secrets.summarize(&subject)
     }
 }
 

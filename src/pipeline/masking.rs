@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use super::CallRecord;
 use crate::config::ExecutorConfig;
-use crate::domain::{Call, Correlation, ExecutorError, Judgement, Secrets, ToolOutput, summarize};
+use crate::domain::{Call, Correlation, ExecutorError, Judgement, Secrets, ToolOutput};
 use crate::tools::Produced;
-
-/// How much of a text is looked at for its summary, in bytes: more than goes into one.
-const LOOKED_AT_BYTES: usize = 8 * 1024;
 
 /// What is to be masked in whatever a call leads to: what the configuration says, and the values
 /// that the variables have which it marks as secret.
@@ -38,12 +35,6 @@ pub(super) fn correlation(call: &Call, secrets: &Secrets) -> Correlation {
         session_id: session_id.map(masked),
         parent,
     }
-}
-
-/// A text in a line, for logs and errors.
-pub(super) fn summary(text: &str, secrets: &Secrets) -> String {
-    let beginning = &text[..text.floor_char_boundary(LOOKED_AT_BYTES)];
-    summarize(&secrets.mask_text(beginning))
 }
 
 /// Masks what a tool answers in its own words, and what was made of what a process wrote: that itself is masked

@@ -169,7 +169,7 @@ impl Capture {
     }
 
     /// What is masked in it.
-    pub(super) fn secrets(&self) -> &Secrets {
+    pub(super) fn secrets(&self) -> &Arc<Secrets> {
         &self.secrets
     }
 

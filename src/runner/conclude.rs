@@ -21,7 +21,7 @@ use super::run::{Asking, Run, Waited, cannot_wait, count, end};
 use super::spawn::{Ended, Leader, Reaped};
 use super::tree;
 use crate::domain::{
-    Background, Ending, Exit, KillReason, KillReport, LeftBehind, StopReason, StreamName, summarize,
+    Background, Ending, Exit, KillReason, KillReport, LeftBehind, Secrets, StopReason, StreamName,
 };
 
 /// How long a process that has closed its standard output is given to end: programs do that last,
@@ -140,7 +140,7 @@ impl Runner {
     ) -> Result<Outcome, RunError> {
         let is_stopped = waited.stopping.is_some() || waited.cut_short.is_some();
         let keep = run.plan.background == Background::Keep && !is_stopped;
-        let left = run.left_behind(&waited, keep).await;
+        let left = run.left_behind(&waited, keep, live.secrets()).await;
         let killed = match keep {
             true => None,
             false => run.kill(&waited, &left).await,
@@ -216,7 +216,7 @@ impl Run {
     }
 
     /// What outlived a leader that ended by itself.
-    async fn left_behind(&self, waited: &Waited, keep: bool) -> Left {
+    async fn left_behind(&self, waited: &Waited, keep: bool, secrets: &Arc<Secrets>) -> Left {
         if waited.stopping.is_some() || !self.tree.may_have_left_others().await {
             return Left::default();
         }
@@ -242,11 +242,13 @@ impl Run {
         }
         // There may be thousands of them, with thousands of descriptors each.
         let (listed, pids) = (Arc::new(Mutex::new(Vec::new())), others.clone());
-        let list = Arc::clone(&listed);
+        let (list, secrets) = (Arc::clone(&listed), Arc::clone(secrets));
         let listing = tokio::task::spawn_blocking(move || {
-            describe_all(&others, &pipes, killed, |described| {
-                list.lock().push(described)
-            });
+            let tell = |mut described: LeftBehind| {
+                described.command = secrets.summarize(&described.command);
+                list.lock().push(described);
+            };
+            describe_all(&others, &pipes, killed, tell);
         });
         // Nor is it waited for in vain: somebody's memory may be locked for good, which proc_pid_cmdline(5) needs.
         let _ = tokio::time::timeout(LISTING, listing).await;
@@ -265,7 +267,7 @@ impl Run {
     }
 }
 
-/// Tells of processes that were left behind, one after another.
+/// Tells of processes that were left behind, one after another, and of their commands all there is.
 fn describe_all(
     pids: &[Pid],
     pipes: &[(StreamName, u64)],
@@ -277,7 +279,7 @@ fn describe_all(
     let mut budget = DESCRIPTORS;
     for pid in pids {
         tell(LeftBehind {
-            command: summarize(&tree::command_line(*pid)),
+            command: tree::command_line(*pid),
             held: tree::held_streams(*pid, pipes, &mut budget),
             ..unnamed(*pid, killed)
         });

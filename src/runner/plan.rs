@@ -227,6 +227,11 @@ impl Live {
         let _ = self.started.set(SystemTime::now());
     }
 
+    /// What is masked in what the run is told to have said and done.
+    pub fn secrets(&self) -> &Arc<Secrets> {
+        self.stdout.secrets()
+    }
+
     /// The stream of that name.
     pub fn stream(&self, name: StreamName) -> &Arc<Capture> {
         match name {

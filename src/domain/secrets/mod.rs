@@ -15,6 +15,7 @@ use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use serde_json::{Map, Value};
 
+use super::summary::summarize;
 use shapes::{Class, PREFIXES, Run, SHAPES, Shape};
 
 /// What stands in for a secret.
@@ -39,6 +40,10 @@ const LONGEST_HELD: usize = 8 * 1024;
 /// The longest line that patterns are not looked for in before it is there as a whole, in bytes. Of a longer one the last
 /// [`LONGEST_HELD`] are held back: each byte is looked at twice at the most, but for those of a match.
 const LONGEST_SEARCHED: usize = 2 * LONGEST_HELD;
+
+/// How much of a text is looked at for its summary, in bytes, and a value that begins there as a whole: more than goes
+/// into one.
+const SUMMARIZED: usize = 8 * 1024;
 
 /// How much of what stands before something tells whether a word begins there, in bytes.
 pub const CONTEXT: usize = 32;
@@ -114,6 +119,12 @@ impl Secrets {
         // What is masked begins and ends where characters do, given patterns apart.
         String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
+    /// A text in a line, for logs and errors: masked before it is cut, for nobody would recognise what is left of a secret.
+    pub fn summarize(&self, text: &str) -> String {
+        let most = SUMMARIZED + self.longest_value();
+        summarize(&self.mask_text(&text[..text.floor_char_boundary(most)]))
     }
 
     /// Masks every text in a value, the names of members among them, and says whether there was anything to mask.
@@ -210,11 +221,16 @@ impl Secrets {
             search.patterns(&self.patterns);
         }
         let Search { hold, found, .. } = search;
-        let longest = self.values.iter().map(|value| value.bytes().len()).max();
         // One value may lie across where another has begun, and both are this long.
-        let longest = LONGEST_SEARCHED + 2 * longest.unwrap_or(0);
+        let longest = LONGEST_SEARCHED + 2 * self.longest_value();
         let floor = buffer.len().saturating_sub(longest);
         replace(buffer, found, hold, floor)
+    }
+
+    /// The length of the longest value, in bytes.
+    fn longest_value(&self) -> usize {
+        let lengths = self.values.iter().map(|value| value.bytes().len());
+        lengths.max().unwrap_or(0)
     }
 }
 

@@ -45,6 +45,16 @@ fn names_of_members_are_masked_too_and_none_is_lost() {
     assert_eq!(many.as_object().map(Map::len), Some(20_000));
 }
 
+#[test]
+fn a_summary_shows_no_part_of_what_it_is_cut_in() {
+    let long = "s".repeat(20_000);
+    let secrets = secrets(&["correct-horse-battery", &long], &[]);
+    let filler = "x".repeat(190);
+    let summary = secrets.summarize(&format!("{filler} correct-horse-battery y"));
+    assert_eq!(summary, format!("{filler} *** y"));
+    assert_eq!(secrets.summarize(&format!("x {long}")), "x ***");
+}
+
 /// A PIN is as secret without its quotes. What was counted is none, and a schema may want a number there.
 #[test]
 fn numbers_that_were_said_are_masked_as_they_are_written() {

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::domain::{Ending, Exit, StopReason, summarize};
+use crate::domain::{Ending, Exit, Secrets, StopReason, mask_secrets, summarize};
 use crate::runner::{Captured, Outcome};
 
 /// The longest answer, in bytes. It holds an input at the most; what is longer than this is data
@@ -11,7 +11,7 @@ pub(super) const ANSWER_BYTES: usize = 1 << 20;
 /// The longest reason that is passed on, in bytes: a paragraph.
 const REASON_BYTES: usize = 1000;
 
-/// How much of the end of standard error is looked at for a last line, in bytes.
+/// How much of the end of the last line of standard error is looked at for a summary, in bytes.
 const LAST_WORDS_BYTES: usize = 1024;
 
 /// What a hook says of a call.
@@ -43,11 +43,11 @@ pub(super) enum Came {
 }
 
 impl Came {
-    /// What the end of its process comes to.
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    /// What the end of its process comes to. What is cut of its words is masked before.
+    pub(super) fn of(outcome: &Outcome, secrets: &Secrets) -> Self {
         let how = match outcome.ending {
             Ending::Itself(Exit::Code(0)) => match &outcome.capture_error {
-                None => return Self::read(&outcome.stdout),
+                None => return Self::read(&outcome.stdout, secrets),
                 Some(error) => format!("its answer cannot be read: {error}"),
             },
             Ending::Itself(Exit::Code(code)) => format!("it ended with exit code {code}"),
@@ -58,17 +58,17 @@ impl Came {
             } => format!("it gave no answer within {}s", limit.as_secs_f64()),
             Ending::Stopped { reason, .. } => return Self::Stopped(reason),
         };
-        Self::Failure(match last_words(&outcome.stderr) {
+        Self::Failure(match last_words(&outcome.stderr, secrets) {
             Some(words) => format!("{how}: {words}"),
             None => how,
         })
     }
 
-    fn read(stdout: &Captured) -> Self {
+    fn read(stdout: &Captured, secrets: &Secrets) -> Self {
         if stdout.total > ANSWER_BYTES as u64 {
             return Self::Failure(format!("its answer is longer than {ANSWER_BYTES} bytes"));
         }
-        match parse(&stdout.head) {
+        match parse(&stdout.head, secrets) {
             Ok(answer) => Self::Answer(answer),
             Err(why) => Self::Failure(why),
         }
@@ -76,7 +76,7 @@ impl Came {
 }
 
 /// Reads an answer.
-fn parse(bytes: &[u8]) -> Result<Answer, String> {
+fn parse(bytes: &[u8], secrets: &Secrets) -> Result<Answer, String> {
     if bytes.trim_ascii().is_empty() {
         return Err("it said nothing".to_owned());
     }
@@ -91,7 +91,7 @@ fn parse(bytes: &[u8]) -> Result<Answer, String> {
         Answer::Deny {
             reason: Some(reason),
         } => Answer::Deny {
-            reason: shortened(reason.trim()),
+            reason: shortened(&secrets.mask_text(reason.trim())),
         },
         answer @ (Answer::Allow {} | Answer::Deny { reason: None } | Answer::Change { .. }) => {
             answer
@@ -105,12 +105,13 @@ fn shortened(reason: &str) -> Option<String> {
     (!cut.is_empty()).then(|| format!("{cut}{ellipsis}"))
 }
 
-/// The last line of standard error with anything in it.
-fn last_words(stderr: &Captured) -> Option<String> {
-    let end = &stderr.head[stderr.head.len().saturating_sub(LAST_WORDS_BYTES)..];
-    let text = String::from_utf8_lossy(end);
-    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    line.map(summarize)
+/// The last line of standard error with anything in it; of a long one, its end.
+fn last_words(stderr: &Captured, secrets: &Secrets) -> Option<String> {
+    let text = String::from_utf8_lossy(&stderr.head);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    let masked = mask_secrets(&secrets.mask_text(line));
+    let begin = masked.ceil_char_boundary(masked.len().saturating_sub(LAST_WORDS_BYTES));
+    Some(summarize(&masked[begin..]))
 }
 
 #[cfg(test)]
@@ -119,6 +120,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn parse(bytes: &[u8]) -> Result<Answer, String> {
+        super::parse(bytes, &Secrets::default())
+    }
 
     fn deny(reason: Option<&str>) -> Answer {
         Answer::Deny {
@@ -156,6 +161,19 @@ mod tests {
             panic!("a refusal");
         };
         assert!(reason.len() <= REASON_BYTES + "…".len() && reason.ends_with('…'));
+    }
+
+    #[test]
+    fn of_a_secret_in_a_long_reason_no_part_is_told() {
+        let mut secrets = Secrets::default();
+        secrets.add("correct-horse-battery");
+        let filler = "x".repeat(REASON_BYTES - 10);
+        let text = format!(r#"{{"decision":"deny","reason":"{filler} correct-horse-battery"}}"#);
+        let told = format!("{filler} ***");
+        assert_eq!(
+            super::parse(text.as_bytes(), &secrets),
+            Ok(deny(Some(&told)))
+        );
     }
 
     #[test]

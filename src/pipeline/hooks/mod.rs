@@ -216,7 +216,7 @@ impl Hooks<'_> {
             }
         };
         match outcome {
-            Ok(outcome) => Came::of(&outcome),
+            Ok(outcome) => Came::of(&outcome, &self.execution.secrets),
             Err(error) => Came::Failure(format!("{error}: {}", error.source)),
         }
     }

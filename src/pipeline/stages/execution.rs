@@ -2,8 +2,8 @@ use std::time::{Duration, Instant};
 
 use super::confirmation::Confirmed;
 use crate::domain::{Call, ExecutorError, LeftBehind};
+use crate::pipeline::Execution;
 use crate::pipeline::retry::Again;
-use crate::pipeline::{Execution, masking};
 use crate::tools::{Context, Produced};
 
 /// What came of it, whole.
@@ -61,7 +61,7 @@ pub(super) async fn run(
 /// Whom earlier tries have left alive, where the last one came to an error, which has no room for them.
 fn log_left(execution: &Execution, left: &[LeftBehind]) {
     for one in left.iter().filter(|one| !one.killed) {
-        let command = masking::summary(&one.command, &execution.secrets);
+        let command = execution.secrets.summarize(&one.command);
         let (id, pid) = (&execution.id, one.pid);
         tracing::warn!(execution_id = %id, pid, command, "an earlier try has left a process behind, and the last one could not be made");
     }

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use similar::{Algorithm, Change, ChangeTag, DiffOp, TextDiff};
+use similar::{Algorithm, Change, DiffOp, TextDiff};
 
 use super::lines::around;
+use crate::domain::Secrets;
 
 /// The lines around a change that are shown with it, as `diff -u` does.
 const CONTEXT: usize = 3;
@@ -17,8 +18,8 @@ const LONGEST: usize = 128 * 1024;
 /// The most of a line that is shown, in characters: what is longer was not written by people.
 const LONGEST_LINE: usize = 2000;
 
-/// What changes, as `diff -u` would say it; empty when nothing does.
-pub(super) fn unified(path: &str, old: Option<&str>, new: &str) -> String {
+/// What changes, as `diff -u` would say it; empty when nothing does. Lines that are cut are masked.
+pub(super) fn unified(path: &str, (old, new): (Option<&str>, &str), secrets: &Secrets) -> String {
     let before = match old {
         Some(_) => path,
         None => "/dev/null",
@@ -52,7 +53,8 @@ pub(super) fn unified(path: &str, old: Option<&str>, new: &str) -> String {
                 return text;
             }
             let apart = apart(op, &change, (&old, &new));
-            push_line(&mut text, change.tag(), change.value(), apart);
+            let shown = shown(change.value(), apart, secrets);
+            push_line(&mut text, &change, &shown);
         }
     }
     text
@@ -91,13 +93,18 @@ fn heading(ops: &[DiffOp], before: usize, grown: &mut isize) -> String {
     )
 }
 
-fn push_line(text: &mut String, tag: ChangeTag, line: &str, apart: usize) {
-    text.push_str(&tag.to_string());
-    let shown = line.strip_suffix('\n').unwrap_or(line);
-    let parts = shown.split_at(shown.floor_char_boundary(apart));
-    text.push_str(&around(parts, LONGEST_LINE));
+/// What is shown of a line, of which so many bytes are not what is to be seen.
+fn shown(line: &str, apart: usize, secrets: &Secrets) -> String {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    let parts = line.split_at(line.floor_char_boundary(apart));
+    around(parts, LONGEST_LINE, secrets)
+}
+
+fn push_line(text: &mut String, change: &Change<&str>, shown: &str) {
+    text.push_str(&change.tag().to_string());
+    text.push_str(shown);
     text.push('\n');
-    if !line.ends_with('\n') {
+    if !change.value().ends_with('\n') {
         text.push_str("\\ No newline at end of file\n");
     }
 }
@@ -165,6 +172,10 @@ impl Same {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn unified(path: &str, old: Option<&str>, new: &str) -> String {
+        super::unified(path, (old, new), &Secrets::default())
+    }
 
     #[test]
     fn a_diff_says_what_diff_would() {

@@ -97,7 +97,7 @@ pub(crate) fn edit_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileEr
         encoding: encoding.name(),
         size_bytes: size,
         digest: Digest::of(&new).to_string(),
-        diff: diff::unified(asked, Some(&text), &edited.text),
+        diff: diff::unified(asked, (Some(&text), &edited.text), work.secrets),
         not_kept: Vec::new(),
     };
     if changed && !input.dry_run {
@@ -204,7 +204,7 @@ impl<'a> Edit<'a> {
             false => Pattern::Literal(pattern, replacement),
             true => {
                 let regex = compile(&pattern)?;
-                let replacement = Replacement::parse(&regex, replacement)?;
+                let replacement = Replacement::parse(&regex, replacement, work.secrets)?;
                 Pattern::Regex(regex, replacement)
             }
         };
@@ -354,7 +354,7 @@ impl<'a> Edit<'a> {
         let Pattern::Literal(pattern, _) = &self.pattern else {
             return FileError::refused(asked, "has no match of this regular expression");
         };
-        let near = nearest(pattern, text, self.work.should_stop);
+        let near = nearest(pattern, text, self.work);
         let mut why = "does not hold this text".to_owned();
         match near.is_empty() {
             true => why.push_str(", nor a line like it: read the file first"),

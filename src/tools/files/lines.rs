@@ -1,3 +1,5 @@
+use crate::domain::Secrets;
+
 /// How many lines a text has; a last one without its newline counts.
 pub(super) fn count(text: &str) -> u64 {
     let newlines = memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
@@ -21,8 +23,26 @@ pub(super) fn numbered(text: &str, first: u64) -> String {
 }
 
 /// A line of two parts, of which so many characters are shown at the most: where it is longer, those around the place
-/// where the parts meet.
-pub(super) fn around((before, after): (&str, &str), most: usize) -> String {
+/// where the parts meet. Where it is longer it is masked, too: what a cut leaves of a secret nobody would recognise.
+pub(super) fn around((before, after): (&str, &str), most: usize, secrets: &Secrets) -> String {
+    let line = format!("{before}{after}");
+    if line.chars().nth(most).is_none() {
+        return line;
+    }
+    let masked = secrets.mask_text(&line);
+    cut(parted(&masked, &secrets.mask_text(before)), most)
+}
+
+/// A masked line in two parts, the first of which by itself was masked to `before`: that differs from the line where a
+/// secret lies across the place, which is then where the secret was.
+fn parted<'a>(line: &'a str, before: &str) -> (&'a str, &'a str) {
+    let is_same = |(one, other): &(u8, u8)| one == other;
+    let common = line.bytes().zip(before.bytes()).take_while(is_same).count();
+    line.split_at(line.floor_char_boundary(common))
+}
+
+/// Those of a line's characters that are shown of two parts.
+fn cut((before, after): (&str, &str), most: usize) -> String {
     if before.chars().chain(after.chars()).nth(most).is_none() {
         return format!("{before}{after}");
     }
@@ -49,6 +69,23 @@ pub(super) fn around((before, after): (&str, &str), most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn around(parts: (&str, &str), most: usize) -> String {
+        super::around(parts, most, &Secrets::default())
+    }
+
+    #[test]
+    fn of_a_secret_no_part_is_shown() {
+        let mut secrets = Secrets::default();
+        secrets.add("hunter2-and-more");
+        let around = |before: &str, after: &str| super::around((before, after), 8, &secrets);
+        assert_eq!(around("", "abcdhunter2-and-more"), "abcd***");
+        assert_eq!(around("", "abcdef hunter2-and-more"), "abcdef *... (cut)");
+        assert_eq!(around("hunter2-and-more456789", "ab"), "(cut) ...89ab");
+        // The place is in the secret, and then where that was.
+        assert_eq!(around("xhunter2", "-and-more23456"), "x***2345... (cut)");
+        assert_eq!(around("0123456789hunter2", "-and-more"), "(cut) ...89***");
+    }
 
     #[test]
     fn of_a_long_line_the_place_is_shown() {

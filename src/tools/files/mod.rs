@@ -29,7 +29,7 @@ pub(crate) use error::FileError;
 pub(super) use tools::{EDIT_FILE, LIST_DIR, READ_FILE, SEARCH_FILES, WRITE_FILE};
 
 use super::Answer;
-use crate::domain::misleads;
+use crate::domain::{Secrets, misleads};
 
 /// Whether to give up; looked at again and again.
 pub(crate) type ShouldStop<'a> = &'a dyn Fn() -> bool;
@@ -42,6 +42,8 @@ pub(crate) struct Work<'a> {
     pub(crate) should_stop: ShouldStop<'a>,
     /// Whether the policy permits what really is at a path.
     pub(crate) permits: &'a dyn Fn(&Path) -> bool,
+    /// What is masked in its answer: where that cuts a text, before it is cut.
+    pub(crate) secrets: &'a Secrets,
 }
 
 impl Work<'_> {

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::ShouldStop;
+use super::Work;
 
 /// How many lines are told.
 const TOLD: usize = 3;
@@ -16,14 +16,14 @@ const ALIKE: f64 = 0.5;
 
 /// The lines of a text that are most like the first line of a pattern, best first, with their
 /// numbers.
-pub(super) fn nearest(pattern: &str, text: &str, stop: ShouldStop<'_>) -> Vec<(usize, String)> {
+pub(super) fn nearest(pattern: &str, text: &str, work: &Work<'_>) -> Vec<(usize, String)> {
     let Some(wanted) = pattern.lines().map(trimmed).find(|line| !line.is_empty()) else {
         return Vec::new();
     };
     let until = Instant::now() + TIME;
-    let mut best: Vec<(f64, usize, String)> = Vec::new();
+    let mut best: Vec<(f64, usize, &str)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        if number % 256 == 0 && (stop() || Instant::now() > until) {
+        if number % 256 == 0 && ((work.should_stop)() || Instant::now() > until) {
             break;
         }
         let line_trimmed = trimmed(line);
@@ -37,12 +37,16 @@ pub(super) fn nearest(pattern: &str, text: &str, stop: ShouldStop<'_>) -> Vec<(u
         }
         let at = best.partition_point(|(other, _, _)| *other >= score);
         if at < TOLD {
-            best.insert(at, (score, number, line.chars().take(LONGEST).collect()));
+            best.insert(at, (score, number, line));
             best.truncate(TOLD);
         }
     }
     best.into_iter()
-        .map(|(_, number, line)| (number, line))
+        .map(|(_, number, line)| {
+            // Masked before it is cut: what is left of a secret nobody would recognise.
+            let line = work.secrets.mask_text(line);
+            (number, line.chars().take(LONGEST).collect())
+        })
         .collect()
 }
 

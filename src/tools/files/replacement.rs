@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use regex::{Captures, Regex};
 
 use super::FileError;
-use crate::domain::summarize;
+use crate::domain::Secrets;
 
 /// A replacement as the regex crate reads it: `$name`, `$1`, `${name}`, and `$$` for a dollar sign. It is read by
 /// ourselves because what it comes to has to be known before it is made: `$0` a thousand times is a thousand
@@ -15,11 +15,13 @@ pub(super) struct Replacement(String);
 
 impl Replacement {
     /// Refuses one that names a group which the pattern does not have: it would stand for nothing.
-    pub(super) fn parse(regex: &Regex, text: String) -> Result<Self, FileError> {
+    pub(super) fn parse(regex: &Regex, text: String, secrets: &Secrets) -> Result<Self, FileError> {
         let names: HashSet<&str> = regex.capture_names().flatten().collect();
         for part in Parts::of(&text) {
-            if let Part::Group(name) = part {
-                check_group(regex.captures_len(), &names, name)?;
+            if let Part::Group(name) = part
+                && !has_group(regex.captures_len(), &names, name)
+            {
+                return Err(no_group(&secrets.summarize(name)));
             }
         }
         Ok(Self(text))
@@ -107,19 +109,18 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-fn check_group(count: usize, names: &HashSet<&str>, name: &str) -> Result<(), FileError> {
-    let is_there = match name.parse::<usize>() {
+fn has_group(count: usize, names: &HashSet<&str>, name: &str) -> bool {
+    match name.parse::<usize>() {
         Ok(number) => number < count,
         Err(_) => names.contains(name),
-    };
-    if is_there {
-        return Ok(());
     }
-    let name = summarize(name);
+}
+
+fn no_group(name: &str) -> FileError {
     let why = format!(
         "names a group `{name}`, which `search_pattern` does not have: expected one that it has, with text behind it as in ${{1}}_x, or $$ for a dollar sign"
     );
-    Err(FileError::input("replacement", why))
+    FileError::input("replacement", why)
 }
 
 #[cfg(test)]
@@ -128,6 +129,10 @@ mod tests {
 
     use super::*;
 
+    fn parse(regex: &Regex, text: String) -> Result<Replacement, FileError> {
+        Replacement::parse(regex, text, &Secrets::default())
+    }
+
     #[test]
     fn a_long_one_takes_no_longer_for_what_it_is_made_of() {
         let regex = Regex::new("x").expect("a pattern");
@@ -135,7 +140,7 @@ mod tests {
         for (unit, bytes) in [("$$", 1), ("${", 2), ("$0", 1), ("${0}", 1), ("$", 1)] {
             let count = (4 << 20) / unit.len();
             let text = unit.repeat(count);
-            let replacement = Replacement::parse(&regex, text).unwrap_or_else(|_| panic!("{unit}"));
+            let replacement = parse(&regex, text).unwrap_or_else(|_| panic!("{unit}"));
             // By the square of its length, `${` would take an hour.
             let expected = if unit == "$" {
                 count / 2
@@ -146,7 +151,7 @@ mod tests {
         }
         let groups: String = (0..2000).map(|n| format!("(?<a{n}>x)?")).collect();
         let regex = Regex::new(&groups).expect("a pattern");
-        let replacement = Replacement::parse(&regex, "$a1999 ".repeat(1 << 19));
+        let replacement = parse(&regex, "$a1999 ".repeat(1 << 19));
         let captures = regex.captures("").expect("a match");
         assert_eq!(
             replacement.map(|one| one.bytes(&captures)).ok(),
@@ -160,7 +165,7 @@ mod tests {
             let regex = Regex::new("(é)?(?P<a>.)(?P<b>.)|x").expect("a pattern");
             for haystack in ["éab", "ab", "x"] {
                 let captures = regex.captures(haystack).expect("a match");
-                let Ok(replacement) = Replacement::parse(&regex, text.clone()) else {
+                let Ok(replacement) = parse(&regex, text.clone()) else {
                     continue;
                 };
                 let (mut expanded, mut expected) = (String::new(), String::new());

@@ -213,6 +213,7 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
                         }
                         permits
                     },
+                    secrets: live.secrets(),
                 };
                 match does(&work, &input) {
                     Err(FileError::Stopped) => Err(Stopped),

@@ -141,7 +141,8 @@ fn write(
             format!("would have {size} bytes: expected at most {most} ([files] max_file_size_mb)");
         return Err(FileError::refused(&input.file_path, why));
     }
-    let mut output = output(input, &target, old.as_ref(), &new);
+    let mut output = output(input, &target, &new);
+    output.diff = difference(work, &input.file_path, (old.as_ref(), &new));
     output.size_bytes = size;
     if !input.dry_run {
         let made = target.make_dirs()?;
@@ -256,22 +257,26 @@ impl New {
     }
 }
 
-fn output(input: &Input, target: &Target, old: Option<&Old>, new: &New) -> Output {
-    let path = &input.file_path;
-    let diff = match (old.map(|old| &old.text), &new.text) {
-        (None, Some(text)) => Some(diff::unified(path, None, text)),
-        (Some(Some(old)), Some(text)) => Some(diff::unified(path, Some(old), text)),
-        (_, _) => None,
+/// What changes, where both are text.
+fn difference(work: &Work<'_>, path: &str, (old, new): (Option<&Old>, &New)) -> Option<String> {
+    let old = match old {
+        None => None,
+        Some(old) => Some(old.text.as_deref()?),
     };
+    let new = new.text.as_deref()?;
+    Some(diff::unified(path, (old, new), work.secrets))
+}
+
+fn output(input: &Input, target: &Target, new: &New) -> Output {
     Output {
-        file_path: path.clone(),
+        file_path: input.file_path.clone(),
         created: target.existing.is_none(),
         dry_run: input.dry_run,
         encoding: new.encoding.name(),
         bytes_written: new.bytes.len() as u64,
         size_bytes: 0,
         digest: new.digest.map(|digest| digest.to_string()),
-        diff,
+        diff: None,
         not_kept: Vec::new(),
     }
 }

@@ -427,3 +427,23 @@ fn what_a_hook_said_holds_nobody_up_while_the_ledger_is_locked() {
         begun.elapsed()
     );
 }
+
+#[test]
+fn of_a_secret_no_part_is_told_with_what_a_hook_wrote() {
+    let value = "correct-horse-battery-staple-0123456789";
+    let toml = format!("[secrets]\nvariables = [\"DB_PASS\"]\n[env]\nDB_PASS = {value:?}\n");
+    let script = format!("echo {} {value} >&2; exit 3", "x".repeat(175));
+    let hooks = [("gate", "before = \"execution\"", script.as_str())];
+    let daemon = start_in(Mode::Group, &toml, &hooks);
+    let reply = daemon.bash("true");
+    assert_denied(&reply, "execution", &["exit code 3: xx", "x ***"]);
+    let told = [
+        reply.content(),
+        json!(events(&daemon, &reply.json()["execution_id"])).to_string(),
+        json!(audit(&daemon)).to_string(),
+        daemon.log(),
+    ];
+    for text in told {
+        assert!(!text.contains("correct-"), "{text}");
+    }
+}

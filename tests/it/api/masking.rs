@@ -125,3 +125,20 @@ fn a_number_that_was_said_is_masked_and_one_that_was_counted_is_not() {
     assert_eq!(written.status, 200, "{}", written.json());
     assert_eq!(written.json()["output"]["size_bytes"], 4711);
 }
+
+/// What a cut leaves of one nobody would recognise.
+#[test]
+fn a_secret_is_masked_before_a_line_is_cut_in_it() {
+    let dir = scratch();
+    let toml = format!("[files]\nbase_dirs = [{dir:?}]\n");
+    let daemon = Daemon::start_in(dir, Mode::Group, &toml, |_| {});
+    let [pad, name, rest] = [("q", 400), ("y", 84), ("z", 600)].map(|(c, n)| c.repeat(n));
+    let token = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
+    let line = format!(r#"{{"pad":"{pad}","token":"{token}","{name}":"NEEDLE{rest}"}}"#);
+    fs::write(daemon.dir().join("found.json"), line).expect("written");
+    let input = json!({"dir_path": daemon.dir(), "pattern": "NEEDLE", "glob": "found.json"});
+    let found = daemon.post(&json!({"name": "search_files", "input": input}));
+    let text = found.json().to_string();
+    assert!(text.contains("NEEDLE") && text.contains("***"), "{text}");
+    assert!(!text.contains("A1b2") && !text.contains("Q7r8"), "{text}");
+}

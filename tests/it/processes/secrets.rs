@@ -156,3 +156,20 @@ fn what_is_kept_in_the_background_takes_nothing_from_the_answer() {
         );
     }
 }
+
+/// What the command line of a process begins with is told of it, and is cut.
+#[test]
+fn of_a_secret_no_part_is_told_with_what_was_left_behind() {
+    let value = "correct-horse-battery-staple-0123456789";
+    let toml = format!("[secrets]\nvariables = [\"DB_PASS\"]\n[env]\nDB_PASS = {value:?}\n");
+    let daemon = Daemon::start_with(Mode::Group, &toml);
+    let (dir, filler) = (daemon.dir().display(), "x".repeat(150));
+    let script = format!(
+        "cd {dir}; mkfifo go; sh -c 'echo >go; sleep 60; : {filler} {value}' >/dev/null 2>&1 & read _ <go"
+    );
+    let body = daemon.bash(&script).json();
+    let left = body["background"].to_string();
+    assert!(left.contains("x ***"), "{body}");
+    assert!(!whole_state(&daemon).contains("correct-"), "{body}");
+    assert!(!body.to_string().contains("correct-"), "{body}");
+}

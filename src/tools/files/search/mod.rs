@@ -314,7 +314,8 @@ impl Search<'_> {
             from: opened.take(most),
             stop,
         };
-        let mut sink = self.collected.file(path, &self.matcher);
+        let secrets = self.work.secrets;
+        let mut sink = self.collected.file(path, &self.matcher, secrets);
         let searched = self
             .searcher
             .search_reader(&self.matcher, reader, &mut sink);

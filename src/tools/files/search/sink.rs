@@ -6,7 +6,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use super::{Input, Line, LineKind, Output};
-use crate::domain::counted;
+use crate::domain::{Secrets, counted};
 use crate::tools::files::lines::around;
 use crate::tools::files::shown;
 
@@ -46,7 +46,12 @@ impl Collected {
 
     /// Takes in what is found in the file at `path` of the searched directory; the path that is
     /// shown is one that the next call may use.
-    pub(super) fn file<'a>(&'a mut self, path: &Path, matcher: &'a RegexMatcher) -> FileSink<'a> {
+    pub(super) fn file<'a>(
+        &'a mut self,
+        path: &Path,
+        matcher: &'a RegexMatcher,
+        secrets: &'a Secrets,
+    ) -> FileSink<'a> {
         let path = match (self.dir.as_str(), path.components().next()) {
             (".", Some(_)) => path.to_owned(),
             (dir, None) => Path::new(dir).to_owned(),
@@ -57,6 +62,7 @@ impl Collected {
             collected: self,
             path: path.display().to_string(),
             matcher,
+            secrets,
             is_binary: false,
         }
     }
@@ -71,6 +77,8 @@ pub(super) struct FileSink<'a> {
     collected: &'a mut Collected,
     path: String,
     matcher: &'a RegexMatcher,
+    /// What is masked in lines that are cut.
+    secrets: &'a Secrets,
     /// How much there was before it.
     first: (usize, u64, usize),
     pub(super) is_binary: bool,
@@ -92,7 +100,7 @@ impl FileSink<'_> {
         }
         let (before, after) = line.split_at(start);
         let [before, after] = [before, after].map(String::from_utf8_lossy);
-        let shown = around((&before, &after), LONGEST);
+        let shown = around((&before, &after), LONGEST, self.secrets);
         self.collected.bytes += self.path.len() + shown.len();
         self.collected.output.lines.push(Line {
             path: self.path.clone(),

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Room;
+use super::{Room, VALUE};
 use crate::domain::Digest;
 use crate::tools::files::edit::edit_file;
 
@@ -332,4 +332,25 @@ fn groups_of_a_match_are_put_where_they_are_named() {
             .expect("edited");
         assert_eq!(room.bytes("f"), expected.as_bytes(), "{replacement}");
     }
+}
+
+#[test]
+fn of_a_secret_that_is_cut_no_part_is_shown() {
+    let mut room = Room::new();
+    room.secrets.add(VALUE);
+    let line = format!("{} {VALUE} and more", "a".repeat(1965));
+    room.put("f", format!("{line}\nb\n"));
+    let output = room.output(edit_file, edit("b\n", "c\n"));
+    let diff = output["diff"].as_str().expect("text");
+    assert!(diff.contains("a *** and more\n-b\n+c\n"), "{diff}");
+
+    room.put("f", format!("zz{}{VALUE}\n", "x".repeat(165)));
+    let near = edit(&format!("zq{}", "x".repeat(180)), "");
+    let error = room.refusal(edit_file, near, &["1: zzxx", "x***"]);
+    assert!(!error.contains("correct"), "{error}");
+
+    let replacement = format!("${{{}{VALUE}}}", "x".repeat(180));
+    let named = with(edit("x", &replacement), &json!({"regex": true}));
+    let error = room.refusal(edit_file, named, &["a group `xx", "x***`"]);
+    assert!(!error.contains("correct"), "{error}");
 }

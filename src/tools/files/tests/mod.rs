@@ -20,14 +20,18 @@ use serde_json::Value;
 
 use super::{Access, FileError, Work};
 use crate::config::{BaseDir, ExecutorConfig, FilesConfig};
-use crate::domain::ExecutionId;
+use crate::domain::{ExecutionId, Secrets};
 use crate::tools::{Answer, Place};
 
 /// A directory with a base directory in it, and what is outside of that.
 struct Room {
     root: PathBuf,
     config: ExecutorConfig,
+    secrets: Secrets,
 }
+
+/// A value that is long enough for a cut to go through it.
+const VALUE: &str = "correct-horse-battery-staple-0123456789";
 
 type Tool<I> = fn(&Work<'_>, &I) -> Result<Answer, FileError>;
 
@@ -46,7 +50,11 @@ impl Room {
             files,
             ..ExecutorConfig::default()
         };
-        Self { root, config }
+        Self {
+            root,
+            config,
+            secrets: Secrets::default(),
+        }
     }
 
     /// A path in the base directory.
@@ -89,6 +97,7 @@ impl Room {
             access: &access,
             should_stop,
             permits: &|_| true,
+            secrets: &self.secrets,
         };
         tool(&work, &serde_json::from_value(input).expect("an input"))
     }

@@ -1,9 +1,11 @@
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
-use super::Room;
+use super::{Room, VALUE};
+use crate::domain::Secrets;
 use crate::tools::files::search::search_files;
 use crate::tools::files::{FileError, Work};
 
@@ -196,6 +198,7 @@ fn what_is_forbidden_or_not_permitted_is_passed_over_and_told() {
         access: &access,
         should_stop: &|| false,
         permits: &|path| path != private,
+        secrets: &room.secrets,
     };
     let input = serde_json::from_value(json!({"pattern": "x"})).expect("an input");
     let mut answer = search_files(&work, &input).expect("searched");
@@ -264,4 +267,31 @@ fn a_line_end_is_not_searched_for_as_text_either() {
         let refusal = room.refusal(search_files, input, &["lines are searched one by one"]);
         assert!(!refusal.contains("set fixed_strings"), "{refusal}");
     }
+}
+
+#[test]
+fn of_a_secret_that_is_cut_no_part_is_shown() {
+    let mut room = Room::new();
+    room.secrets = Secrets::new(true, Arc::default());
+    room.secrets.add(VALUE);
+    let [pad, name, rest] = [("q", 400), ("y", 84), ("z", 600)].map(|(c, n)| c.repeat(n));
+    let token = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
+    let object = format!(r#"{{"pad":"{pad}","token":"{token}","{name}":"NEEDLE{rest}"}}"#);
+    let line = format!("{} {VALUE}{}", "x".repeat(465), "y".repeat(300));
+    room.put("a", format!("{object}\n{line}\n"));
+    let shown = found(&room, json!({"pattern": "NEEDLE"}));
+    assert!(shown.contains(r#""token":"***","yy"#), "{shown}");
+    assert!(
+        !shown.contains("A1b2") && !shown.contains("Q7r8"),
+        "{shown}"
+    );
+    // What is looked for may be in it.
+    let shown = found(&room, json!({"pattern": "Q7r8"}));
+    assert!(shown.contains(r#""token":"***","yy"#), "{shown}");
+    assert!(
+        !shown.contains("A1b2") && !shown.contains("Q7r8"),
+        "{shown}"
+    );
+    let shown = found(&room, json!({"pattern": "^x"}));
+    assert!(shown.contains("x ***yy"), "{shown}");
 }
