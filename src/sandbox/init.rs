@@ -1,6 +1,7 @@
 //! The first process inside: starts the program, reaps, asks it to end, and tells what became of it.
 //! A runtime's own exit code cannot tell 137 from SIGKILL, and says nothing of what is left.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,7 +19,7 @@ use rustix::process::{WaitOptions, wait};
 use super::order::Order;
 use super::relay;
 use super::report::{Failed, Line, MAX_LEFT, Reporter};
-use crate::domain::{self, Exit, LeftBehind, StreamName, summarize};
+use crate::domain::{self, Exit, LeftBehind, SUMMARY_CHARS, StreamName, summarize};
 
 /// What the first argument has to be: orders of another version may mean something else.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -261,7 +262,7 @@ fn left_behind(pid: u32) -> LeftBehind {
     let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
     LeftBehind {
         pid,
-        command: summarize(&words.join(" ")),
+        command: command(&words),
         held: [(StreamName::Stdout, 1), (StreamName::Stderr, 2)]
             .into_iter()
             .filter(|(_, fd)| holds(pid, *fd))
@@ -269,6 +270,27 @@ fn left_behind(pid: u32) -> LeftBehind {
             .collect(),
         killed: true,
     }
+}
+
+/// A command in a line: of a long one no argument in part. The daemon masks secrets in it, which are not known here, and
+/// would not recognise what a cut leaves of one.
+fn command(words: &[Cow<'_, str>]) -> String {
+    let whole = words.join(" ");
+    if whole.chars().nth(SUMMARY_CHARS).is_none() {
+        return summarize(&whole);
+    }
+    let (mut shown, mut length) = (String::new(), 0);
+    for word in words {
+        // With the blank behind it, and what stands for the rest.
+        length += word.chars().count() + 1;
+        if length + 1 > SUMMARY_CHARS {
+            break;
+        }
+        shown.push_str(word);
+        shown.push(' ');
+    }
+    shown.push('…');
+    summarize(&shown)
 }
 
 /// Whether a process has nothing open any more.
@@ -289,4 +311,25 @@ fn holds(pid: u32, fd: u32) -> bool {
     entries
         .filter_map(|entry| std::fs::read_link(entry.path()).ok())
         .any(|link| link == own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_command_no_argument_is_shown_in_part() {
+        let shown = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| Cow::Borrowed(*word)).collect();
+            command(&words)
+        };
+        let (long, full) = ("x".repeat(150), "x".repeat(SUMMARY_CHARS));
+        let (long, full) = (long.as_str(), full.as_str());
+        let secret = "correct horse battery staple 01234567890123456789";
+        assert_eq!(shown(&["sleep", "60"]), "sleep 60");
+        assert_eq!(shown(&["a", long, "b"]), format!("a {long} b"));
+        assert_eq!(shown(&["a", long, secret, "b"]), format!("a {long} …"));
+        assert_eq!(shown(&["x".repeat(300).as_str()]), "…");
+        assert_eq!(shown(&[full]), full);
+    }
 }

@@ -43,7 +43,7 @@ use node::Node;
 /// that writes one may come to, and bounds the tree that is made of it to some MiB.
 pub const SOURCE_LIMIT: usize = 64 << 10;
 
-/// How much of an expression an error repeats.
+/// How much of an expression an error repeats at the most.
 const SHOWN_CHARS: usize = 60;
 
 /// An expression, read once.
@@ -184,16 +184,35 @@ impl Fault {
         let at = source.floor_char_boundary(self.at);
         let start = source[..at].rfind('\n').map_or(0, |newline| newline + 1);
         let line = source[start..].lines().next().unwrap_or_default();
-        let mut text: String = line.chars().take(SHOWN_CHARS).collect();
-        if text.len() < line.len() {
-            text.push('…');
-        }
         ExpressionError {
             pointer: String::new(),
             line: source[..at].matches('\n').count() + 1,
             column: source[start..at].chars().count() + 1,
-            text,
+            text: shown(line),
             detail: self.detail,
         }
     }
+}
+
+/// What is shown of a line: of a long one no word and no text in quotes in part. Secrets are masked in errors later on,
+/// and nobody would recognise what a cut leaves of one.
+fn shown(line: &str) -> String {
+    if line.chars().nth(SHOWN_CHARS).is_none() {
+        return line.to_owned();
+    }
+    let (mut end, mut quote) = (0, None);
+    let mut chars = line.char_indices().take(SHOWN_CHARS + 1);
+    while let Some((at, c)) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => {
+                chars.next();
+            }
+            (Some(open), c) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, c) if c.is_whitespace() => end = at,
+            (None, _) => {}
+        }
+    }
+    format!("{}…", &line[..end])
 }

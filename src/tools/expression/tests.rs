@@ -71,6 +71,34 @@ fn names_are_those_that_a_scope_is_asked_for() {
 }
 
 #[test]
+fn of_a_long_line_no_word_and_no_text_is_shown_in_part() {
+    let name = "x".repeat(40);
+    let value = "correct-horse battery-staple-0123456789";
+    for (expression, expected) in [
+        (format!("{name} == '{value}' )"), format!("of `{name} ==…`")),
+        (
+            format!("{name} == '\\' {value}' )"),
+            format!("of `{name} ==…`"),
+        ),
+        (
+            format!("{name} == correct-horse-battery-staple )"),
+            format!("of `{name} ==…`"),
+        ),
+        (
+            format!("n == 'a b' and {value} {name} )"),
+            format!("of `n == 'a b' and {value}…`"),
+        ),
+        (
+            format!("n == {name} {}", "x".repeat(14)),
+            format!("of `n == {name} {}`", "x".repeat(14)),
+        ),
+    ] {
+        let error = error(&expression);
+        assert!(error.contains(&expected), "{expression} gave {error:?}");
+    }
+}
+
+#[test]
 fn errors_say_where_and_what_was_expected() {
     for (expression, expected) in [
         (
