@@ -44,7 +44,9 @@ impl Encoding {
 
     /// The encoding that a caller names: as Python does, or as the web does.
     pub(super) fn named(label: &str) -> Result<Self, FileError> {
-        let charset = match label.to_ascii_lowercase().replace('_', "-").as_str() {
+        // As the web does, blanks around it do not count.
+        let folded = label.trim_ascii().to_ascii_lowercase().replace('_', "-");
+        let charset = match folded.as_str() {
             "utf-8" | "utf8" => Charset::Utf8,
             "utf-8-sig" => {
                 return Ok(Self {
@@ -68,7 +70,7 @@ impl Encoding {
                 ));
             }
             other => match encoding_rs::Encoding::for_label_no_replacement(other.as_bytes()) {
-                Some(known) => Charset::Other(known),
+                Some(known) => Charset::of(known),
                 None => {
                     let why = format!(
                         "there is no encoding {label:?}: use \"utf-8\", \"utf-16\", \"latin1\", \"windows-1252\", \"shift_jis\", \"gb18030\" or another of the WHATWG's"
@@ -201,6 +203,19 @@ impl Encoding {
 }
 
 impl Charset {
+    /// What a label of the web's stands for. Its UTF-16 is read only: what would write it there writes UTF-8.
+    fn of(known: &'static encoding_rs::Encoding) -> Self {
+        if known == encoding_rs::UTF_8 {
+            Self::Utf8
+        } else if known == encoding_rs::UTF_16LE {
+            Self::Utf16Le
+        } else if known == encoding_rs::UTF_16BE {
+            Self::Utf16Be
+        } else {
+            Self::Other(known)
+        }
+    }
+
     fn bom(self) -> &'static [u8] {
         match self {
             Self::Utf8 => b"\xef\xbb\xbf",
@@ -330,6 +345,41 @@ mod tests {
         let encoding = Encoding::named("shift_jis").expect("known");
         let bytes = encoding.encode(&long).expect("it has them");
         assert_eq!(encoding.decode(&bytes).text, long);
+    }
+
+    #[test]
+    fn whatever_utf_16_is_called_it_is_written_as_such() {
+        let [little, big] = [&b"a\0\n\0"[..], b"\0a\0\n"];
+        for (label, expected) in [
+            ("unicode", little),
+            ("ucs-2", little),
+            ("ISO-10646-UCS-2", little),
+            ("csunicode", little),
+            ("unicodefeff", little),
+            ("unicodefffe", big),
+            (" utf-16le ", little),
+        ] {
+            let encoding = Encoding::named(label).expect(label);
+            assert_eq!(encoding.encode("a\n").expect(label), expected, "{label}");
+            assert!(!encoding.has_byte_lines(), "{label}");
+            assert_eq!(encoding.decode(expected).text, "a\n", "{label}");
+        }
+        // The mark is found by whatever name, too.
+        for (label, bytes) in [
+            ("unicode", &b"\xff\xfea\0"[..]),
+            ("x-unicode20utf8", b"\xef\xbb\xbfa"),
+        ] {
+            let encoding = Encoding::of_file(Some(label), bytes).expect(label);
+            assert_eq!(encoding.expect(label).decode(bytes).text, "a", "{label}");
+        }
+        let bytes = Encoding::named("x-user-defined")
+            .expect("known")
+            .encode("a\u{f7ff}");
+        assert_eq!(bytes.expect("it has them"), b"a\xff");
+        // It has no text but one that says so.
+        for label in ["replacement", "iso-2022-kr"] {
+            assert!(Encoding::named(label).is_err(), "{label}");
+        }
     }
 
     #[test]
