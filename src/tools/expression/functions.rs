@@ -51,7 +51,10 @@ pub(super) fn to_text(value: &Value, budget: &mut Budget) -> Result<String, Stri
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
         Value::Bool(false) => "False".to_owned(),
-        Value::Number(number) => number.to_string(),
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(real) => repr(real),
+            None => number.to_string(),
+        },
         Value::String(text) => {
             budget.make(TEXT_BYTES + text.len())?;
             return Ok(text.clone());
@@ -60,6 +63,20 @@ pub(super) fn to_text(value: &Value, budget: &mut Budget) -> Result<String, Stri
     };
     budget.make(TEXT_BYTES + text.len())?;
     Ok(text)
+}
+
+/// A real number as Python shows it. Rust has the same digits, and an exponent for the same numbers, without a `+` and a
+/// second digit.
+fn repr(real: f64) -> String {
+    let shown = format!("{real:?}");
+    let Some((digits, exponent)) = shown.split_once('e') else {
+        return shown;
+    };
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ('-', exponent),
+        None => ('+', exponent),
+    };
+    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 /// The JSON of a value, paid for as it is written: escapes make it longer than the value.

@@ -6,6 +6,7 @@
 //! lists, dicts, the functions and methods of `functions.rs`, `text.rs` and `containers.rs`. Else:
 //! - numbers are JSON's: 64 bits, no NaN; tuples are lists; keys of dicts are text;
 //! - `x.name` is the member `name` of `x`, and `str()` of a list or dict is JSON;
+//! - members of dicts are in the order of their names, not in that in which they were put there;
 //! - `true`, `false`, `none` and `null` are words for `True`, `False` and `None`;
 //! - `quote(x)` makes one word of a shell command of `x`, as `shlex.quote` does;
 //! - no keyword arguments, comprehensions, lambdas, f-strings or `%` on text.

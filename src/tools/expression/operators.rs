@@ -213,10 +213,35 @@ fn real(operator: Operator, a: f64, b: f64) -> f64 {
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
         Operator::Divide => a / b,
-        Operator::FloorDivide => (a / b).floor(),
-        Operator::Modulo => a - (a / b).floor() * b,
+        Operator::FloorDivide => divide_with_rest(a, b).0,
+        Operator::Modulo => divide_with_rest(a, b).1,
         Operator::Power => a.powf(b),
     }
+}
+
+/// The quotient rounded down and what is left, which has the sign of `b`, as Python has them: the rest is exact where the
+/// quotient is not, so that the rest comes first.
+fn divide_with_rest(a: f64, b: f64) -> (f64, f64) {
+    let toward_zero = a % b;
+    // All but a whole number already.
+    let mut quotient = (a - toward_zero) / b;
+    let rest = if toward_zero == 0.0 {
+        0.0_f64.copysign(b)
+    } else if (toward_zero < 0.0) == (b < 0.0) {
+        toward_zero
+    } else {
+        quotient -= 1.0;
+        toward_zero + b
+    };
+    let floor = if quotient == 0.0 {
+        0.0_f64.copysign(a / b)
+    } else if quotient - quotient.floor() > 0.5 {
+        // It fell just short of the whole number that it is.
+        quotient.floor() + 1.0
+    } else {
+        quotient.floor()
+    };
+    (floor, rest)
 }
 
 /// Whether `left comparison right` holds.
