@@ -8,7 +8,7 @@ use super::Execution;
 use super::event::{Event, fractional_millis};
 use super::executor::Inner;
 use crate::config::{ExecutorConfig, RetryConfig};
-use crate::domain::{Ending, ExecutorError, Exit, FailureKind, Verbatim, backoff};
+use crate::domain::{Ending, ExecutorError, Exit, FailureKind, StopReason, Verbatim, backoff};
 use crate::runner::{Live, Outcome};
 use crate::tools::{Answer, Produced};
 
@@ -25,16 +25,29 @@ pub(super) struct Again<'a> {
     pub(super) retries: Option<RetryConfig>,
 }
 
+/// What follows a try.
+pub(super) enum After {
+    /// Nothing: what came of it stands.
+    Nothing,
+    /// Another one, whose output goes into this.
+    Try(Arc<Live>),
+    /// There would have been another one, and the call was to end before.
+    Stop(StopReason),
+}
+
 impl Again<'_> {
-    /// Waits until it is time for another try, and gives what its output goes into. `None` when what
-    /// came of the last one stands. `attempt` is its number, from 1 on.
+    /// Waits until it is time for another try, if there is to be one. `attempt` is the number of the last one, from 1 on.
     pub(super) async fn after(
         &self,
         attempt: u32,
         result: &Result<Produced, ExecutorError>,
-    ) -> Option<Arc<Live>> {
-        let retries = self.retries.filter(|retries| attempt <= retries.max)?;
-        let detail = failed(result, retries.exit_codes)?;
+    ) -> After {
+        let Some(retries) = self.retries.filter(|retries| attempt <= retries.max) else {
+            return After::Nothing;
+        };
+        let Some(detail) = failed(result, retries.exit_codes) else {
+            return After::Nothing;
+        };
         let execution = self.execution;
         let delay = jittered(retries.delay, attempt);
         execution.note(Event::ExecutionRetried {
@@ -45,7 +58,7 @@ impl Again<'_> {
         let live = execution.live();
         tokio::select! {
             biased;
-            _ = live.stop_requested() => return None,
+            reason = live.stop_requested() => return After::Stop(reason),
             () = tokio::time::sleep(delay) => {}
         }
         if let Some(metrics) = &execution.metrics {
@@ -63,7 +76,31 @@ impl Again<'_> {
         let fresh = self
             .inner
             .live_for(execution.id, self.config, &execution.secrets);
-        Some(execution.begin_again(fresh))
+        After::Try(execution.begin_again(fresh))
+    }
+}
+
+impl Execution {
+    /// A try that has failed, of a call that was to end before the next one: it is not the tool's failure that ended it.
+    /// What the try has written is kept.
+    pub(super) fn cut_short(
+        &self,
+        result: Result<Produced, ExecutorError>,
+        reason: StopReason,
+    ) -> Result<Produced, ExecutorError> {
+        let partial = match result {
+            Ok(produced) => match produced.stopped(reason) {
+                Some(produced) => return Ok(produced),
+                None => None,
+            },
+            Err(error) => error.into_partial(),
+        };
+        Err(ExecutorError::Cancelled {
+            tool_name: self.tool.clone(),
+            input_summary: self.summary(),
+            reason,
+            partial: partial.map(Box::new),
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::Answer;
-use crate::domain::{LeftBehind, json_bytes};
+use crate::domain::{Ending, LeftBehind, StopReason, json_bytes};
 use crate::runner::Outcome;
 
 /// What came of a tool's work, before it is put into words.
@@ -39,6 +39,14 @@ impl Produced {
             | Self::Spoke(outcome, _) => Some(outcome),
             Self::Answered(_) => None,
         }
+    }
+
+    /// The same of a process that was to end for that reason, whatever it ended by; `None` where none ran.
+    pub(crate) fn stopped(mut self, reason: StopReason) -> Option<Self> {
+        let outcome = self.outcome_mut()?;
+        let exit = outcome.ending.exit();
+        outcome.ending = Ending::Stopped { reason, exit };
+        Some(self)
     }
 
     /// How much an answer is made of, in bytes.

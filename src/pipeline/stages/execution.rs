@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::confirmation::Confirmed;
 use crate::domain::{Call, ExecutorError, LeftBehind};
 use crate::pipeline::Execution;
-use crate::pipeline::retry::Again;
+use crate::pipeline::retry::{After, Again};
 use crate::tools::{Context, Produced};
 
 /// What came of it, whole.
@@ -38,7 +38,11 @@ pub(super) async fn run(
         let begun = Instant::now();
         let result = tool.implementation.run(&call, context).await;
         let took = begun.elapsed();
-        let live = again.after(attempt, &result).await;
+        let (result, live) = match again.after(attempt, &result).await {
+            After::Nothing => (result, None),
+            After::Try(live) => (result, Some(live)),
+            After::Stop(reason) => (again.execution.cut_short(result, reason), None),
+        };
         let Some((next, live)) = next.zip(live) else {
             let mut produced = result.inspect_err(|_| log_left(again.execution, &left))?;
             produced.add_background(left);

@@ -300,6 +300,32 @@ fn what_the_daemon_could_not_do_is_tried_again() {
     );
 }
 
+/// However often it has failed until then.
+#[test]
+fn a_call_that_is_cancelled_between_two_tries_is_cancelled() {
+    let limits = "idempotent = true\nretries = { max = 100, delay_ms = 60_000, exit_codes = true }\n\
+                  breaker = { failures = 1, open_secs = 1000, exit_codes = true }";
+    let daemon = Daemon::start_with(Mode::Group, &format!("[flow.tools.bash]\n{limits}\n"));
+    let id = daemon.begin("echo written; exit 3", &json!({}));
+    let path = format!("/events?follow=false&type=executionRetried&execution_id={id}");
+    wait_for("it waits for another try", || {
+        let text = String::from_utf8(daemon.get(&path).body).expect("text");
+        text.contains("exit code 3").then_some(())
+    });
+    let path = format!("/executions/{id}");
+    daemon.connect().request("DELETE", &path, &[], b"");
+    let record = daemon.ended(&id);
+    assert_eq!(record["status"], "cancelled", "{record}");
+    assert_eq!(daemon.output(&id, "stdout"), b"written\n");
+    let path = format!("/events?follow=false&type=executionAborted&execution_id={id}");
+    wait_for("its event", || {
+        let text = String::from_utf8(daemon.get(&path).body).expect("text");
+        text.contains("executionAborted").then_some(())
+    });
+    // Nor is the tool left alone for it.
+    assert_eq!(daemon.bash("true").status, 200);
+}
+
 /// Of what an earlier try has written nothing is told, but it was of this call all the same.
 #[test]
 fn whom_an_earlier_try_has_left_behind_is_told() {
