@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Answer;
@@ -65,11 +67,16 @@ impl Produced {
         kept + text + output.map_or(0, json_bytes)
     }
 
-    /// Lists more processes that are left in the background, before its own.
-    pub(crate) fn add_background(&mut self, earlier: Vec<LeftBehind>) {
-        if let Some(outcome) = self.outcome_mut().filter(|_| !earlier.is_empty()) {
-            outcome.background.splice(0..0, earlier);
-        }
+    /// Lists more processes that are left in the background, before its own. One that still lives is listed by it, too,
+    /// and as it is now.
+    pub(crate) fn add_background(&mut self, mut earlier: Vec<LeftBehind>) {
+        let Some(outcome) = self.outcome_mut().filter(|_| !earlier.is_empty()) else {
+            return;
+        };
+        let listed: HashSet<u32> = outcome.background.iter().map(|one| one.pid).collect();
+        // Of one that was killed the pid may be another's by now, as it always is in sandboxes.
+        earlier.retain(|one| one.killed || !listed.contains(&one.pid));
+        outcome.background.splice(0..0, earlier);
     }
 
     /// The processes that it lists.

@@ -350,6 +350,35 @@ fn whom_an_earlier_try_has_left_behind_is_told() {
     assert_eq!(told, expected, "{body}");
 }
 
+/// Each try finds those that the ones before it have left alive.
+#[test]
+fn whom_earlier_tries_have_left_alive_is_told_once() {
+    let retries = "idempotent = true\nretries = { max = 2, delay_ms = 1, exit_codes = true }";
+    let toml = format!("[flow.tools.bash]\n{retries}\n");
+    let daemon = Daemon::start_with(Mode::Group, &toml);
+    let left = daemon.dir().join("left");
+    fs::write(&left, "60\n61\n").expect("written");
+    let command = format!(
+        "read -r secs < {left} || {{ echo done; exit; }}; sed -i 1d {left}; sleep $secs >/dev/null 2>&1 & exit 3",
+        left = left.display()
+    );
+    let reply = daemon.bash_with(&command, &json!({"background": "keep"}));
+    let body = reply.json();
+    assert_eq!(reply.stdout(), "done", "{body}");
+    let left = body["background"].as_array().expect("a list");
+    let pids: Vec<_> = left.iter().filter_map(|one| one["pid"].as_i64()).collect();
+    for pid in pids {
+        // Told twice, it is not there any more.
+        let _ = kill(
+            Pid::from_raw(pid.try_into().expect("a pid")),
+            Signal::SIGKILL,
+        );
+    }
+    let mut told: Vec<_> = left.iter().map(|one| one["command"].as_str()).collect();
+    told.sort();
+    assert_eq!(told, [Some("sleep 60"), Some("sleep 61")], "{body}");
+}
+
 /// Which an error has no room for.
 #[test]
 fn whom_an_earlier_try_has_left_alive_is_logged_when_the_last_one_cannot_be_made() {
