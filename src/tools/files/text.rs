@@ -136,6 +136,19 @@ impl Encoding {
         }
     }
 
+    /// The name, and of UTF-16 whether the text begins with a mark, which the name does not say.
+    pub(super) fn name_with_mark(self) -> String {
+        match (self.charset, self.has_bom) {
+            (Charset::Utf16Le | Charset::Utf16Be, true) => {
+                format!("{} with a byte order mark", self.name())
+            }
+            (Charset::Utf16Le | Charset::Utf16Be, false) => {
+                format!("{} without a byte order mark", self.name())
+            }
+            (Charset::Utf8 | Charset::Latin1 | Charset::Other(_), _) => self.name(),
+        }
+    }
+
     /// The text of a whole file, without the mark.
     pub(super) fn decode(self, bytes: &[u8]) -> Decoded {
         match self.has_bom {

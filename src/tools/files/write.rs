@@ -75,6 +75,24 @@ struct Old {
     encoding: Encoding,
 }
 
+impl Old {
+    /// What is said where the text is what it was: the bytes may be others all the same.
+    fn same_text(&self, new: &New, mode: Mode) -> String {
+        let same = "the text is the same as before";
+        let [before, now] = [self.encoding, new.encoding].map(Encoding::name_with_mark);
+        match mode {
+            Mode::Overwrite if self.bytes.as_ref() == Some(&new.bytes) => format!("{same}\n"),
+            Mode::Append => format!("{same}\n"),
+            Mode::Overwrite if before == now => {
+                format!(
+                    "{same} but for bytes that are not {now}, in whose place \u{fffd} is written\n"
+                )
+            }
+            Mode::Overwrite => format!("{same}, its encoding is not: {now} instead of {before}\n"),
+        }
+    }
+}
+
 /// Writes a file or adds to one.
 pub(crate) fn write_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileError> {
     let permissions = input.permissions.as_deref().map(permissions).transpose()?;
@@ -170,7 +188,9 @@ fn write(
         }
         made.keep();
     }
-    Ok(answer(content(&output, input), &output))
+    let same = old.as_ref().map(|old| old.same_text(&new, input.mode));
+    let same = same.unwrap_or_default();
+    Ok(answer(content(&output, input, &same), &output))
 }
 
 fn old(work: &Work<'_>, input: &Input, existing: &Existing) -> Result<Old, FileError> {
@@ -281,7 +301,8 @@ fn output(input: &Input, target: &Target, new: &New) -> Output {
     }
 }
 
-fn content(output: &Output, input: &Input) -> String {
+/// `same` is said where the text is what it was.
+fn content(output: &Output, input: &Input, same: &str) -> String {
     let path = &output.file_path;
     let bytes = |count| counted(count, "byte", "bytes");
     let (count, size) = (bytes(output.bytes_written), bytes(output.size_bytes));
@@ -299,7 +320,7 @@ fn content(output: &Output, input: &Input) -> String {
     match output.diff.as_deref() {
         None => content.push_str("what was there before is no text: there is no diff\n"),
         Some("") if output.created => {}
-        Some("") => content.push_str("the text is the same as before\n"),
+        Some("") => content.push_str(same),
         Some(diff) => content.push_str(diff),
     }
     for name in &output.not_kept {

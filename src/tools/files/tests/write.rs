@@ -169,6 +169,47 @@ fn text_is_written_in_the_encoding_that_is_named_or_there() {
     room.refusal(write_file, lacks, &["encoding", "latin1"]);
 }
 
+/// The text may be what it was and the file all the same another.
+#[test]
+fn another_encoding_of_the_same_text_is_told() {
+    let room = Room::new();
+    let same = "the text is the same as before";
+    let to_utf_16 =
+        format!("{same}, its encoding is not: utf-16le with a byte order mark instead of utf-8");
+    let spoilt = format!("{same} but for bytes that are not utf-8, in whose place");
+    for (before, content, encoding, expected) in [
+        (&b"a"[..], "a", "utf-8", same.to_owned()),
+        (b"a", "a", "latin1", same.to_owned()),
+        (b"a", "a", "utf-16", to_utf_16),
+        (
+            b"\xff\xfea\0",
+            "a",
+            "utf-16le",
+            format!(
+                "{same}, its encoding is not: utf-16le without a byte order mark instead of utf-16le with a byte order mark"
+            ),
+        ),
+        (
+            b"\xef\xbb\xbfa",
+            "a",
+            "utf-8",
+            format!("{same}, its encoding is not: utf-8 instead of utf-8-sig"),
+        ),
+        (b"a\xff", "a\u{fffd}", "utf-8", spoilt),
+    ] {
+        room.put("f", before);
+        let input = json!({"file_path": "f", "content": content, "encoding": encoding});
+        let told = room.call(write_file, input).expect("written").content;
+        let line = told.lines().nth(1).expect("it is told");
+        assert!(line.starts_with(&expected), "{line:?}, not {expected:?}");
+        assert_eq!(line == same, expected == same, "{line:?}");
+    }
+    room.put("f", b"\xff\xfea\0");
+    let nothing = json!({"file_path": "f", "content": "", "mode": "a"});
+    let told = room.call(write_file, nothing).expect("added").content;
+    assert!(told.ends_with(&format!("{same}\n")), "{told}");
+}
+
 #[test]
 fn what_is_too_large_is_refused_before_anything_is_written() {
     let mut room = Room::new();
