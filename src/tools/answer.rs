@@ -28,10 +28,41 @@ pub(crate) enum ReadOn {
         total: Option<u64>,
     },
     /// Bytes of a file from an offset.
-    Bytes,
+    Bytes {
+        /// Where the text begins in the file.
+        first: u64,
+        /// How many characters at the beginning stand for one byte each, because the rest of theirs is not part of the text.
+        stray: usize,
+        /// How many bytes each of the others stands for, if that can be told.
+        width: Option<Width>,
+        /// Where it goes on behind the text, if not all that was asked for was read.
+        next: Option<u64>,
+    },
     /// Nothing of the kind.
     #[default]
     Nothing,
+}
+
+/// How many bytes of a file a character stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// One, whatever it is.
+    One,
+    /// As many as in UTF-8.
+    Utf8,
+    /// As many as in UTF-16.
+    Utf16,
+}
+
+impl Width {
+    fn of(self, text: &str) -> u64 {
+        let bytes = match self {
+            Self::One => text.chars().count(),
+            Self::Utf8 => text.len(),
+            Self::Utf16 => 2 * text.encode_utf16().count(),
+        };
+        bytes as u64
+    }
 }
 
 impl Answer {
@@ -49,13 +80,14 @@ impl Answer {
     pub(crate) fn take_text(&mut self, cap: usize) -> (String, bool) {
         let mut content = std::mem::take(&mut self.content);
         if content.len() <= cap {
+            content.push_str(&self.read_on.rest());
             content.push_str(&self.note);
             return (content, false);
         }
         let shown = &content[..content.floor_char_boundary(cap)];
         let lines = match self.read_on {
             ReadOn::Lines { .. } => shown.rfind('\n').map_or(shown, |end| &shown[..end]),
-            ReadOn::Bytes | ReadOn::Nothing => shown,
+            ReadOn::Bytes { .. } | ReadOn::Nothing => shown,
         };
         let hint = self.read_on.hint(lines, shown);
         let note = self.note.trim_start_matches('\n');
@@ -80,10 +112,34 @@ impl ReadOn {
                     last + 1
                 )
             }
-            Self::Bytes => "\n[more follows: read on from a higher offset]".to_owned(),
+            Self::Bytes {
+                first,
+                stray,
+                width,
+                ..
+            } => match width {
+                Some(width) => {
+                    let mut chars = shown.chars();
+                    let strays = chars.by_ref().take(stray).count() as u64;
+                    more_from(first + strays + width.of(chars.as_str()))
+                }
+                None => "\n[more follows: read on from a higher offset]".to_owned(),
+            },
             Self::Nothing => String::new(),
         }
     }
+
+    /// How to come to what was asked for and is no part of the text, of which all is shown.
+    fn rest(self) -> String {
+        match self {
+            Self::Bytes { next, .. } => next.map_or_else(String::new, more_from),
+            Self::Lines { .. } | Self::Nothing => String::new(),
+        }
+    }
+}
+
+fn more_from(offset: u64) -> String {
+    format!("\n[more follows: read on from offset {offset}]")
 }
 
 #[cfg(test)]
@@ -139,10 +195,43 @@ mod tests {
         let (text, is_cut) = answer("0123456789", ReadOn::Nothing).take_text(4);
         assert_eq!(text, "0123\n...(truncated)\n[a note]");
         assert!(is_cut);
-        let (text, _) = answer("0123456789", ReadOn::Bytes).take_text(4);
-        assert_eq!(
-            text,
-            "0123\n...(truncated)\n[more follows: read on from a higher offset]\n[a note]"
-        );
+    }
+
+    #[test]
+    fn where_bytes_go_on_is_named() {
+        let bytes = |width, next| ReadOn::Bytes {
+            first: 10,
+            stray: 0,
+            width,
+            next,
+        };
+        let cut = |width| {
+            answer("a\u{e9}\u{1f980}bcd", bytes(width, Some(99)))
+                .take_text(7)
+                .0
+        };
+        for (width, from) in [
+            (Some(Width::One), "offset 13"),
+            (Some(Width::Utf8), "offset 17"),
+            (Some(Width::Utf16), "offset 18"),
+            (None, "a higher offset"),
+        ] {
+            let expected = format!(
+                "a\u{e9}\u{1f980}\n...(truncated)\n[more follows: read on from {from}]\n[a note]"
+            );
+            assert_eq!(cut(width), expected, "{width:?}");
+        }
+        let behind_strays = ReadOn::Bytes {
+            first: 10,
+            stray: 2,
+            width: Some(Width::Utf8),
+            next: None,
+        };
+        let (text, _) = answer("\u{fffd}\u{fffd}\u{e9}bcd", behind_strays).take_text(9);
+        assert!(text.contains("from offset 15]"), "{text}");
+        let whole = |next| answer("abc", bytes(Some(Width::Utf8), next)).take_text(3);
+        let text = "abc\n[more follows: read on from offset 13]\n[a note]";
+        assert_eq!(whole(Some(13)), (text.to_owned(), false));
+        assert_eq!(whole(None), ("abc\n[a note]".to_owned(), false));
     }
 }

@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub(crate) use answer::{Answer, ReadOn};
+pub(crate) use answer::{Answer, ReadOn, Width};
 pub(crate) use expression::Template;
 pub(crate) use place::{Place, Resolved, UseOfIt};
 pub(crate) use produced::Produced;

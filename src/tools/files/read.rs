@@ -9,7 +9,7 @@ use super::access::Found;
 use super::text::{Decoded, Encoding, HEAD};
 use super::{Answer, FileError, Work, answer, lines, whole};
 use crate::domain::{Digest, counted};
-use crate::tools::ReadOn;
+use crate::tools::{ReadOn, Width};
 
 /// The greatest line and byte that can be asked for: up to here every reader of JSON has whole numbers as they are (RFC
 /// 8259, section 6), and no file is as long.
@@ -59,7 +59,8 @@ pub(crate) struct Output {
     /// SHA-256 of the whole file, as `expected_digest` of a later change; null when not all of it
     /// was read.
     digest: Option<String>,
-    /// How many bytes of what was read do not fit the encoding; U+FFFD stands in their place.
+    /// How many bytes of what was read do not fit the encoding; U+FFFD stands in their place. Those of a character that
+    /// only a part of lies between offset and length are shown as U+FFFD, too, and not counted.
     invalid_bytes: u64,
     /// Whether more follows of what was asked for.
     truncated: bool,
@@ -71,29 +72,25 @@ pub(crate) fn read_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileEr
     let found = work.access.find(&input.file_path)?.regular(work.access)?;
     work.check_permitted(&found.real)?;
     let reading = Reading { work, input, found };
-    let by_lines = matches!(range, Range::Lines(_));
-    let output = match range {
+    let (output, read_on) = match range {
         Range::Bytes { offset, length } => reading.bytes(offset, length)?,
         Range::Lines(lines) if reading.found.size() <= work.access.max_file_size => {
-            reading.whole(lines)?
+            by_lines(reading.whole(lines)?)
         }
-        Range::Lines(lines) => reading.part(lines)?,
-    };
-    let read_on = match output.start_line {
-        // The note says so in any case.
-        _ if output.truncated => ReadOn::Nothing,
-        _ if !by_lines => ReadOn::Bytes,
-        Some(first) => ReadOn::Lines {
-            first,
-            total: output.total_lines,
-        },
-        None => ReadOn::Nothing,
+        Range::Lines(lines) => by_lines(reading.part(lines)?),
     };
     Ok(Answer {
         read_on,
         note: note(&output),
         ..answer(content(&output, input), &output)
     })
+}
+
+fn by_lines(output: Output) -> (Output, ReadOn) {
+    let total = output.total_lines;
+    let lines = |first| ReadOn::Lines { first, total };
+    let read_on = output.start_line.map_or(ReadOn::Nothing, lines);
+    (output, read_on)
 }
 
 /// What the model is shown.
@@ -116,9 +113,6 @@ fn note(output: &Output) -> String {
         note.push_str(&format!(
             "\n[{count} not {encoding}, and shown as \u{fffd}]"
         ));
-    }
-    if output.truncated {
-        note.push_str("\n[more follows: read on from a higher offset]");
     }
     note
 }
@@ -264,8 +258,7 @@ impl Reading<'_> {
         })
     }
 
-    fn bytes(&self, offset: u64, length: Option<u64>) -> Result<Output, FileError> {
-        let asked = &self.found.asked;
+    fn bytes(&self, offset: u64, length: Option<u64>) -> Result<(Output, ReadOn), FileError> {
         let size = self.found.size();
         // Files of the kernel's have a size of 0 and are read to their end all the same.
         let left = match size {
@@ -275,6 +268,55 @@ impl Reading<'_> {
         let wanted = length.unwrap_or(u64::MAX).min(left);
         let length = wanted.min(self.work.access.max_file_size);
         let encoding = self.encoding(&self.head()?)?;
+        let mut bytes = self.range(offset, length)?;
+        let read = bytes.len() as u64;
+        if size == 0 && read == 0 && offset > 0 {
+            return Err(ends_before(size));
+        }
+        // More may follow, of which the last character may be the beginning.
+        let is_cut = read == length && (size == 0 || offset + read < size);
+        let cut_before = match offset {
+            0 => 0,
+            _ => encoding.cut_before(&bytes),
+        };
+        let mut cut_behind = match is_cut {
+            true => encoding.cut_behind(&bytes[cut_before..]),
+            false => 0,
+        };
+        let truncated = length < wanted && read == length;
+        if truncated {
+            // What follows begins with that character.
+            bytes.truncate(bytes.len() - cut_behind);
+            cut_behind = 0;
+        }
+        let (first, mut decoded) = match offset {
+            0 => (encoding.mark_bytes() as u64, encoding.decode(&bytes)),
+            _ => (offset, encoding.decode_part(&bytes)),
+        };
+        // It is the range that they do not fit, and not the encoding.
+        let cut = (cut_before + cut_behind) as u64;
+        decoded.invalid_bytes = decoded.invalid_bytes.saturating_sub(cut);
+        let is_exact = decoded.invalid_bytes == 0;
+        let width = encoding.width().filter(|_| is_exact);
+        let read_on = ReadOn::Bytes {
+            first,
+            stray: if width == Some(Width::Utf8) {
+                cut_before
+            } else {
+                0
+            },
+            width,
+            next: truncated.then_some(offset + bytes.len() as u64),
+        };
+        let output = Output {
+            truncated,
+            ..self.output(encoding, decoded)
+        };
+        Ok((output, read_on))
+    }
+
+    /// So many bytes from `offset` on, or as many as there are.
+    fn range(&self, offset: u64, length: u64) -> Result<Vec<u8>, FileError> {
         let file = self.found.open(OFlags::RDONLY)?;
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < length {
@@ -282,24 +324,13 @@ impl Reading<'_> {
             let have = bytes.len();
             bytes.resize(at(length).min(have + whole::CHUNK), 0);
             let read = file.read_at(&mut bytes[have..], offset + have as u64);
-            let read = read.map_err(FileError::io("read", asked))?;
+            let read = read.map_err(FileError::io("read", &self.found.asked))?;
             bytes.truncate(have + read);
             if read == 0 {
                 break;
             }
         }
-        let read = bytes.len() as u64;
-        if size == 0 && read == 0 && offset > 0 {
-            return Err(ends_before(size));
-        }
-        let decoded = match offset {
-            0 => encoding.decode(&bytes),
-            _ => encoding.decode_part(&bytes),
-        };
-        Ok(Output {
-            truncated: length < wanted && read == length,
-            ..self.output(encoding, decoded)
-        })
+        Ok(bytes)
     }
 
     fn head(&self) -> Result<Vec<u8>, FileError> {

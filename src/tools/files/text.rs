@@ -1,8 +1,11 @@
 //! Bytes into text and back, by the encoding that was named or that the bytes show.
 
+use std::ops::RangeInclusive;
+
 use encoding_rs::{DecoderResult, EncoderResult};
 
 use super::FileError;
+use crate::tools::Width;
 
 /// How much of a file is looked at to tell text from binary: as much as grep and git look at.
 pub(super) const HEAD: usize = 8 * 1024;
@@ -124,6 +127,56 @@ impl Encoding {
         !matches!(self.charset, Charset::Utf16Le | Charset::Utf16Be)
     }
 
+    /// How many bytes a character stands for, where each does for as many wherever it is.
+    pub(super) fn width(self) -> Option<Width> {
+        match self.charset {
+            Charset::Utf8 => Some(Width::Utf8),
+            Charset::Utf16Le | Charset::Utf16Be => Some(Width::Utf16),
+            Charset::Latin1 => Some(Width::One),
+            Charset::Other(_) => None,
+        }
+    }
+
+    /// How many bytes the mark has with which the text begins.
+    pub(super) fn mark_bytes(self) -> usize {
+        match self.has_bom {
+            true => self.charset.bom().len(),
+            false => 0,
+        }
+    }
+
+    /// How many bytes at the beginning of a part of a file are the end of a character that begins before it, as far as
+    /// the part shows.
+    pub(super) fn cut_before(self, part: &[u8]) -> usize {
+        match self.charset {
+            Charset::Utf8 => {
+                let is_inner = |byte: &&u8| (0x80..0xc0).contains(*byte);
+                part.iter().take(3).take_while(is_inner).count()
+            }
+            Charset::Utf16Le => half(part.first_chunk(), u16::from_le_bytes, LOW_SURROGATES),
+            Charset::Utf16Be => half(part.first_chunk(), u16::from_be_bytes, LOW_SURROGATES),
+            Charset::Latin1 | Charset::Other(_) => 0,
+        }
+    }
+
+    /// How many bytes at the end of a part of a file are the beginning of a character that ends behind it.
+    pub(super) fn cut_behind(self, part: &[u8]) -> usize {
+        let (pairs, odd) = part.as_chunks::<2>();
+        match self.charset {
+            Charset::Utf8 => {
+                let lacks_more = |count: &usize| {
+                    let end = part.len().checked_sub(*count).map(|at| &part[at..]);
+                    let error = end.and_then(|end| std::str::from_utf8(end).err());
+                    error.is_some_and(|error| error.error_len().is_none())
+                };
+                (1..=3).find(lacks_more).unwrap_or(0)
+            }
+            Charset::Utf16Le => odd.len() + half(pairs.last(), u16::from_le_bytes, HIGH_SURROGATES),
+            Charset::Utf16Be => odd.len() + half(pairs.last(), u16::from_be_bytes, HIGH_SURROGATES),
+            Charset::Latin1 | Charset::Other(_) => 0,
+        }
+    }
+
     /// The name, as in answers and for the next call.
     pub(super) fn name(self) -> String {
         match (self.charset, self.has_bom) {
@@ -237,6 +290,18 @@ impl Charset {
             Self::Latin1 | Self::Other(_) => b"",
         }
     }
+}
+
+/// The first halves of the characters that are two units of UTF-16.
+const HIGH_SURROGATES: RangeInclusive<u16> = 0xd800..=0xdbff;
+
+/// The second halves.
+const LOW_SURROGATES: RangeInclusive<u16> = 0xdc00..=0xdfff;
+
+/// How many bytes a unit of UTF-16 has that is one of these halves; none if it is not.
+fn half(bytes: Option<&[u8; 2]>, unit: fn([u8; 2]) -> u16, halves: RangeInclusive<u16>) -> usize {
+    let is_half = bytes.is_some_and(|bytes| halves.contains(&unit(*bytes)));
+    if is_half { 2 } else { 0 }
 }
 
 fn from_utf8(bytes: &[u8]) -> Decoded {
@@ -392,6 +457,28 @@ mod tests {
         // It has no text but one that says so.
         for label in ["replacement", "iso-2022-kr"] {
             assert!(Encoding::named(label).is_err(), "{label}");
+        }
+    }
+
+    #[test]
+    fn bytes_of_characters_that_are_cut_through_are_known() {
+        for (label, part, before, behind) in [
+            ("utf-8", &b"ab"[..], 0, 0),
+            ("utf-8", b"", 0, 0),
+            ("utf-8", b"\xa9b\xc3", 1, 1),
+            ("utf-8", b"\x82\xacb\xe2\x82", 2, 2),
+            ("utf-8", b"\x9f\xa6\x80b\xf0\x9f\xa6", 3, 3),
+            ("utf-8", b"\xc3\xa9b\xc3\xa9", 0, 0),
+            // What no character begins or ends with.
+            ("utf-8", b"\xffb\xff", 0, 0),
+            ("utf-16le", b"\x00\xdca\0\x00\xd8", 2, 2),
+            ("utf-16le", b"a\0\x00\xd8\x00", 0, 3),
+            ("utf-16be", b"\xdc\x00\0a\0", 2, 1),
+            ("latin1", b"\x80b\xc3", 0, 0),
+        ] {
+            let encoding = Encoding::named(label).expect(label);
+            let cut = (encoding.cut_before(part), encoding.cut_behind(part));
+            assert_eq!(cut, (before, behind), "{label} {part:?}");
         }
     }
 

@@ -186,13 +186,15 @@ fn of_a_file_that_is_too_large_parts_are_read() {
 
     let bytes = json!({"file_path": "f", "offset": 7, "length": 6});
     assert_eq!(room.output(read_file, bytes)["content"], "line 2");
-    let rest = room
+    let mut rest = room
         .call(read_file, json!({"file_path": "f", "offset": 7}))
         .expect("read");
-    let output = rest.output.expect("there");
+    let output = rest.output.take().expect("there");
     assert_eq!(output["content"].as_str().map(str::len), Some(1 << 20));
     assert_eq!(output["truncated"], true);
-    assert!(rest.note.ends_with("offset]"), "the model is told, too");
+    let (told, next) = (rest.take_text(usize::MAX).0, 7 + (1 << 20));
+    let hint = format!("\n[more follows: read on from offset {next}]");
+    assert!(told.ends_with(&hint), "the model is told, too");
 
     room.config.files.max_file_size = 16 << 20;
     let all = room.output(read_file, json!({"file_path": "f"}));
@@ -273,5 +275,50 @@ fn where_a_long_text_goes_on_is_told() {
         text(json!({"file_path": "long", "start_line": 50, "line_numbers": true, "end_line": 90})),
         format!("50\tline 50\n51\tline 51{hint}")
     );
-    assert!(text(json!({"file_path": "long", "offset": 3})).contains("from a higher offset]"));
+    assert!(text(json!({"file_path": "long", "offset": 3})).contains("read on from offset 33]"));
+}
+
+/// It is the range that cuts through them, and the file is well.
+#[test]
+fn characters_that_a_range_of_bytes_cuts_through_are_not_counted() {
+    let mut room = Room::new();
+    room.put("f", "a\u{20ac}b\u{e9}");
+    for (range, content, invalid) in [
+        (json!({"offset": 0, "length": 3}), "a\u{fffd}", 0),
+        (json!({"offset": 2, "length": 3}), "\u{fffd}\u{fffd}b", 0),
+        (json!({"offset": 2, "length": 1}), "\u{fffd}", 0),
+        (json!({"offset": 1, "length": 3}), "\u{20ac}", 0),
+    ] {
+        let mut input = range;
+        input["file_path"] = "f".into();
+        let output = room.output(read_file, input.clone());
+        let told = (&output["content"], &output["invalid_bytes"]);
+        assert_eq!(told, (&json!(content), &json!(invalid)), "{input}");
+    }
+    let mut within = room
+        .call(read_file, json!({"file_path": "f", "offset": 2}))
+        .expect("read");
+    let hint = "[more follows: read on from offset 4]";
+    let (told, _) = within.take_text(6);
+    assert!(told.ends_with(hint), "{told}");
+    // A file may end in the middle of one, which does not fit.
+    room.put("f", b"a\xc3");
+    let end = room.output(
+        read_file,
+        json!({"file_path": "f", "offset": 0, "length": 2}),
+    );
+    assert_eq!(end["invalid_bytes"], 1);
+    let within = room.output(read_file, json!({"file_path": "f", "offset": 1}));
+    assert_eq!(within["invalid_bytes"], 1);
+    // What is left for the next part is not shown before.
+    room.config.files.max_file_size = 4;
+    room.put("f", "abc\u{e9}de");
+    let first = json!({"file_path": "f", "offset": 0});
+    let mut first = room.call(read_file, first).expect("read");
+    assert_eq!(
+        first.take_text(100).0,
+        "abc\n[more follows: read on from offset 3]"
+    );
+    let next = json!({"file_path": "f", "offset": 3});
+    assert_eq!(room.output(read_file, next)["content"], "\u{e9}de");
 }
