@@ -97,7 +97,9 @@ impl<'a> Ignored<'a> {
         let opened = file.open(OFlags::RDONLY).ok()?;
         opened.take(LARGEST).read_to_end(&mut bytes).ok()?;
         let mut builder = GitignoreBuilder::new(&dir.real);
-        for line in String::from_utf8_lossy(&bytes).lines() {
+        // A byte order mark is no part of the first line, as for git.
+        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        for line in String::from_utf8_lossy(text).lines() {
             // A glob that is none names nothing.
             let _ = builder.add_line(None, line);
         }

@@ -150,6 +150,9 @@ fn what_git_ignores_is_left_out() {
         "sub/b.log\nsub/deep/e.tmp\nsub/target/d\n"
     );
     assert!(files(json!({"show_hidden": true})).contains(".hidden\n"));
+    // As some editors write it.
+    room.put(".gitignore", "\u{feff}*.log\n/target/\n!keep.log\n");
+    assert_eq!(files(json!({})), "keep.log\nsub/target/d\n");
 }
 
 #[test]
