@@ -21,8 +21,8 @@ pub(super) fn ways(text: &str) -> bool {
 fn hides_document(text: &str) -> bool {
     /// More would take long.
     const DOCUMENTS: usize = 64;
-    let text = without_shifts(&text.replace("<<<", "   "));
-    let documents = text.lines().filter_map(|line| line.split_once("<<"));
+    let unshifted = without_shifts(&text.replace("<<<", "   "));
+    let documents = unshifted.lines().filter_map(|line| line.split_once("<<"));
     let mut ends = Vec::new();
     for (before, behind) in documents {
         let expands = behind.contains("$(") || behind.contains("${");
