@@ -60,6 +60,7 @@ struct Shared {
 struct Queue {
     waiting: VecDeque<Errand>,
     keepers: usize,
+    /// How many of them have nothing to do, or have not yet taken what waits.
     idle: usize,
 }
 
@@ -112,7 +113,10 @@ impl Shared {
         let this = Arc::clone(self);
         let keeper = thread::Builder::new().name("reader".to_owned());
         match keeper.spawn(move || this.keep()) {
-            Ok(_) => queue.keepers += 1,
+            Ok(_) => {
+                queue.keepers += 1;
+                queue.idle += 1;
+            }
             Err(error) if queue.keepers == 0 => {
                 queue.waiting.pop_back();
                 tracing::warn!(%error, "there is no thread to have scripts read; who calls is asked");
@@ -141,6 +145,8 @@ impl Shared {
                 Err(unreadable) => (Err(unreadable), None),
             };
             process = kept;
+            // Before who has asked can come with the next.
+            self.queue.lock().idle += 1;
             // Who has asked may be gone.
             let _ = tell.send(read);
         }
@@ -152,12 +158,12 @@ impl Shared {
         let end = Instant::now() + REST;
         loop {
             if let Some(errand) = queue.waiting.pop_front() {
+                queue.idle -= 1;
                 return Some(errand);
             }
-            queue.idle += 1;
             let waited = self.called.wait_until(&mut queue, end);
-            queue.idle -= 1;
             if waited.timed_out() && queue.waiting.is_empty() {
+                queue.idle -= 1;
                 queue.keepers -= 1;
                 return None;
             }

@@ -1,6 +1,11 @@
 //! Scripts that the policy has read are read in processes of their own: what goes wrong there costs the daemon nothing.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -111,6 +116,45 @@ fn readers_end_with_their_daemon() {
         daemon.wait();
         wait_until("its reader has ended", || !Process::lives(reader));
         daemon = daemon.restart();
+    }
+    denies(&daemon);
+    wait_to_equal("readers", 1, || readers(&daemon).len());
+}
+
+/// Of these texts the parser never sees the end, while it takes ever more memory.
+#[test]
+fn a_text_without_end_takes_no_more_memory_than_a_reader_may() {
+    const ENDLESS: [&str; 2] = ["x=$(cat <<  E) ", "cat <<$[  1] "];
+    for text in ENDLESS {
+        let (mut stream, theirs) = UnixStream::pair().expect("a pair");
+        let mut reader = Command::new(env!("CARGO_BIN_EXE_shelly-executord"))
+            .arg("--read-scripts")
+            .stdin(OwnedFd::from(theirs))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let mut hello = [1; 4];
+        stream.read_exact(&mut hello).expect("it has started");
+        assert_eq!(hello, [0; 4]);
+        let script = json!({"text": text, "shell": "Bash", "input": null, "variables": {}});
+        let script = script.to_string();
+        let length = u32::try_from(script.len()).expect("short").to_le_bytes();
+        stream.write_all(&length).expect("sent");
+        stream.write_all(script.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        // What it had not read is lost with it.
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "{text}: {answer:?}");
+        let status = reader.wait().expect("it was started");
+        assert_eq!(
+            status.signal(),
+            Some(Signal::SIGABRT as i32),
+            "{text}: {status}"
+        );
+    }
+    let daemon = Daemon::start_under(POLICY, "");
+    for text in ENDLESS {
+        assert_eq!(judged(&daemon, text)["verdict"], "ask", "{text}");
     }
     denies(&daemon);
     wait_to_equal("readers", 1, || readers(&daemon).len());
