@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use parking_lot::{Condvar, Mutex};
 
@@ -27,8 +27,9 @@ pub const READ_SCRIPTS: &str = "--read-scripts";
 /// share the processors.
 const MAX_PROCESSES: usize = 4;
 
-/// How many scripts may wait for one of them. The last of so many comes to its turn within a second, if each takes 50 ms.
-const MAX_WAITING: usize = 64;
+/// How many scripts may wait for one of them. The last of so many comes to its turn within some seconds if each takes 50 ms,
+/// and in a tenth of one if they are such as people write.
+const MAX_WAITING: usize = 256;
 
 /// How long one may take to start. It takes some milliseconds.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -312,7 +313,8 @@ fn left(end: Option<Instant>) -> io::Result<Option<Duration>> {
 pub fn read_scripts() -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     prctl::set_name(c"script-reader")?;
-    let bytes = MEMORY_BYTES + READING_STACK_BYTES as u64;
+    let (_, most) = getrlimit(Resource::RLIMIT_DATA)?;
+    let bytes = most.min(MEMORY_BYTES + READING_STACK_BYTES as u64);
     setrlimit(Resource::RLIMIT_DATA, bytes, bytes)?;
     // What it reads may be secret.
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;

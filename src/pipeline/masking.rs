@@ -42,7 +42,11 @@ pub(super) fn correlation(call: &Call, secrets: &Secrets) -> Correlation {
 pub(super) fn mask_produced(produced: &mut Produced, secrets: &Secrets) {
     match produced {
         Produced::Answered(answer) | Produced::Spoke(_, answer) => {
-            answer.content = secrets.mask_text(&answer.content);
+            let content = secrets.mask_text(&answer.content);
+            if content != answer.content {
+                answer.read_on = answer.read_on.of_masked();
+            }
+            answer.content = content;
             answer.note = secrets.mask_text(&answer.note);
             if let Some(output) = &mut answer.output {
                 secrets.mask_value(output);

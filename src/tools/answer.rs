@@ -97,6 +97,21 @@ impl Answer {
 }
 
 impl ReadOn {
+    /// The same for a text in which something was masked: how much of the file what is shown of it stands for is not known.
+    pub(crate) fn of_masked(self) -> Self {
+        match self {
+            Self::Bytes {
+                first, stray, next, ..
+            } => Self::Bytes {
+                first,
+                stray,
+                width: None,
+                next,
+            },
+            Self::Lines { .. } | Self::Nothing => self,
+        }
+    }
+
     /// How to come to what is behind `shown`, of which `lines` are whole ones.
     fn hint(self, lines: &str, shown: &str) -> String {
         match self {

@@ -79,6 +79,12 @@ impl Produced {
         outcome.background.splice(0..0, earlier);
     }
 
+    /// Whether processes were left running on purpose.
+    pub(crate) fn keeps(&self) -> bool {
+        let (outcome, _) = self.parts();
+        outcome.is_some_and(|outcome| outcome.background.iter().any(|one| !one.killed))
+    }
+
     /// The processes that it lists.
     pub(crate) fn into_background(mut self) -> Vec<LeftBehind> {
         let outcome = self.outcome_mut();

@@ -123,8 +123,37 @@ impl Secrets {
 
     /// A text in a line, for logs and errors: masked before it is cut, for nobody would recognise what is left of a secret.
     pub fn summarize(&self, text: &str) -> String {
-        let most = SUMMARIZED + self.longest_value();
-        summarize(&self.mask_text(&text[..text.floor_char_boundary(most)]))
+        summarize(&self.mask_text(&text[..text.floor_char_boundary(self.reach())]))
+    }
+
+    /// How far a secret may reach that is recognised where only a part of a text is looked at, in bytes.
+    pub fn reach(&self) -> usize {
+        SUMMARIZED + self.longest_value()
+    }
+
+    /// The same as [`Secrets::mask_text`] for what is to be cut to its first bytes, so many at the most: more need not
+    /// be looked at.
+    pub fn mask_start(&self, text: &str, most: usize) -> String {
+        let end = text.floor_char_boundary(most + 2 * self.reach());
+        let mut masked = self.mask_text(&text[..end]);
+        if end < text.len() {
+            // What the end goes through may not have been recognised.
+            let whole = masked.len().saturating_sub(self.reach());
+            masked.truncate(masked.floor_char_boundary(whole));
+        }
+        masked
+    }
+
+    /// The same for what is to be cut to its last bytes.
+    pub fn mask_end(&self, text: &str, most: usize) -> String {
+        let start = text.len().saturating_sub(most + 2 * self.reach());
+        let start = text.ceil_char_boundary(start);
+        let mut masked = self.mask_text(&text[start..]);
+        if start > 0 {
+            let whole = masked.ceil_char_boundary(self.reach().min(masked.len()));
+            masked.drain(..whole);
+        }
+        masked
     }
 
     /// Masks every text in a value, the names of members among them, and says whether there was anything to mask.

@@ -91,7 +91,7 @@ fn parse(bytes: &[u8], secrets: &Secrets) -> Result<Answer, String> {
         Answer::Deny {
             reason: Some(reason),
         } => Answer::Deny {
-            reason: shortened(&secrets.mask_text(reason.trim())),
+            reason: shortened(&secrets.mask_start(reason.trim(), REASON_BYTES + 1)),
         },
         answer @ (Answer::Allow {} | Answer::Deny { reason: None } | Answer::Change { .. }) => {
             answer
@@ -109,7 +109,7 @@ fn shortened(reason: &str) -> Option<String> {
 fn last_words(stderr: &Captured, secrets: &Secrets) -> Option<String> {
     let text = String::from_utf8_lossy(&stderr.head);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-    let masked = mask_secrets(&secrets.mask_text(line));
+    let masked = mask_secrets(&secrets.mask_end(line, LAST_WORDS_BYTES));
     let begin = masked.ceil_char_boundary(masked.len().saturating_sub(LAST_WORDS_BYTES));
     Some(summarize(&masked[begin..]))
 }

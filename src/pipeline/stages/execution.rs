@@ -41,6 +41,8 @@ pub(super) async fn run(
         let (result, live) = match again.after(attempt, &result).await {
             After::Nothing => (result, None),
             After::Try(live) => (result, Some(live)),
+            // What is kept running is so by a try that stands.
+            After::Stop(_) if keeps(&left, &result) => (result, None),
             After::Stop(reason) => (again.execution.cut_short(result, reason), None),
         };
         let Some((next, live)) = next.zip(live) else {
@@ -69,4 +71,10 @@ fn log_left(execution: &Execution, left: &[LeftBehind]) {
         let (id, pid) = (&execution.id, one.pid);
         tracing::warn!(execution_id = %id, pid, command, "an earlier try has left a process behind, and the last one could not be made");
     }
+}
+
+/// Whether tries have left something running on purpose.
+fn keeps(left: &[LeftBehind], result: &Result<Produced, ExecutorError>) -> bool {
+    let lives = |one: &LeftBehind| !one.killed;
+    left.iter().any(lives) || result.as_ref().is_ok_and(Produced::keeps)
 }

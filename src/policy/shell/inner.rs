@@ -388,6 +388,8 @@ fn splice(value: &str, behind: &[String], certain: bool) -> Nested {
         ] {
             text = text.replace(blank, " ");
         }
+        // To env(1) these are characters like others, to a shell no script.
+        text = text.replace(['(', ')', ';', '&', '|', '<', '>', '`'], "_");
     }
     for word in behind {
         text.push_str(" '");

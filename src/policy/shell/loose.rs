@@ -113,7 +113,7 @@ fn opens(word: &str) -> bool {
 }
 
 /// Whether it begins what has other commands in it.
-fn begins_compound(word: &str) -> bool {
+pub(super) fn begins_compound(word: &str) -> bool {
     matches!(
         word,
         "case" | "coproc" | "for" | "function" | "if" | "select" | "until" | "while"

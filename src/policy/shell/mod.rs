@@ -16,9 +16,11 @@ pub mod hazards;
 mod inner;
 mod loose;
 mod nested;
+mod oddities;
 mod operands;
 mod parts;
 mod programs;
+mod quoting;
 mod remote;
 mod shells;
 pub mod strict;
@@ -83,7 +85,7 @@ impl fmt::Display for Unreadable {
             Self::TooDeep => "it is nested too deeply",
             Self::TooMuch => "it may run more than can be looked at",
             Self::TooSlow => "it takes too long to read",
-            Self::Busy => "too many others are being read",
+            Self::Busy => "too many others are being read, or there is nobody to read it",
             Self::Died => "it takes too much memory to read, or the parser fails at it",
             Self::Grammar => "it is not in the grammar that is known",
             Self::Ambiguous => "what it says can be read in several ways",

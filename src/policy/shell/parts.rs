@@ -7,18 +7,20 @@ const EXTENDED: [char; 5] = ['?', '*', '+', '@', '!'];
 
 /// Whether there may be one. In doubt there is.
 pub(super) fn ways(text: &str) -> bool {
+    let written = text;
     let text = joined(text);
-    // A dollar sign, or a process's number, and a quoted text of its own.
-    ["\\$'", "$$'"].iter().any(|signs| text.contains(signs))
-        || text.contains("<<") && (hides_document(&text) || hides_in_expansion(&text))
+    // A dollar sign, or a process's number, and what looks like an expansion with that.
+    ["\\$'", "$$'", "$$[", "$${"]
+        .iter()
+        .any(|signs| text.contains(signs))
+        || text.contains("<<") && (hides_document(written, &text) || hides_in_expansion(&text))
         || text.contains('#') && hides_comment(&text)
         || hides_in_pattern(&text)
-        || hides_in_expression(&text)
 }
 
 /// Whether a here-document shares its line with an expansion, whose commands get lost then, its sign is in a subscript
 /// or a pattern, or what ends a substitution may end it.
-fn hides_document(text: &str) -> bool {
+fn hides_document(written: &str, text: &str) -> bool {
     /// More would take long.
     const DOCUMENTS: usize = 64;
     let unshifted = without_shifts(&text.replace("<<<", "   "));
@@ -40,47 +42,8 @@ fn hides_document(text: &str) -> bool {
     let substitutes = ["$(", "<(", ">(", "`"]
         .iter()
         .any(|sign| text.contains(sign));
-    substitutes && text.lines().any(closes)
-}
-
-/// Whether a here-document is odd of which `line` stands behind the sign: the line goes on in the next one, where bash looks
-/// for the text behind all of it, or the parser may take something else for the word that ends the text.
-pub(super) fn is_odd_document(line: &str) -> bool {
-    goes_on(line) || is_odd_end(line)
-}
-
-/// Whether a quote, or a parenthesis, that begins in `text` is not closed there.
-fn goes_on(text: &str) -> bool {
-    let mut quote = None;
-    let mut open = 0;
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some('\''), '\'') => quote = None,
-            (Some('\''), _) => {}
-            (_, '\\') => drop(chars.next()),
-            (Some(begun), c) if begun == c => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"' | '`') => quote = Some(c),
-            (None, '(') => open += 1,
-            (None, ')') => open -= 1,
-            (None, _) => {}
-        }
-    }
-    quote.is_some() || open > 0
-}
-
-/// Whether the word behind `<<` may be another to the parser: in substitutions a second blank is one, and in an expansion
-/// whatever stands there.
-fn is_odd_end(behind: &str) -> bool {
-    let behind = behind.strip_prefix('-').unwrap_or(behind);
-    let behind = behind.strip_prefix([' ', '\t']).unwrap_or(behind);
-    let is_end = |c: char| c.is_whitespace() || ";|&()<>".contains(c);
-    behind.starts_with(is_end)
-        || behind
-            .split(is_end)
-            .next()
-            .is_some_and(|word| word.contains(['$', '`']))
+    // In a quoted text no line goes on in the next.
+    substitutes && text.lines().chain(written.lines()).any(closes)
 }
 
 /// The word behind `<<`.
@@ -141,29 +104,66 @@ fn hides_comment(text: &str) -> bool {
     // What is open: parentheses, how many of them are the second of a `((`, and the brackets of this line that stand
     // behind a name or another bracket.
     let (mut parentheses, mut arithmetic, mut brackets) = (Vec::new(), 0, 0_usize);
-    let (mut before, mut last) = (' ', ' ');
-    for c in text.chars() {
-        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    // What `$[` has opened goes on in the next line.
+    let mut expressions = 0_usize;
+    let (mut before, mut last) = (0, ' ');
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
         match c {
             '(' => {
-                let is_second = last == '(' && !is_name(before);
+                let is_second = last == '(' && !is_called(&text[..before]);
                 arithmetic += usize::from(is_second);
                 parentheses.push(is_second);
             }
             ')' => arithmetic -= usize::from(parentheses.pop().unwrap_or(false)),
-            '[' => brackets += usize::from(is_name(last) || last == '[' || last == '$'),
-            ']' => brackets = brackets.saturating_sub(1),
+            // What closes it is quoted.
+            '\'' | '"' if arithmetic > 0 => {
+                let inner = quoted(chars.as_str(), c);
+                if inner.contains(')') {
+                    return true;
+                }
+                let _ = chars.find(|(_, end)| *end == c);
+            }
+            '\\' if arithmetic > 0 && chars.as_str().starts_with(')') => return true,
+            '[' if last == '$' => expressions += 1,
+            '[' => brackets += usize::from(is_of_name(last) || last == '['),
+            ']' if brackets > 0 => brackets -= 1,
+            ']' => expressions = expressions.saturating_sub(1),
             '\n' => brackets = 0,
-            '#' if " \t\n([".contains(last) && (arithmetic > 0 || brackets > 0) => return true,
+            '#' if " \t\n([&;|<>)".contains(last) && arithmetic + brackets + expressions > 0 => {
+                return true;
+            }
             _ => {}
         }
-        (before, last) = (last, c);
+        if c != '(' || last != '(' {
+            before = at;
+        }
+        last = c;
     }
     false
 }
 
-/// Whether a pattern, to the parser, ends within quotes or behind the expansion that it stands in, or is a function's
-/// name.
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether what begins with a parenthesis behind `before` is a call, or a list of one, in another language: there is a name
+/// before it, and none of the shell's own.
+fn is_called(before: &str) -> bool {
+    let behind = before.trim_end_matches(is_of_name);
+    let name = &before[behind.len()..];
+    let opens = [
+        "if", "elif", "else", "while", "until", "then", "do", "time", "coproc",
+    ];
+    !name.is_empty() && !opens.contains(&name) && !behind.trim_end().ends_with("function")
+}
+
+/// What `text` begins with, before the quote that ends it.
+fn quoted(text: &str, quote: char) -> &str {
+    &text[..text.find(quote).unwrap_or(text.len())]
+}
+
+/// Whether a pattern, to the parser, ends behind the expansion that it stands in, or is a function's name.
 fn hides_in_pattern(text: &str) -> bool {
     let is_open = |inner: &str| {
         let mut opens = inner.match_indices('(');
@@ -172,75 +172,12 @@ fn hides_in_pattern(text: &str) -> bool {
     if expansions(text).any(|inner| is_open(expanded(inner))) {
         return true;
     }
-    let opens = text.match_indices('(').map(|(at, _)| at);
-    let mut opens = opens.filter(|at| text[..*at].ends_with(EXTENDED));
-    opens.any(|at| {
-        let inner = text[at..].split(')').next().unwrap_or_default();
-        if count(inner, "(") > 1 {
-            // Where the outer one ends, its quotes decide.
-            return closed(&text[at..]).contains(['\'', '"', '\\']);
-        }
-        let is_within = |quote: &&str| count(inner, quote) % 2 == 1;
-        let name = text[..at].trim_end_matches(|c: char| !c.is_whitespace());
-        ["'", "\""].iter().any(is_within)
-            || inner.ends_with('\\')
-            || name.trim_end().ends_with("function")
+    let opens = text.match_indices('(').map(|(at, _)| &text[..at]);
+    let mut patterns = opens.filter(|before| before.ends_with(EXTENDED));
+    patterns.any(|before| {
+        let before = before.trim_end_matches(|c: char| !c.is_whitespace());
+        before.trim_end().ends_with("function")
     })
-}
-
-/// What stands in the parentheses that `text` begins with, whatever is quoted in them.
-fn closed(text: &str) -> &str {
-    let mut open = 0;
-    let ends = |(at, c): (usize, char)| {
-        match c {
-            '(' => open += 1,
-            ')' => open -= 1,
-            _ => {}
-        }
-        (open == 0).then_some(at)
-    };
-    let end = text.char_indices().find_map(ends).unwrap_or(text.len());
-    &text[..end]
-}
-
-/// Whether there is something in the parentheses of a regular expression that the parser takes for another part of the
-/// script. Bash reads them as they are.
-fn hides_in_expression(text: &str) -> bool {
-    let tests = text
-        .match_indices("=~")
-        .filter(|(at, _)| text[..*at].contains("[["));
-    let mut behind = tests.map(|(at, sign)| &text[at + sign.len()..]);
-    behind.any(|behind| {
-        let mut open = 0_usize;
-        let mut last = ' ';
-        let mut chars = behind.chars();
-        while let Some(c) = chars.next() {
-            match c {
-                '\\' => drop(chars.next()),
-                '(' => open += 1,
-                ')' => open = open.saturating_sub(1),
-                '<' | '>' | '#' | '\n' | '\'' | '"' if open > 0 => return true,
-                '\'' => drop(chars.find(|end| *end == c)),
-                '"' => skip_quoted(&mut chars),
-                // What ends a bracket expression stands behind something else.
-                ']' if open == 0 && last.is_whitespace() && chars.as_str().starts_with(']') => {
-                    return false;
-                }
-                _ => {}
-            }
-            last = c;
-        }
-        false
-    })
-}
-
-/// Goes behind the end of a text in double quotes.
-fn skip_quoted(chars: &mut std::str::Chars<'_>) {
-    while let Some(c) = chars.next().filter(|c| *c != '"') {
-        if c == '\\' {
-            chars.next();
-        }
-    }
 }
 
 fn count(text: &str, signs: &str) -> usize {

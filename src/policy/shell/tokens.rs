@@ -1,12 +1,13 @@
 //! A script's tokens, as bash has them: where the parser's differ they are put right, or nothing is read.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use brush_parser::{SourceSpan, Token, uncached_tokenize_str};
+use brush_parser::{SourcePosition, SourceSpan, Token, uncached_tokenize_str};
 
 use super::comments::is_hidden_in_word;
 use super::loose::options;
-use super::{Unreadable, cost, parts};
+use super::{Unreadable, cost, oddities, parts};
 
 /// Whether a redirect names a descriptor that no number of 32 bits can: the parser panics there.
 fn has_huge_descriptor(text: &str) -> bool {
@@ -26,7 +27,23 @@ fn has_huge_descriptor(text: &str) -> bool {
 
 /// Without the ends of lines that go on in the next, of which the shell sees nothing at all.
 pub(super) fn joined(text: &str) -> String {
-    text.replace("\\\n", "")
+    if !text.contains("\\\n") {
+        return text.to_owned();
+    }
+    let mut joined = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, chars.as_str().chars().next()) {
+            ('\\', Some('\n')) => drop(chars.next()),
+            // One that is escaped itself.
+            ('\\', Some(next)) => {
+                joined.extend([c, next]);
+                chars.next();
+            }
+            (c, _) => joined.push(c),
+        }
+    }
+    joined
 }
 
 /// Whether there may be a command substitution of bash 5.3 (`${ command; }`, `${| command; }`), which is none
@@ -66,7 +83,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     if has_braced_substitution(text) || parts::ways(text) {
         return Err(Unreadable::Ambiguous);
     }
-    let tokens = tokenized(text)?;
+    let tokens = with_starts_written(tokenized(text)?, text);
     cost::bound_parsing(&tokens)?;
     if is_hidden_in_word(text, &tokens) {
         return Err(Unreadable::Ambiguous);
@@ -79,17 +96,42 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     if joined(text).contains("=(") && script.goes_on_behind_array(text) {
         return Err(Unreadable::Ambiguous);
     }
-    if script.may_hide_document()
-        || script.has_odd_document(text)
-        || script.is_mixed_up(text)
-        || script.goes_on_in_subscript()
-        || script.names_coprocess()
-    {
+    if script.may_hide_document() || oddities::are_there(&tokens, text) {
         return Err(Unreadable::Ambiguous);
     }
     let apart: Vec<bool> = (0..tokens.len()).map(|at| script.is_apart(at)).collect();
     let tokens = with_subshells_apart(tokens, apart);
     with_descriptors_numbered(tokens)
+}
+
+/// Has each token begin where it is written: behind a here-document's sign the parser takes the blank before one for a part
+/// of it, so that it touches what stands before that.
+fn with_starts_written(tokens: Vec<Token>, text: &str) -> Vec<Token> {
+    let chars: Vec<char> = text.chars().collect();
+    let written = |at: &SourceSpan| {
+        let (start, end) = (at.start.index, at.end.index);
+        let blanks = chars.get(start..end).unwrap_or_default();
+        let blanks = blanks
+            .iter()
+            .take_while(|c| matches!(c, ' ' | '\t'))
+            .count();
+        let start = SourcePosition {
+            index: start + blanks,
+            line: at.start.line,
+            column: at.start.column + blanks,
+        };
+        SourceSpan {
+            start: Arc::new(start),
+            end: Arc::clone(&at.end),
+        }
+    };
+    let tokens = tokens.into_iter();
+    let written = tokens.map(|token| match token {
+        Token::Operator(text, at) => Token::Operator(text, written(&at)),
+        body if is_body(&body) => body,
+        Token::Word(text, at) => Token::Word(text, written(&at)),
+    });
+    written.collect()
 }
 
 /// Puts a number in place of the names that redirects give descriptors (`rm x {name}>file`): the parser knows
@@ -205,63 +247,6 @@ impl Script<'_> {
         behind
             .filter(|(at, _)| ends.contains(at))
             .any(|(_, c)| !c.is_ascii_whitespace() && !";&|)<>".contains(c))
-    }
-
-    /// Whether the line on which a here-document begins may be another to bash.
-    fn has_odd_document(&self, text: &str) -> bool {
-        let begins = |token: &&Token| matches!(token, Token::Operator(operator, _) if matches!(&**operator, "<<" | "<<-"));
-        let mut documents = self.tokens.iter().filter(begins).peekable();
-        if documents.peek().is_none() {
-            return false;
-        }
-        let chars: Vec<char> = text.chars().collect();
-        documents.any(|sign| {
-            let behind = chars.get(sign.location().end.index..).unwrap_or_default();
-            let ends = |at: &usize| behind[*at] == '\n' && (*at == 0 || behind[*at - 1] != '\\');
-            // What nothing follows hides nothing.
-            let Some(end) = (0..behind.len()).find(ends) else {
-                return false;
-            };
-            let line: String = behind[..end].iter().collect();
-            parts::is_odd_document(&joined(&line))
-        })
-    }
-
-    /// Whether a word with a here-document in it is not as it was written: the parser may put something else of its line
-    /// there.
-    fn is_mixed_up(&self, text: &str) -> bool {
-        let has_document = |token: &&Token| token.to_str().contains("<<") && !is_body(token);
-        let mut words = self.tokens.iter().filter(has_document).peekable();
-        if words.peek().is_none() {
-            return false;
-        }
-        let chars: Vec<char> = text.chars().collect();
-        words.any(|word| {
-            let SourceSpan { start, end } = word.location();
-            let written = chars.get(start.index..end.index).unwrap_or_default();
-            let written: String = written.iter().collect();
-            // Behind `<<-` it leaves out the tabs that begin a line.
-            let text = |word: &str| joined(word).replace('\t', "");
-            text(&written) != text(word.to_str())
-        })
-    }
-
-    /// Whether a subscript goes on behind a word (`a[1|2]=x command`): to bash it is one to its bracket.
-    fn goes_on_in_subscript(&self) -> bool {
-        let words = self.tokens.iter().filter(|token| !is_body(token));
-        words
-            .map(Token::to_str)
-            .any(|word| word.contains('[') && has_open_subscript(&joined(word)))
-    }
-
-    /// Whether a line ends behind the only word of a coprocess, which the parser may take for a name of what follows.
-    fn names_coprocess(&self) -> bool {
-        self.tokens.windows(3).any(|tokens| match tokens {
-            [Token::Word(word, _), Token::Word(..), end] => {
-                joined(word) == "coproc" && is_operator(Some(end), "\n")
-            }
-            _ => false,
-        })
     }
 
     /// Whether there are two parentheses at `at` that do not begin an arithmetic command.
@@ -384,45 +369,6 @@ fn shifts_in(word: &str) -> Shifts {
     }
 }
 
-/// Whether there is no end in `word` of a subscript that begins in it, or who knows.
-fn has_open_subscript(word: &str) -> bool {
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let behind = word.trim_start_matches(is_of_name);
-    if behind.len() == word.len() || !behind.starts_with('[') {
-        return false;
-    }
-    let (mut brackets, mut others) = (0_usize, 0_usize);
-    let mut chars = behind.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => drop(chars.next()),
-            '`' => return true,
-            '$' if chars.as_str().starts_with(['\'', '"']) => return true,
-            // A quote in an expansion, or one that is another expansion's.
-            '\'' | '"' if others > 0 => return true,
-            '\'' => drop(chars.by_ref().find(|c| *c == '\'')),
-            '"' => {
-                while let Some(c) = chars.next().filter(|c| *c != '"') {
-                    match c {
-                        '\\' => drop(chars.next()),
-                        '$' | '`' => return true,
-                        _ => {}
-                    }
-                }
-            }
-            '(' | '{' => others += 1,
-            ')' | '}' => others = others.saturating_sub(1),
-            '[' if others == 0 => brackets += 1,
-            ']' if others == 0 => brackets -= 1,
-            _ => {}
-        }
-        if brackets == 0 {
-            return false;
-        }
-    }
-    true
-}
-
 /// What follows arithmetic of the simplest form, whose `((` stands before `text`.
 pub(super) fn behind_arithmetic(text: &str) -> Option<&str> {
     let end = text.find(['(', ')', '`', '\'', '"', '\\', '\n'])?;
@@ -434,7 +380,7 @@ pub(super) fn is_body(token: &Token) -> bool {
     matches!(token, Token::Word(word, _) if word.is_empty() || word.ends_with('\n'))
 }
 
-fn is_operator(token: Option<&Token>, text: &str) -> bool {
+pub(super) fn is_operator(token: Option<&Token>, text: &str) -> bool {
     matches!(token, Some(Token::Operator(operator, _)) if operator == text)
 }
 

@@ -12,6 +12,7 @@ use super::loose::{Nested, Reader, reads_variable};
 use super::nested::Input;
 use super::shells::is_shell;
 use super::text::{Flat, flatten, flatten_unquoted, hidden, is_known, literal, plain};
+use super::tokens::joined;
 use super::variables::{MAX_SET, declares, is_read_by_programs};
 
 pub(super) type Walk = Result<(), Unreadable>;
@@ -399,6 +400,13 @@ impl Reader {
                         }
                     }
                     T::Fd(_) => {}
+                    // To bash the sign that closes is a word of its own, whatever touches it.
+                    T::Duplicate(word)
+                        if joined(&word.value).len() > 1
+                            && joined(&word.value).starts_with('-') =>
+                    {
+                        return Err(Unreadable::Ambiguous);
+                    }
                     T::Duplicate(word) => {
                         let text = self.word(word, certain)?;
                         let number = text.trim_end_matches('-');

@@ -25,13 +25,44 @@ pub(super) fn numbered(text: &str, first: u64) -> String {
 /// A line of two parts, of which so many characters are shown at the most: where it is longer, those around the place
 /// where the parts meet. Where it is longer it is masked, too: what a cut leaves of a secret nobody would recognise.
 pub(super) fn around((before, after): (&str, &str), most: usize, secrets: &Secrets) -> String {
-    let line = format!("{before}{after}");
-    if line.chars().nth(most).is_none() {
-        return line;
+    if before.chars().chain(after.chars()).nth(most).is_none() {
+        return format!("{before}{after}");
     }
+    // More than that is not shown, and need not be looked at; a character has four bytes at the most.
+    let (looked_at, reach) = (4 * most + 2 * secrets.reach(), secrets.reach());
+    let start = before.ceil_char_boundary(before.len().saturating_sub(looked_at));
+    let end = after.floor_char_boundary(looked_at);
+    let is_cut = (start > 0, end < after.len());
+    let line = format!("{}{}", &before[start..], &after[..end]);
     let masked = secrets.mask_text(&line);
-    cut(parted(&masked, &secrets.mask_text(before)), most)
+    let before = secrets.mask_text(&before[start..]);
+    let (before, after) = parted(&masked, &before);
+    // What the ends go through may not have been recognised.
+    let first = if is_cut.0 { reach.min(before.len()) } else { 0 };
+    let last = after.len() - if is_cut.1 { reach.min(after.len()) } else { 0 };
+    let parts = (
+        &before[before.ceil_char_boundary(first)..],
+        &after[..after.floor_char_boundary(last)],
+    );
+    let shown = cut(parts, most);
+    let [more_before, more_after] = [
+        if is_cut.0 && !shown.starts_with(CUT_BEFORE) {
+            CUT_BEFORE
+        } else {
+            ""
+        },
+        if is_cut.1 && !shown.ends_with(CUT_AFTER) {
+            CUT_AFTER
+        } else {
+            ""
+        },
+    ];
+    format!("{more_before}{shown}{more_after}")
 }
+
+/// What says that a line has more before, and behind.
+const CUT_BEFORE: &str = "(cut) ...";
+const CUT_AFTER: &str = "... (cut)";
 
 /// A masked line in two parts, the first of which by itself was masked to `before`: that differs from the line where a
 /// secret lies across the place, which is then where the secret was.
@@ -56,12 +87,8 @@ fn cut((before, after): (&str, &str), most: usize) -> String {
     let mut rest = before[start..].chars().chain(after.chars());
     let shown: String = rest.by_ref().take(most).collect();
     let [cut_before, cut_after] = [
-        if start > 0 { "(cut) ..." } else { "" },
-        if rest.next().is_some() {
-            "... (cut)"
-        } else {
-            ""
-        },
+        if start > 0 { CUT_BEFORE } else { "" },
+        if rest.next().is_some() { CUT_AFTER } else { "" },
     ];
     format!("{cut_before}{shown}{cut_after}")
 }
@@ -72,6 +99,27 @@ mod tests {
 
     fn around(parts: (&str, &str), most: usize) -> String {
         super::around(parts, most, &Secrets::default())
+    }
+
+    #[test]
+    fn of_a_long_line_only_what_is_near_is_looked_at() {
+        let mut secrets = Secrets::default();
+        secrets.add("hunter2-and-more");
+        let long = "hunter2-and-more".repeat(100_000);
+        let around = |before: &str, after: &str| super::around((before, after), 8, &secrets);
+        for (before, after) in [
+            (&*long, &*long),
+            ("", &*long),
+            (&*long, ""),
+            (&long[5..], &long[3..]),
+        ] {
+            let shown = around(before, after);
+            let masked = |c: char| c == '*' || "(cut) ...".contains(c);
+            assert!(shown.chars().all(masked), "{shown}");
+        }
+        let long = "é".repeat(1_000_000);
+        assert_eq!(around(&long, &long).matches('é').count(), 8);
+        assert!(around("", &long).ends_with("é... (cut)"));
     }
 
     #[test]
