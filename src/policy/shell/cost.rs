@@ -18,7 +18,8 @@ pub(super) fn bound_openings(text: &str) -> Result<(), Unreadable> {
     let openings = text
         .bytes()
         .filter(|byte| matches!(byte, b'(' | b'{' | b'`'));
-    match openings.count() > MAX_OPENINGS {
+    let expressions = text.matches("$[").count();
+    match openings.count() + expressions > MAX_OPENINGS {
         true => Err(Unreadable::TooDeep),
         false => Ok(()),
     }

@@ -44,8 +44,8 @@ impl Default for Fence {
     }
 }
 
-/// Stack to read a script with, of which only what is touched takes memory: for
-/// [`super::cost::MAX_OPENINGS`] levels of grammar, also in a build without optimisation.
+/// Stack to read a script with, in bytes, of which only what is touched takes memory: for 400 levels of grammar, also in a
+/// build without optimisation.
 pub const READING_STACK_BYTES: usize = 64 << 20;
 
 /// A thread for each script. One that takes too long goes on, with whatever memory it takes, so this is for a process that

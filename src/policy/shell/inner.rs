@@ -384,10 +384,12 @@ fn splice(value: &str, behind: &[String], certain: bool) -> Nested {
     if !exact {
         // What parts words for env(1), written out or as an escape.
         for blank in [
-            "\\_", "\\t", "\\n", "\\f", "\\r", "\\v", "\x0b", "\x0c", "\r",
+            "\\_", "\\t", "\\n", "\\f", "\\r", "\\v", "\x0b", "\x0c", "\r", "\n",
         ] {
             text = text.replace(blank, " ");
         }
+        // In single quotes, too, it has escapes.
+        text = text.replace("\\\\", "_").replace("\\'", "_");
         // To env(1) these are characters like others, to a shell no script.
         text = text.replace(['(', ')', ';', '&', '|', '<', '>', '`'], "_");
     }

@@ -15,6 +15,7 @@ pub(super) fn are_there(tokens: &[Token], text: &str) -> bool {
     names_coprocess(tokens)
         || has_odd_document(tokens, &chars)
         || has_odd_expression(tokens, &chars)
+        || has_odd_array(tokens)
         || words(tokens).any(|word| is_mixed_up(word, &chars) || has_odd_end(word.to_str()))
         || words(tokens)
             .map(|word| joined(word.to_str()))
@@ -23,8 +24,11 @@ pub(super) fn are_there(tokens: &[Token], text: &str) -> bool {
 
 /// The words, without the texts of here-documents.
 fn words(tokens: &[Token]) -> impl Iterator<Item = &Token> {
-    let is_word = |token: &&Token| matches!(token, Token::Word(..)) && !is_body(token);
-    tokens.iter().filter(is_word)
+    words_of(tokens.iter())
+}
+
+fn words_of<'t>(tokens: impl Iterator<Item = &'t Token>) -> impl Iterator<Item = &'t Token> {
+    tokens.filter(|token| matches!(token, Token::Word(..)) && !is_body(token))
 }
 
 fn is_word(token: Option<&Token>, text: &str) -> bool {
@@ -60,7 +64,7 @@ fn has_odd_document(tokens: &[Token], chars: &[char]) -> bool {
     tokens.iter().filter(begins).any(|sign| {
         let behind = chars.get(sign.location().end.index..).unwrap_or_default();
         let behind: String = behind.iter().collect();
-        goes_on(&behind) || (substitutes && is_odd_end(&behind))
+        goes_on(&joined(&behind)) || (substitutes && is_odd_end(&behind))
     })
 }
 
@@ -74,7 +78,7 @@ fn goes_on(text: &str) -> bool {
         match c {
             // What nothing follows hides nothing.
             '\n' => return open > 0 && !chars.as_str().is_empty() || has_case && opens,
-            '#' if last.is_whitespace() => {
+            '#' if " \t\n;&|()<>".contains(last) => {
                 let comment = chars.as_str();
                 let end = comment.find('\n').unwrap_or(comment.len());
                 chars = comment[end..].chars();
@@ -155,6 +159,28 @@ fn has_open_subscript(word: &str) -> bool {
     !is_closed || inner.match_indices('(').any(begins)
 }
 
+/// Whether a word of an array begins with a subscript that has no end in it, or who knows.
+fn has_odd_array(tokens: &[Token]) -> bool {
+    let begins = |at: usize| {
+        let is_named = matches!(&tokens[at], Token::Word(word, _) if joined(word).ends_with('='));
+        is_named && is_operator(tokens.get(at + 1), "(")
+    };
+    let mut begun = (0..tokens.len()).filter(|at| begins(*at));
+    begun.any(|at| {
+        let mut open = 0_usize;
+        let inner = tokens[at + 1..].iter().take_while(|token| {
+            open += usize::from(is_operator(Some(token), "("));
+            open -= usize::from(is_operator(Some(token), ")") && open > 0);
+            open > 0
+        });
+        words_of(inner).any(|word| {
+            let word = joined(word.to_str());
+            let subscript = word.strip_prefix('[');
+            subscript.is_some_and(|subscript| !skip_to(&mut subscript.chars(), ']'))
+        })
+    })
+}
+
 /// Whether there is an extended pattern in `word` with a quoted parenthesis in it, or a process substitution.
 fn has_odd_pattern(word: &str) -> bool {
     let begins = |text: &str| {
@@ -170,7 +196,8 @@ fn has_odd_pattern(word: &str) -> bool {
         let behind = chars.as_str();
         if let Some(false) = skip_quoted(&mut chars, c) {
             // Scripts in it are looked at by themselves.
-            return begins(behind) && !behind.contains("$(");
+            let is_read = behind.contains("$(") && !behind.contains("<(") && !behind.contains(">(");
+            return begins(behind) && !is_read;
         }
         last = c;
     }
@@ -200,8 +227,13 @@ fn is_odd_pattern(pattern: &str) -> bool {
 /// Whether there is something in a regular expression that the parser takes for another part of the script: bash reads what
 /// is in parentheses as it is, and knows no comments there.
 fn has_odd_expression(tokens: &[Token], chars: &[char]) -> bool {
-    let mut tests = tokens.iter().filter(|token| is_word(Some(token), "=~"));
-    tests.any(|test| {
+    /// Of more it would take long.
+    const TESTS: usize = 64;
+    let tests = tokens.iter().filter(|token| is_word(Some(token), "=~"));
+    tests.enumerate().any(|(count, test)| {
+        if count >= TESTS {
+            return true;
+        }
         let behind = chars.get(test.location().end.index..).unwrap_or_default();
         let behind: String = behind.iter().collect();
         is_odd_expression(&joined(&behind))
@@ -210,7 +242,7 @@ fn has_odd_expression(tokens: &[Token], chars: &[char]) -> bool {
 
 fn is_odd_expression(text: &str) -> bool {
     let (mut open, mut last) = (0_usize, ' ');
-    let mut chars = text.trim_start().chars();
+    let mut chars = text.trim_start_matches([' ', '\t', '\n']).chars();
     while let Some(c) = chars.next() {
         let before = chars.clone();
         match (c, skip_quoted(&mut chars, c)) {
@@ -230,7 +262,7 @@ fn is_odd_expression(text: &str) -> bool {
             ('\n', None) => return open > 0,
             ('<' | '>', None) if open > 0 && chars.as_str().starts_with(['(', '<']) => return true,
             ('#', None) if open > 0 || "|&;()<>".contains(last) => return true,
-            (c, None) if open == 0 && c.is_whitespace() => return false,
+            (' ' | '\t', None) if open == 0 => return false,
             (_, None) => {}
         }
         last = c;

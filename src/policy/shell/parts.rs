@@ -1,5 +1,6 @@
 //! Shapes of scripts in which the parser and bash are known to part ways: nothing with one in it is read.
 
+use super::quoting::skip_quoted;
 use super::tokens::{behind_arithmetic, joined};
 
 /// Signs behind which a parenthesis opens a pattern, to the parser always.
@@ -31,7 +32,7 @@ fn hides_document(written: &str, text: &str) -> bool {
         if expands || count(before, "[") > count(before, "]") || ends.len() > DOCUMENTS {
             return true;
         }
-        ends.extend(end_of(behind));
+        ends.extend(behind.split("<<").filter_map(end_of));
     }
     let closes = |line: &str| {
         let line = line.trim_start_matches('\t');
@@ -48,7 +49,7 @@ fn hides_document(written: &str, text: &str) -> bool {
 
 /// The word behind `<<`.
 pub(super) fn end_of(behind: &str) -> Option<&str> {
-    let behind = behind.trim_start_matches('-').trim_start();
+    let behind = behind.strip_prefix('-').unwrap_or(behind).trim_start();
     let behind = behind.trim_start_matches(['\'', '"', '\\']);
     let end = behind.find(|c: char| c.is_whitespace() || "'\"\\;|&()<>".contains(c));
     Some(&behind[..end.unwrap_or(behind.len())]).filter(|word| !word.is_empty())
@@ -104,11 +105,12 @@ fn hides_comment(text: &str) -> bool {
     // What is open: parentheses, how many of them are the second of a `((`, and the brackets of this line that stand
     // behind a name or another bracket.
     let (mut parentheses, mut arithmetic, mut brackets) = (Vec::new(), 0, 0_usize);
-    // What `$[` has opened goes on in the next line.
-    let mut expressions = 0_usize;
+    // Where one of these ends, its quotes and brackets decide.
+    let mut has_expression = false;
     let (mut before, mut last) = (0, ' ');
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let behind = &text[at + c.len_utf8()..];
         match c {
             '(' => {
                 let is_second = last == '(' && !is_called(&text[..before]);
@@ -116,21 +118,24 @@ fn hides_comment(text: &str) -> bool {
                 parentheses.push(is_second);
             }
             ')' => arithmetic -= usize::from(parentheses.pop().unwrap_or(false)),
-            // What closes it is quoted.
-            '\'' | '"' if arithmetic > 0 => {
-                let inner = quoted(chars.as_str(), c);
-                if inner.contains(')') {
+            '$' if arithmetic > 0 && behind.starts_with('\'') => return true,
+            '\'' | '"' | '\\' if arithmetic > 0 => {
+                let mut chars = behind.chars();
+                let is_closed = skip_quoted(&mut chars, c) == Some(true);
+                let inner = behind.len() - chars.as_str().len();
+                // What closes it is quoted.
+                if !is_closed || behind[..inner].contains(')') {
                     return true;
                 }
-                let _ = chars.find(|(_, end)| *end == c);
+                at += inner;
             }
-            '\\' if arithmetic > 0 && chars.as_str().starts_with(')') => return true,
-            '[' if last == '$' => expressions += 1,
+            '[' if last == '$' => has_expression = true,
             '[' => brackets += usize::from(is_of_name(last) || last == '['),
-            ']' if brackets > 0 => brackets -= 1,
-            ']' => expressions = expressions.saturating_sub(1),
+            ']' => brackets = brackets.saturating_sub(1),
             '\n' => brackets = 0,
-            '#' if " \t\n([&;|<>)".contains(last) && arithmetic + brackets + expressions > 0 => {
+            '#' if " \t\n([&;|<>)".contains(last)
+                && (has_expression || arithmetic + brackets > 0) =>
+            {
                 return true;
             }
             _ => {}
@@ -139,6 +144,7 @@ fn hides_comment(text: &str) -> bool {
             before = at;
         }
         last = c;
+        at += c.len_utf8();
     }
     false
 }
@@ -148,19 +154,19 @@ fn is_of_name(c: char) -> bool {
 }
 
 /// Whether what begins with a parenthesis behind `before` is a call, or a list of one, in another language: there is a name
-/// before it, and none of the shell's own.
+/// before it, none of the shell's own, and none that the shell takes there.
 fn is_called(before: &str) -> bool {
-    let behind = before.trim_end_matches(is_of_name);
-    let name = &before[behind.len()..];
+    let is_end = |c: char| c.is_whitespace() || ";&|()<>".contains(c);
+    let words = before.trim_end_matches(|c| !is_end(c));
+    let name = &before[words.len()..];
     let opens = [
-        "if", "elif", "else", "while", "until", "then", "do", "time", "coproc",
+        "if", "elif", "else", "for", "while", "until", "then", "do", "time", "coproc",
     ];
-    !name.is_empty() && !opens.contains(&name) && !behind.trim_end().ends_with("function")
-}
-
-/// What `text` begins with, before the quote that ends it.
-fn quoted(text: &str, quote: char) -> &str {
-    &text[..text.find(quote).unwrap_or(text.len())]
+    let takes = ["function", "coproc", "time"];
+    !name.is_empty()
+        && name.chars().all(is_of_name)
+        && !opens.contains(&name)
+        && !takes.iter().any(|word| words.trim_end().ends_with(word))
 }
 
 /// Whether a pattern, to the parser, ends behind the expansion that it stands in, or is a function's name.

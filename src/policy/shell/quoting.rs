@@ -2,13 +2,23 @@
 
 use std::str::Chars;
 
+/// How deeply something may be within something else before it is in doubt where that ends: people do not go so far.
+const MAX_DEPTH: usize = 64;
+
 /// Goes behind the `end` of what has just begun. False where there is none, or in doubt.
 pub(super) fn skip_to(chars: &mut Chars<'_>, end: char) -> bool {
+    skip_within(chars, end, 0)
+}
+
+fn skip_within(chars: &mut Chars<'_>, end: char, depth: usize) -> bool {
+    if depth > MAX_DEPTH {
+        return false;
+    }
     while let Some(c) = chars.next() {
         if c == end {
             return true;
         }
-        if !skip_piece(chars, c, end) {
+        if !skip_piece(chars, c, end, depth + 1) {
             return false;
         }
     }
@@ -16,7 +26,7 @@ pub(super) fn skip_to(chars: &mut Chars<'_>, end: char) -> bool {
 }
 
 /// Goes behind what begins with `c`, within what `end` ends. False where nothing ends it, or in doubt.
-fn skip_piece(chars: &mut Chars<'_>, c: char, end: char) -> bool {
+fn skip_piece(chars: &mut Chars<'_>, c: char, end: char, depth: usize) -> bool {
     let is_quoted = end == '"';
     match c {
         '\\' => {
@@ -26,12 +36,12 @@ fn skip_piece(chars: &mut Chars<'_>, c: char, end: char) -> bool {
         // Within braces that are quoted themselves it is none.
         '\'' if end == '}' => false,
         '\'' if !is_quoted => chars.any(|c| c == '\''),
-        '"' if !is_quoted => skip_to(chars, '"'),
-        '`' => skip_to(chars, '`'),
-        '$' => skip_expansion(chars, is_quoted),
+        '"' if !is_quoted => skip_within(chars, '"', depth),
+        '`' => skip_within(chars, '`', depth),
+        '$' => skip_expansion(chars, is_quoted, depth),
         // What they open is closed before `end` is.
-        '(' if end == ')' => skip_to(chars, ')'),
-        '[' if end == ']' => skip_to(chars, ']'),
+        '(' if end == ')' => skip_within(chars, ')', depth),
+        '[' if end == ']' => skip_within(chars, ']', depth),
         // A comment, or the end of a case's pattern: who knows where that ends.
         '#' | ';' | '<' if end == ')' => false,
         'c' if end == ')' && chars.as_str().starts_with("ase") => false,
@@ -40,7 +50,7 @@ fn skip_piece(chars: &mut Chars<'_>, c: char, end: char) -> bool {
 }
 
 /// Goes behind an expansion whose dollar sign was read.
-pub(super) fn skip_expansion(chars: &mut Chars<'_>, is_quoted: bool) -> bool {
+fn skip_expansion(chars: &mut Chars<'_>, is_quoted: bool, depth: usize) -> bool {
     let end = match chars.as_str().chars().next() {
         Some('(') => ')',
         Some('{') => '}',
@@ -52,7 +62,7 @@ pub(super) fn skip_expansion(chars: &mut Chars<'_>, is_quoted: bool) -> bool {
         _ => return true,
     };
     chars.next();
-    skip_to(chars, end)
+    skip_within(chars, end, depth)
 }
 
 /// Goes behind the end of `$'…'`.
@@ -70,7 +80,7 @@ fn skip_escaped(chars: &mut Chars<'_>) -> bool {
 /// Goes behind a quoted text, an escaped character or an expansion that begins with `c`. `None` where none begins with it,
 /// false where it has no end, or in doubt.
 pub(super) fn skip_quoted(chars: &mut Chars<'_>, c: char) -> Option<bool> {
-    matches!(c, '\\' | '\'' | '"' | '`' | '$').then(|| skip_piece(chars, c, ' '))
+    matches!(c, '\\' | '\'' | '"' | '`' | '$').then(|| skip_piece(chars, c, ' ', 0))
 }
 
 #[cfg(test)]
