@@ -140,12 +140,7 @@ impl Shared {
                 time_limit,
                 tell,
             } = errand;
-            let read = self.read(process.take(), &script, time_limit);
-            let (read, kept) = match read {
-                Ok((read, kept)) => (Ok(read), Some(kept)),
-                Err(unreadable) => (Err(unreadable), None),
-            };
-            process = kept;
+            let read = self.read(&mut process, &script, time_limit);
             // Before who has asked can come with the next.
             self.queue.lock().idle += 1;
             // Who has asked may be gone.
@@ -171,19 +166,22 @@ impl Shared {
         }
     }
 
-    /// Has a process read a script, the one that has `rested` if there is one. Answers with it what was read; one that
-    /// fails is used no more.
+    /// Has a process read a script, the one that has rested if there is one. One that fails is used no more.
     fn read(
         &self,
-        rested: Option<Process>,
+        kept: &mut Option<Process>,
         script: &[u8],
         time_limit: Duration,
-    ) -> Result<(Vec<u8>, Process), Unreadable> {
-        if let Some(process) = rested {
+    ) -> Result<Vec<u8>, Unreadable> {
+        if let Some(process) = kept.take() {
             match process.read(script, time_limit) {
                 // While it rested anybody may have killed it.
                 Err(Unreadable::Died) => {}
-                read => return read.map(|read| (read, process)),
+                Err(unreadable) => return Err(unreadable),
+                Ok(read) => {
+                    *kept = Some(process);
+                    return Ok(read);
+                }
             }
         }
         let process = Process::start(&self.program).map_err(|error| {
@@ -191,7 +189,8 @@ impl Shared {
             Unreadable::Busy
         })?;
         let read = process.read(script, time_limit)?;
-        Ok((read, process))
+        *kept = Some(process);
+        Ok(read)
     }
 }
 

@@ -195,25 +195,32 @@ impl Fault {
     }
 }
 
+/// The characters of `text` that are in none of its texts in quotes, each with where it is.
+fn outside_texts(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut quote = None;
+    let mut chars = text.char_indices();
+    std::iter::from_fn(move || {
+        while let Some((at, c)) = chars.next() {
+            match (quote, c) {
+                (Some(_), '\\') => drop(chars.next()),
+                (Some(open), c) if open == c => quote = None,
+                (Some(_), _) => {}
+                (None, '"' | '\'') => quote = Some(c),
+                (None, c) => return Some((at, c)),
+            }
+        }
+        None
+    })
+}
+
 /// What is shown of a line: of a long one no word and no text in quotes in part. Secrets are masked in errors later on,
 /// and nobody would recognise what a cut leaves of one.
 fn shown(line: &str) -> String {
-    if line.chars().nth(SHOWN_CHARS).is_none() {
+    let Some((most, _)) = line.char_indices().nth(SHOWN_CHARS) else {
         return line.to_owned();
-    }
-    let (mut end, mut quote) = (0, None);
-    let mut chars = line.char_indices().take(SHOWN_CHARS + 1);
-    while let Some((at, c)) = chars.next() {
-        match (quote, c) {
-            (Some(_), '\\') => {
-                chars.next();
-            }
-            (Some(open), c) if open == c => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, c) if c.is_whitespace() => end = at,
-            (None, _) => {}
-        }
-    }
+    };
+    let shown = outside_texts(line).take_while(|(at, _)| *at <= most);
+    let blanks = shown.filter(|(_, c)| c.is_whitespace());
+    let end = blanks.last().map_or(0, |(at, _)| at);
     format!("{}…", &line[..end])
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::budget::Budget;
 use super::functions::to_text;
 use super::measure::{self, ITEM_BYTES, MEMBER_BYTES, OBJECT_BYTES, TEXT_BYTES};
-use super::{Expression, ExpressionError, Fault, Scope};
+use super::{Expression, ExpressionError, Fault, Scope, outside_texts};
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
@@ -205,20 +205,13 @@ fn read_text(text: &str) -> Result<Part, ExpressionError> {
 /// Where the expression at the start of `text` ends: at braces that neither are in a text nor
 /// close others.
 fn closing(text: &str) -> Option<usize> {
-    let (mut depth, mut quote) = (0_usize, None);
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match (quote, c) {
-            (Some(_), '\\') => {
-                chars.next();
-            }
-            (Some(open), c) if open == c => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '{') => depth += 1,
-            (None, '}') if depth > 0 => depth -= 1,
-            (None, '}') if text[at..].starts_with(CLOSE) => return Some(at),
-            (None, _) => {}
+    let mut depth = 0_usize;
+    for (at, c) in outside_texts(text) {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            '}' if text[at..].starts_with(CLOSE) => return Some(at),
+            _ => {}
         }
     }
     None

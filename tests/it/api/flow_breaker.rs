@@ -326,21 +326,27 @@ fn a_call_that_is_cancelled_between_two_tries_is_cancelled() {
     assert_eq!(daemon.bash("true").status, 200);
 }
 
-/// Of what an earlier try has written nothing is told, but it was of this call all the same.
-#[test]
-fn whom_an_earlier_try_has_left_behind_is_told() {
+/// The answer of a call whose first two tries leave `sleep 60` and `sleep 61` behind, with that done to their outputs.
+fn tried(outputs: &str, members: &Value) -> Value {
     let retries = "idempotent = true\nretries = { max = 2, delay_ms = 1, exit_codes = true }";
     let toml = format!("[flow.tools.bash]\n{retries}\n");
     let daemon = Daemon::start_with(Mode::Group, &toml);
     let left = daemon.dir().join("left");
     fs::write(&left, "60\n61\n").expect("written");
     let command = format!(
-        "read -r secs < {left} || {{ echo done; exit; }}; sed -i 1d {left}; sleep $secs & exit 3",
+        "read -r secs < {left} || {{ echo done; exit; }}; sed -i 1d {left}; sleep $secs {outputs} & exit 3",
         left = left.display()
     );
-    let reply = daemon.bash(&command);
+    let reply = daemon.bash_with(&command, members);
     let body = reply.json();
     assert_eq!(reply.stdout(), "done", "{body}");
+    body
+}
+
+/// Of what an earlier try has written nothing is told, but it was of this call all the same.
+#[test]
+fn whom_an_earlier_try_has_left_behind_is_told() {
+    let body = tried("", &json!({}));
     let left = body["background"].as_array().expect("a list");
     let told: Vec<_> = left
         .iter()
@@ -353,18 +359,7 @@ fn whom_an_earlier_try_has_left_behind_is_told() {
 /// Each try finds those that the ones before it have left alive.
 #[test]
 fn whom_earlier_tries_have_left_alive_is_told_once() {
-    let retries = "idempotent = true\nretries = { max = 2, delay_ms = 1, exit_codes = true }";
-    let toml = format!("[flow.tools.bash]\n{retries}\n");
-    let daemon = Daemon::start_with(Mode::Group, &toml);
-    let left = daemon.dir().join("left");
-    fs::write(&left, "60\n61\n").expect("written");
-    let command = format!(
-        "read -r secs < {left} || {{ echo done; exit; }}; sed -i 1d {left}; sleep $secs >/dev/null 2>&1 & exit 3",
-        left = left.display()
-    );
-    let reply = daemon.bash_with(&command, &json!({"background": "keep"}));
-    let body = reply.json();
-    assert_eq!(reply.stdout(), "done", "{body}");
+    let body = tried(">/dev/null 2>&1", &json!({"background": "keep"}));
     let left = body["background"].as_array().expect("a list");
     let pids: Vec<_> = left.iter().filter_map(|one| one["pid"].as_i64()).collect();
     for pid in pids {
