@@ -37,6 +37,12 @@ pub(super) fn names_posix(text: &str) -> bool {
     names.iter().any(|name| text.contains(name))
 }
 
+/// Whether a text names what has bash take `!(` for a pattern, or may.
+pub(super) fn names_extended(text: &str) -> bool {
+    let names = ["extglob", "BASHOPTS"];
+    names.iter().any(|name| text.contains(name))
+}
+
 /// Whether a command may have a shell be in POSIX mode: by an option, or by its name.
 pub(super) fn asks_for_posix(name: &str, arguments: &[String]) -> bool {
     let has_option = |is: &dyn Fn(&str) -> bool| {
@@ -49,6 +55,14 @@ pub(super) fn asks_for_posix(name: &str, arguments: &[String]) -> bool {
         "env" => has_option(&|word| word.starts_with("-a") || word.starts_with("--a")),
         name => is_shell(name) && has_option(&|word| word.contains("posix")),
     }
+}
+
+/// Whether a command may have a shell take `!(` for a pattern, by an option.
+pub(super) fn asks_for_extended(name: &str, arguments: &[String]) -> bool {
+    (name == "shopt" || is_shell(name))
+        && arguments
+            .iter()
+            .any(|word| names_extended(word) || !is_known(word))
 }
 
 impl Shell {

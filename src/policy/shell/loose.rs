@@ -1,17 +1,14 @@
 //! The reader that refuses. It finds every command that a script may run, rather one too many:
 //! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
 
-use brush_parser::{ParserOptions, parse_tokens};
-
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
-use super::dialect::{Apart, names_posix};
+use super::dialect::{Apart, names_extended, names_posix};
 use super::hazards::looks;
-use super::text::{hidden, literal};
-use super::tokens::{joined, tokens};
+use super::text::{hidden, joined, literal};
 use super::variables::MAX_SET;
 use super::wrappers::Wrapped;
-use super::{Command, Reading, Setting, Shell, Unreadable, strict};
+use super::{Command, Reading, Setting, Shell, Unreadable, bash, strict};
 
 /// Scripts in scripts.
 const MAX_DEPTH: usize = 16;
@@ -56,6 +53,9 @@ pub(super) struct Reader {
     /// Whether bash may at some time be in POSIX mode, and whether there is something that it then has otherwise.
     pub(super) may_be_posix: bool,
     posix_matters: bool,
+    /// The same of extended patterns.
+    pub(super) may_be_extended: bool,
+    extended_matters: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
     depth: usize,
@@ -139,6 +139,8 @@ impl Reader {
             shell: setting.shell,
             may_be_posix: false,
             posix_matters: false,
+            may_be_extended: false,
+            extended_matters: false,
             by_git: 0,
             depth: 0,
             bytes: 0,
@@ -204,7 +206,8 @@ impl Reader {
         if self.opens && self.reopens {
             self.reading.writes.push(None);
         }
-        if self.may_be_posix && self.posix_matters {
+        if self.may_be_posix && self.posix_matters || self.may_be_extended && self.extended_matters
+        {
             self.unknown();
         }
         match self.is_full() {
@@ -229,10 +232,10 @@ impl Reader {
             self.unknown();
         }
         self.may_be_posix |= names_posix(&joined);
-        let tokens = tokens(text)?;
-        let program = parse_tokens(&tokens, &options()).map_err(|_| Unreadable::Grammar)?;
-        drop(tokens);
-        self.program(&program, certain)?;
+        self.may_be_extended |= names_extended(&joined);
+        let script = bash::parse(text)?;
+        self.extended_matters |= script.extended;
+        self.walk(&script, certain)?;
         self.depth -= 1;
         Ok(())
     }
@@ -375,8 +378,4 @@ impl Reader {
             self.reading.commands.push(command);
         }
     }
-}
-
-pub(super) fn options() -> ParserOptions {
-    ParserOptions::default()
 }

@@ -2,13 +2,10 @@
 //! finds everything that may be run, to refuse it, over a parser of bash's whole grammar, which
 //! [`fence`] keeps within bounds.
 
-mod arithmetic;
+mod bash;
 mod command;
-mod comments;
 mod containers;
-mod cost;
 mod dialect;
-mod documents;
 mod fence;
 mod found;
 mod git;
@@ -16,18 +13,14 @@ pub mod hazards;
 mod inner;
 mod loose;
 mod nested;
-mod oddities;
 mod operands;
-mod parts;
 mod programs;
-mod quoting;
 mod remote;
 mod shells;
 pub mod strict;
 #[cfg(test)]
 mod tests;
 mod text;
-mod tokens;
 mod variables;
 mod walk;
 mod wire;

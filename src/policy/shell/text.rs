@@ -1,15 +1,12 @@
 //! Words of the parser into text, as far as it is known before the script runs.
 
-use brush_parser::word::{self, WordPiece, WordPieceWithSource};
+use std::borrow::Cow;
 
 use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::Unreadable;
-use super::arithmetic::is_arithmetic;
-use super::comments::ends_in_comment;
-use super::cost::bound_openings;
+use super::bash::{Piece, Signs, Word, parse_text};
 use super::dialect::Apart;
-use super::documents::{has_marks, marked, unmarked};
-use super::loose::{Nested, options};
+use super::loose::Nested;
 
 /// A word's text and the scripts in it.
 #[derive(Default)]
@@ -47,18 +44,30 @@ pub(super) fn is_known(text: &str) -> bool {
 }
 
 /// Reads a word.
-pub(super) fn flatten(source: &str) -> Result<Flat, Unreadable> {
+pub(super) fn flatten(word: &Word<'_>) -> Result<Flat, Unreadable> {
+    let mut flat = flatten_pieces(&word.pieces)?;
+    if word.raw == "[" {
+        // The command, and no pattern.
+        flat.text = literal(&word.raw);
+    }
+    Ok(flat)
+}
+
+/// Reads a word, or the value in one.
+pub(super) fn flatten_pieces(pieces: &[Piece<'_>]) -> Result<Flat, Unreadable> {
     let mut flat = Flat::default();
-    let source = &*marked(source)?;
-    let pieces = word::parse(source, &options()).map_err(|_| Unreadable::Grammar)?;
-    flat.pieces(source, &pieces, false)?;
+    match pieces {
+        [Piece::Text(text), rest @ ..] if text.starts_with('~') => {
+            // Somebody's directory.
+            flat.text.push(UNKNOWN);
+            flat.unquoted(text.find('/').map_or("", |name| &text[name..]));
+            flat.pieces(rest, false)?;
+        }
+        pieces => flat.pieces(pieces, false)?,
+    }
     if flat.vague {
         flat.nested.extend(hidden(&flat.text));
         flat.text = UNKNOWN_WORDS.to_string();
-    }
-    if source == "[" {
-        // The command, and no pattern.
-        flat.text = literal(source);
     }
     Ok(flat)
 }
@@ -66,47 +75,71 @@ pub(super) fn flatten(source: &str) -> Result<Flat, Unreadable> {
 /// Reads text in which quotes mean nothing but expansions do: here-documents, arithmetic.
 pub(super) fn flatten_unquoted(source: &str) -> Result<Flat, Unreadable> {
     let mut flat = Flat::default();
-    let source = &*marked(source)?;
-    let pieces = word::parse_heredoc(source, &options()).map_err(|_| Unreadable::Grammar)?;
-    flat.pieces(source, &pieces, true)?;
-    flat.quotes(source);
+    flat.pieces(&parse_text(source, Signs::Expansions)?, true)?;
     Ok(flat)
 }
 
+/// Reads text of which a word is made that is not parted: what stands in an expansion, in a pattern, in brackets.
+pub(super) fn flatten_inner(source: &str) -> Result<Flat, Unreadable> {
+    let mut flat = Flat::default();
+    // It was looked through once, in which other things end it.
+    let pieces = parse_text(source, Signs::All).map_err(in_doubt)?;
+    flat.pieces(&pieces, false)?;
+    flat.nested.extend(hidden(&flat.text));
+    Ok(flat)
+}
+
+/// What is read for the second time, and was in the grammar before.
+fn in_doubt(unreadable: Unreadable) -> Unreadable {
+    match unreadable {
+        Unreadable::Grammar => Unreadable::Ambiguous,
+        other => other,
+    }
+}
+
+/// Without the ends of lines that go on in the next, of which the shell sees nothing at all.
+pub(super) fn joined(text: &str) -> Cow<'_, str> {
+    if !text.contains("\\\n") {
+        return Cow::Borrowed(text);
+    }
+    let mut joined = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, chars.as_str().chars().next()) {
+            ('\\', Some('\n')) => drop(chars.next()),
+            // One that is escaped itself.
+            ('\\', Some(next)) => {
+                joined.extend([c, next]);
+                chars.next();
+            }
+            (c, _) => joined.push(c),
+        }
+    }
+    Cow::Owned(joined)
+}
+
 impl Flat {
-    fn pieces(
-        &mut self,
-        source: &str,
-        pieces: &[WordPieceWithSource],
-        quoted: bool,
-    ) -> Result<(), Unreadable> {
-        pieces
-            .iter()
-            .try_for_each(|piece| self.piece(source, piece, quoted))
+    /// Something of which nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self {
+            text: UNKNOWN_WORDS.to_string(),
+            nested: vec![unknown()],
+            ..Self::default()
+        }
     }
 
-    fn piece(
-        &mut self,
-        source: &str,
-        piece: &WordPieceWithSource,
-        quoted: bool,
-    ) -> Result<(), Unreadable> {
-        self.arithmetic(source, piece);
-        match &piece.piece {
-            // An expansion that the parser does not know, or of which it finds no end.
-            WordPiece::Text(text) if has_expansion(text, &source[piece.end_index..]) => {
-                self.unknown();
-            }
-            WordPiece::Text(text) if quoted => self.push(text),
-            WordPiece::Text(text) => self.unquoted(text),
-            // Whether that is quoted, or a body in it, who knows.
-            WordPiece::SingleQuotedText(text) | WordPiece::AnsiCQuotedText(text)
-                if has_marks(text) =>
-            {
-                self.unknown();
-            }
-            WordPiece::SingleQuotedText(text) => self.push(text),
-            WordPiece::AnsiCQuotedText(text) => {
+    fn pieces(&mut self, pieces: &[Piece<'_>], quoted: bool) -> Result<(), Unreadable> {
+        pieces
+            .iter()
+            .try_for_each(|piece| self.piece(piece, quoted))
+    }
+
+    fn piece(&mut self, piece: &Piece<'_>, quoted: bool) -> Result<(), Unreadable> {
+        match piece {
+            Piece::Text(text) if quoted => self.push(text),
+            Piece::Text(text) => self.unquoted(text),
+            Piece::Quoted(text) => self.push(text),
+            Piece::Escaped(text) => {
                 self.apart = self.apart.max(Apart::Others);
                 match ansi_c(text) {
                     Some(text) => {
@@ -123,90 +156,82 @@ impl Flat {
                     }
                 }
             }
-            WordPiece::DoubleQuotedSequence(pieces)
-            | WordPiece::GettextDoubleQuotedSequence(pieces) => {
-                self.quotes(&source[piece.start_index..piece.end_index]);
-                self.pieces(source, pieces, true)?;
-            }
-            WordPiece::TildeExpansion(_) => self.text.push(UNKNOWN),
-            WordPiece::ParameterExpansion(_) => {
-                let raw = source.get(piece.start_index..piece.end_index);
-                let raw = raw.ok_or(Unreadable::Grammar)?;
-                if has_marks(raw) {
-                    self.unknown();
-                    return Ok(());
+            Piece::Double(pieces) => self.pieces(pieces, true)?,
+            Piece::Parameter(raw) => {
+                let raw = joined(raw);
+                if quoted && has_quote(&raw) {
+                    // For POSIX it is a plain character there.
+                    self.apart = Apart::Posix;
                 }
-                let is_word = quoted && !may_be_words(raw);
+                let is_word = quoted && !may_be_words(&raw);
                 self.text
                     .push(if is_word { UNKNOWN } else { UNKNOWN_WORDS });
-                self.expansion(raw)?;
+                self.expansion(&raw)?;
             }
-            WordPiece::CommandSubstitution(script) => self.substitution(script.clone(), quoted),
-            WordPiece::BackquotedCommandSubstitution(script) if has_marks(script) => self.unknown(),
-            WordPiece::BackquotedCommandSubstitution(script) => {
-                self.substitution(unescaped(script, quoted), quoted);
+            Piece::Command(script) => {
+                if script.starts_with('(') {
+                    // To others that is arithmetic.
+                    self.apart = self.apart.max(Apart::Others);
+                }
+                self.substitution((*script).to_owned(), quoted);
             }
-            WordPiece::EscapeSequence(text) => match text.strip_prefix('\\') {
-                Some("\n") => {}
-                Some(text) => self.push(text),
-                None => self.push(text),
-            },
-            WordPiece::ArithmeticExpression(expression)
-                if !source[piece.start_index..].starts_with("$[")
-                    && !is_arithmetic(&expression.value) =>
-            {
-                self.unknown();
+            Piece::Backquoted(script) => {
+                self.substitution(unescaped(&joined(script), quoted), quoted)
             }
-            WordPiece::ArithmeticExpression(expression) => {
-                self.text.push(UNKNOWN);
-                let inner = flatten_unquoted(&expression.value)?;
-                self.apart = self.apart.max(inner.apart);
-                self.nested.extend(inner.nested);
+            Piece::Arithmetic(expression) => {
+                self.arithmetic(expression, expression.contains(['\'', '"']))?
+            }
+            Piece::Bracketed(expression) => self.arithmetic(expression, true)?,
+            Piece::Process(script) => {
+                self.text.push(UNKNOWN_WORDS);
+                self.nested.push(Nested::new((*script).to_owned(), true));
+            }
+            Piece::Pattern(text) => {
+                self.vague = true;
+                self.inner(text)?;
+            }
+            Piece::Subscript(text) => {
+                self.text.push(UNKNOWN_WORDS);
+                if text.contains(|c: char| c.is_whitespace() || ";|&<>()".contains(c)) {
+                    // To others it ends a word.
+                    self.apart = self.apart.max(Apart::Others);
+                }
+                self.inner(text)?;
+            }
+            Piece::Array(words) => {
+                self.vague = true;
+                for word in words {
+                    let flat = flatten(word)?;
+                    self.text.push_str(&flat.text);
+                    self.add(flat);
+                }
             }
         }
         Ok(())
     }
 
-    /// Looks for a quote in an expansion that is quoted as a whole: for POSIX it is a plain character.
-    fn quotes(&mut self, source: &str) {
-        if source.contains('\'')
-            && source
-                .match_indices("${")
-                .any(|(at, _)| has_quote(&source[at..]))
-        {
-            self.apart = Apart::Posix;
-        }
-    }
-
-    /// Looks for arithmetic that is none to others, or in which quotes mean something else, or nothing.
-    fn arithmetic(&mut self, source: &str, piece: &WordPieceWithSource) {
-        let rest = source.get(piece.start_index..).unwrap_or_default();
-        let is_apart = match &piece.piece {
-            WordPiece::SingleQuotedText(_)
-            | WordPiece::AnsiCQuotedText(_)
-            | WordPiece::EscapeSequence(_)
-            | WordPiece::BackquotedCommandSubstitution(_)
-            | WordPiece::TildeExpansion(_)
-            | WordPiece::ParameterExpansion(_)
-            | WordPiece::DoubleQuotedSequence(_)
-            | WordPiece::GettextDoubleQuotedSequence(_) => false,
-            WordPiece::ArithmeticExpression(expression) => {
-                rest.starts_with("$[") || expression.value.contains(['\'', '"'])
-            }
-            // What the parser does not take for arithmetic may be that.
-            WordPiece::Text(_) | WordPiece::CommandSubstitution(_) => {
-                rest.starts_with("$[") || rest.starts_with("$((")
-            }
-        };
+    /// Arithmetic, in which quotes mean something else to others, or which is none to them.
+    fn arithmetic(&mut self, expression: &str, is_apart: bool) -> Result<(), Unreadable> {
+        self.text.push(UNKNOWN);
         if is_apart {
             self.apart = self.apart.max(Apart::Others);
         }
+        let inner = flatten_unquoted(expression).map_err(in_doubt)?;
+        self.nested.extend(hidden(&inner.text));
+        self.add(inner);
+        Ok(())
     }
 
-    /// Nothing is known of a piece of it.
-    fn unknown(&mut self) {
-        self.text.push(UNKNOWN_WORDS);
-        self.nested.push(unknown());
+    /// What stands in something of which the text is not known.
+    fn inner(&mut self, text: &str) -> Result<(), Unreadable> {
+        self.add(flatten_inner(text)?);
+        Ok(())
+    }
+
+    /// What another runs, and who has that otherwise.
+    fn add(&mut self, other: Self) {
+        self.apart = self.apart.max(other.apart);
+        self.nested.extend(other.nested);
     }
 
     fn push(&mut self, text: &str) {
@@ -233,11 +258,7 @@ impl Flat {
 
     fn substitution(&mut self, script: String, quoted: bool) {
         self.text.push(if quoted { UNKNOWN } else { UNKNOWN_WORDS });
-        let script = unmarked(&script);
-        // The parser of words knows no comments: what it takes for the end may stand in one.
-        let is_whole = !ends_in_comment(&script);
-        self.nested.extend((!is_whole).then(unknown));
-        self.nested.push(Nested::new(script, is_whole));
+        self.nested.push(Nested::new(script, true));
     }
 
     /// What stands between `${` and `}` has words in it, with scripts of their own.
@@ -263,11 +284,7 @@ impl Flat {
         if !inner.contains(['$', '`', '(', '\'']) {
             return Ok(());
         }
-        let flat = flatten(inner).or_else(|_| flatten_unquoted(inner))?;
-        self.apart = self.apart.max(flat.apart);
-        self.nested.extend(flat.nested);
-        self.nested.extend(hidden(&flat.text));
-        Ok(())
+        self.inner(inner)
     }
 }
 
@@ -287,18 +304,6 @@ fn may_be_words(raw: &str) -> bool {
         || ["[@]", "$@", "{@", "${!"]
             .iter()
             .any(|sign| raw.contains(sign))
-}
-
-/// Whether an expansion begins in `text`, which is taken for plain, and goes on `behind` it, or there is a body in it
-/// of what the parser takes for no script.
-fn has_expansion(text: &str, behind: &str) -> bool {
-    let begins =
-        |sign: &str| text.contains(sign) || text.ends_with('$') && behind.starts_with(&sign[1..]);
-    // Without an end it is an error to bash, too.
-    begins("${")
-        || begins("$(") && (text.contains(')') || behind.contains(')'))
-        || text.contains('`')
-        || has_marks(text)
 }
 
 /// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,
@@ -327,31 +332,6 @@ fn has_quote(text: &str) -> bool {
     false
 }
 
-/// Whether so much is open at once that the parser, which tries each in several ways, would take long.
-fn is_deep(text: &str) -> bool {
-    const DEEP: usize = 10;
-    let mut open = 0_usize;
-    let (mut is_backquoted, mut is_escaped) = (false, false);
-    text.bytes().any(|byte| {
-        match byte {
-            b'(' | b'{' => open += 1,
-            b')' | b'}' => open = open.saturating_sub(1),
-            // Escaped, it opens one within another.
-            b'`' if is_escaped => open += 1,
-            b'`' => {
-                open = match is_backquoted {
-                    true => open.saturating_sub(1),
-                    false => open + 1,
-                };
-                is_backquoted = !is_backquoted;
-            }
-            _ => {}
-        }
-        is_escaped = byte == b'\\' && !is_escaped;
-        open > DEEP
-    })
-}
-
 /// A script of which nothing is known.
 fn unknown() -> Nested {
     Nested::new(UNKNOWN_WORDS.to_string(), false)
@@ -377,12 +357,11 @@ pub(super) fn hidden(text: &str) -> Vec<Nested> {
     if !text.contains("$(") && !text.contains('`') && !text.contains("<(") {
         return Vec::new();
     }
-    if is_deep(text) || bound_openings(text).is_err() {
-        return vec![unknown()];
-    }
-    let Ok(flat) = flatten_unquoted(&plain(text)) else {
+    let flat = match flatten_unquoted(&plain(text)) {
+        Ok(flat) => flat,
         // bash runs what stands before the error.
-        return has_subscript(text).then(unknown).into_iter().collect();
+        Err(Unreadable::Grammar) if !has_subscript(text) => return Vec::new(),
+        Err(_) => return vec![unknown()],
     };
     let nested = flat.nested.into_iter();
     nested
@@ -489,7 +468,20 @@ fn low_byte(value: u32) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bash::{Command, Item, parse};
     use super::*;
+
+    /// The only word of a script.
+    fn word(script: &str) -> Option<Flat> {
+        let script = parse(script).ok()?;
+        let Command::Simple(simple) = script.list.first()?.commands.first()? else {
+            return None;
+        };
+        match &simple.items[..] {
+            [Item::Word(word)] => flatten(word).ok(),
+            _ => None,
+        }
+    }
 
     #[test]
     fn words_become_what_the_shell_makes_of_them() {
@@ -514,7 +506,7 @@ mod tests {
             ("\"\\$x\"", "$x"),
         ] {
             assert_eq!(
-                flatten(source).ok().map(|flat| flat.text).as_deref(),
+                word(source).map(|flat| flat.text).as_deref(),
                 Some(expected),
                 "{source:?}"
             );
@@ -539,10 +531,7 @@ mod tests {
             "${x:$(marker)}",
             "ä\"ö${x:-$(marker)}\"",
         ] {
-            let nested = flatten(source)
-                .ok()
-                .map(|flat| flat.nested)
-                .unwrap_or_default();
+            let nested = word(source).map(|flat| flat.nested).unwrap_or_default();
             assert!(
                 nested.iter().any(|nested| nested.text.trim() == "marker"),
                 "{source:?}"

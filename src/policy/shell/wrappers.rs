@@ -4,7 +4,7 @@ use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Shell;
 use super::containers;
-use super::dialect::{asks_for_posix, names_posix};
+use super::dialect::{asks_for_extended, asks_for_posix, names_extended, names_posix};
 use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
 use super::inner::{by_subcommand, is_login, with_options};
@@ -128,6 +128,7 @@ impl Reader {
         let set = words.iter().filter_map(|word| word.split_once('='));
         nested.extend(set.filter_map(|(name, value)| with_options(name, value)));
         self.may_be_posix |= words.iter().any(|word| names_posix(word));
+        self.may_be_extended |= words.iter().any(|word| names_extended(word));
         if words.iter().any(|word| redefines(word)) {
             self.unknown();
         }
@@ -225,6 +226,7 @@ impl Reader {
             self.unknown();
         }
         self.may_be_posix |= asks_for_posix(name, &words[1..]);
+        self.may_be_extended |= asks_for_extended(name, &words[1..]);
         let before = nested.len();
         self.scripts(name, words, certain, input, nested);
         read_by(Shell::of_program(name), &mut nested[before..]);

@@ -549,28 +549,30 @@ fn what_was_opened_to_be_read_is_not_written_unasked() {
 
 #[test]
 fn what_the_parser_has_otherwise_hides_no_command() {
-    let asked = [
+    let denied = [
         "a=(x)b marker",
         "a=(x)#; marker",
         "a+=(x)= marker",
         "a[0]=(x)\"\" marker",
         "a=()x marker y",
-        "a=((x))b marker",
         "a=(x)\\\nb marker",
         "f() { a=(x)b marker; }; f",
+    ];
+    assert_eq!(unlike("marker *", &denied, Verdict::Deny), NONE);
+    let asked = [
+        "a=((x))b marker",
         "m${x~}arker",
         "\"m${x@}arker\"",
         "${SUDO~} marker",
         "${x@Z} marker",
         "${!} marker",
         "bash -c 'm${x~}arker'",
-        "true || : \"${!x'}\"; marker_ x; : \"'}\"",
         "script -qc '<<E marker' /dev/null",
         "git -c alias.x='!<<E marker' x",
         "strace -o '|<<E marker x' true",
     ];
     assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
-    assert_eq!(unlike("git push *", &asked[..14], Verdict::Ask), NONE);
+    assert_eq!(unlike("git push *", &asked[..7], Verdict::Ask), NONE);
     let harmless = [
         "a=(x y); echo \"${a[@]}\"",
         "a=(x) b=(y)\nls",
