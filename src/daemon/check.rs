@@ -8,7 +8,7 @@ use crate::config::{
     ConfigError, ExecutorConfig, FilesConfig, SkillsConfig, ToolDescriptions, skills_dir,
 };
 use crate::pipeline::{Executor, SkillCheck};
-use crate::policy::{Fence, Policy};
+use crate::policy::Policy;
 
 /// What a check of the configuration found.
 #[derive(Debug)]
@@ -64,7 +64,6 @@ pub fn check_policy(options: &Options, path: Option<PathBuf>) -> PolicyCheck {
         Some(path) => PolicyFiles {
             path,
             remembered: None,
-            fence: Fence::default(),
         },
         None => policy_files(options),
     };

@@ -6,7 +6,6 @@ mod housekeeping;
 mod memory;
 mod policy;
 mod process;
-mod readers;
 mod reload;
 mod service;
 mod signals;
@@ -30,9 +29,8 @@ use crate::config::{
 use crate::domain::{Doorkeeper, KillMode};
 use crate::grpc;
 use crate::pipeline::{Executor, StartError, Started};
-use crate::policy::{Fence, Policy};
+use crate::policy::Policy;
 use policy::PolicyFiles;
-use readers::Readers;
 use reload::{Configuration, WereRead};
 use signals::Signals;
 use socket::Socket;
@@ -44,7 +42,6 @@ pub use check::{
     CheckedSkill, ConfigCheck, InvalidConfig, PolicyCheck, check_config, check_policy, check_skill,
 };
 pub use policy::UnusablePolicy;
-pub use readers::{READ_SCRIPTS, read_scripts};
 pub use telemetry::TelemetryError;
 
 /// The policy's file, beside the configuration.
@@ -69,9 +66,6 @@ pub struct Options {
     pub socket: Option<PathBuf>,
     /// `--state`.
     pub state: Option<PathBuf>,
-    /// A program that does [`read_scripts`] where it is called with [`READ_SCRIPTS`]. It reads for the policy. `None` has
-    /// it read on threads of this process, which nothing keeps from taking all memory.
-    pub script_reader: Option<PathBuf>,
 }
 
 /// What kept the daemon from starting or running.
@@ -131,10 +125,7 @@ pub fn run(options: &Options) -> Result<(), DaemonError> {
         None => Chosen::Usual,
     };
     State::check(&path, chosen).map_err(in_state)?;
-    let policy_files = PolicyFiles {
-        fence: fence(options),
-        ..policy_files(options)
-    };
+    let policy_files = policy_files(options);
     let policy = policy_files.read(false, &settings.executor.files)?;
     let (filter, courier) = telemetry::start(&settings.log)?;
     process::prepare();
@@ -362,17 +353,6 @@ fn policy_files(options: &Options) -> PolicyFiles {
     PolicyFiles {
         path: config_path(options).with_file_name(POLICY_FILE),
         remembered: Some(state_path(options).join(REMEMBERED_DIR)),
-        fence: Fence::default(),
-    }
-}
-
-fn fence(options: &Options) -> Fence {
-    match &options.script_reader {
-        Some(program) => Fence {
-            reader: Arc::new(Readers::of(program.clone())),
-            ..Fence::default()
-        },
-        None => Fence::default(),
     }
 }
 

@@ -5,9 +5,7 @@ use tokio::task::JoinError;
 
 use crate::config::{ConfigError, FilesConfig, is_absent, read_text, remembered_files};
 use crate::pipeline::Executor;
-use crate::policy::{
-    BUILT_IN_POLICY, Fence, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source,
-};
+use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
@@ -89,8 +87,6 @@ pub(super) struct PolicyFiles {
     pub path: PathBuf,
     /// The directory of remembered approvals, where they count.
     pub remembered: Option<PathBuf>,
-    /// How scripts are read.
-    pub fence: Fence,
 }
 
 impl PolicyFiles {
@@ -140,7 +136,7 @@ impl PolicyFiles {
             },
         };
         let confirmation = confirmation_rules(files);
-        let policy = Policy::parse_with(&[source, in_files(&confirmation)], self.fence.clone())?;
+        let policy = Policy::parse(&[source, in_files(&confirmation)])?;
         Ok(policy.with_default_set(source.path)?)
     }
 }
@@ -207,7 +203,6 @@ mod tests {
         let files = PolicyFiles {
             path: root.join("policy.toml"),
             remembered: Some(remembered.clone()),
-            fence: Fence::default(),
         };
         let is_done = AtomicBool::new(false);
         let failed = thread::scope(|scope| {

@@ -31,7 +31,6 @@ pub use judge::Policy;
 pub use question::{Judgement, NamedPath, Question, RuleSource, Verdict};
 pub use remembered::Remembered;
 pub use shell::{
-    Command, Fence, READING_STACK_BYTES, ReadScripts, Reading, Unreadable, ansi_c, hazards,
-    read_packed, read_shell, read_shell_strictly,
+    Command, Fence, Reading, Unreadable, ansi_c, hazards, read_shell, read_shell_strictly,
 };
 pub use tools::UnknownTool;

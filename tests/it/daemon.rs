@@ -2,10 +2,10 @@
 
 mod log;
 mod mistyped;
-mod readers;
 mod reload;
 mod reload_links;
 mod scarcity;
+mod scripts;
 mod stalled;
 mod start;
 mod stop;

@@ -63,10 +63,6 @@ pub struct Args {
     /// With --check-config, --check-policy or --check-skill: print a JSON object of what was found
     #[arg(long, requires = "check")]
     pub json: bool,
-
-    /// Read the scripts that the daemon sends on standard input
-    #[arg(long, hide = true, exclusive = true)]
-    pub read_scripts: bool,
 }
 
 const AFTER_HELP: &str = "\

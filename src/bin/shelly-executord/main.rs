@@ -26,20 +26,11 @@ fn main() -> ExitCode {
         check_skill,
         skills_dir,
         json,
-        read_scripts,
     } = Args::parse();
-    if read_scripts {
-        return match daemon::read_scripts() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
-        };
-    }
     let options = Options {
         config,
         socket,
         state,
-        // This program, wherever it lies by then, and in the version that runs.
-        script_reader: Some(PathBuf::from("/proc/self/exe")),
     };
     if check_config {
         return check::config(&options, json).tell();

@@ -1,12 +1,8 @@
 //! The commands found in a script. Behind a wrapper, each word may begin one: all of them share a text.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 
@@ -47,53 +43,6 @@ impl Command {
         Arc::ptr_eq(&self.whole, &longer.whole)
             && self.range.end == longer.range.end
             && self.range.start >= longer.range.start
-    }
-}
-
-/// Commands without the texts that they share, and those by themselves.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Packed<'a> {
-    texts: Vec<Cow<'a, str>>,
-    /// For each which text, from where to where, whether it is known, and whether it is certain.
-    commands: Vec<(usize, usize, usize, bool, bool)>,
-}
-
-impl Command {
-    pub(super) fn pack(commands: &[Self]) -> Packed<'_> {
-        let mut texts = Vec::new();
-        let mut places = HashMap::new();
-        let mut packed = Vec::with_capacity(commands.len());
-        for command in commands {
-            let place = *places
-                .entry(Arc::as_ptr(&command.whole))
-                .or_insert_with(|| {
-                    texts.push(Cow::Borrowed(&*command.whole));
-                    texts.len() - 1
-                });
-            let Range { start, end } = command.range;
-            packed.push((place, start, end, command.known, command.certain));
-        }
-        Packed {
-            texts,
-            commands: packed,
-        }
-    }
-
-    /// `None` where they are not what [`Command::pack`] makes.
-    pub(super) fn unpack(packed: &Packed<'_>) -> Option<Vec<Self>> {
-        let texts: Vec<Arc<str>> = packed.texts.iter().map(|text| Arc::from(&**text)).collect();
-        let commands = packed.commands.iter();
-        let unpack = |&(place, start, end, known, certain)| {
-            let whole: &Arc<str> = texts.get(place)?;
-            whole.get(start..end)?;
-            Some(Self {
-                whole: Arc::clone(whole),
-                range: start..end,
-                known,
-                certain,
-            })
-        };
-        commands.map(unpack).collect()
     }
 }
 

@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use super::hazards::unversioned;
 use super::shells::is_shell;
 use super::text::is_known;
 
 /// Who reads a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shell {
     /// bash, under any of its names but `sh`.
     Bash,

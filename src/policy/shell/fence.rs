@@ -1,37 +1,21 @@
-//! The bounds of the loose reader. The parser behind it recurses and backtracks, so that short
-//! texts can take all stack, all time (`((((…` doubles its work twice with each level) or all
-//! memory: it is not waited for beyond a limit, and who reads for a daemon is a process of its own.
+//! The bounds of the loose reader: how long a script may be and may take to read, and how many are read at once.
 
-use std::fmt;
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::loose::Reader;
-use super::wire;
 use super::{Reading, Setting, Unreadable};
 
 /// Bounds for reading one script.
 #[derive(Clone, Debug)]
 pub struct Fence {
-    /// The longest script, in bytes. What people and models write is far below; the stack and
-    /// the time needed grow with it.
+    /// The longest script, in bytes, with the variables that it finds set. What people and models write is far below; the
+    /// memory and the time needed grow with it.
     pub max_bytes: usize,
-    /// How long it is waited for. A script of a few KiB takes about a millisecond.
+    /// How long it may take once it is its turn. A script of a few KiB takes less than a millisecond.
     pub time_limit: Duration,
-    /// Who reads a script that is not of the simplest form.
-    pub reader: Arc<dyn ReadScripts>,
-}
-
-/// Reads scripts within bounds of its own.
-pub trait ReadScripts: fmt::Debug + Send + Sync {
-    /// Has [`read_packed`](super::read_packed) read a script within `time_limit`, with a stack of [`READING_STACK_BYTES`], and
-    /// answers what that does.
-    ///
-    /// # Errors
-    /// Why nobody has read it to its end.
-    fn read(&self, script: Vec<u8>, time_limit: Duration) -> Result<Vec<u8>, Unreadable>;
 }
 
 impl Default for Fence {
@@ -39,39 +23,64 @@ impl Default for Fence {
         Self {
             max_bytes: 64 * 1024,
             time_limit: Duration::from_millis(50),
-            reader: Arc::new(OnThreads),
         }
     }
 }
 
-/// Stack to read a script with, in bytes, of which only what is touched takes memory: for 400 levels of grammar, also in a
-/// build without optimisation.
-pub const READING_STACK_BYTES: usize = 64 << 20;
+/// Stack to read a script with, in bytes, of which only what is touched takes memory: for sixteen scripts in one another, each
+/// as deep as may be, also in a build without optimisation.
+const STACK_BYTES: usize = 64 << 20;
 
-/// A thread for each script. One that takes too long goes on, with whatever memory it takes, so this is for a process that
-/// reads a few scripts of people whom it trusts.
-#[derive(Debug)]
-struct OnThreads;
+/// How many scripts are read at once: enough that one which takes all its time keeps no other waiting. More would only share
+/// the processors.
+const MAX_AT_ONCE: usize = 4;
 
-impl ReadScripts for OnThreads {
-    fn read(&self, script: Vec<u8>, time_limit: Duration) -> Result<Vec<u8>, Unreadable> {
-        let (tell, told) = sync_channel(1);
-        let read = move || {
-            // The parser logs what it reads, and that may be secret.
-            let silent = tracing::subscriber::NoSubscriber::new();
-            let reading = tracing::subscriber::with_default(silent, || wire::read_packed(&script));
-            // Where nobody waits for it any more, it is for nobody.
-            let _ = tell.send(reading);
-        };
-        let thread = thread::Builder::new().name("shell-reader".to_owned());
-        match thread.stack_size(READING_STACK_BYTES).spawn(read) {
-            Ok(_) => {}
-            Err(_) => return Err(Unreadable::Busy),
+/// How many may wait for their turn. The last of so many comes to its turn within some seconds if each takes 50 ms,
+/// and in a tenth of one if they are such as people write.
+const MAX_WAITING: usize = 256;
+
+/// Whose turn it is.
+struct Turns {
+    taken: Mutex<Taken>,
+    given_back: Condvar,
+}
+
+struct Taken {
+    reading: usize,
+    waiting: usize,
+}
+
+static TURNS: Turns = Turns {
+    taken: Mutex::new(Taken {
+        reading: 0,
+        waiting: 0,
+    }),
+    given_back: Condvar::new(),
+};
+
+/// Given back when it goes.
+struct Turn(&'static Turns);
+
+impl Turns {
+    /// Waits for a turn; `None` where too many do.
+    fn take(&'static self) -> Option<Turn> {
+        let mut taken = self.taken.lock();
+        if taken.waiting >= MAX_WAITING {
+            return None;
         }
-        told.recv_timeout(time_limit).map_err(|error| match error {
-            RecvTimeoutError::Timeout => Unreadable::TooSlow,
-            RecvTimeoutError::Disconnected => Unreadable::Died,
-        })
+        taken.waiting += 1;
+        self.given_back
+            .wait_while(&mut taken, |taken| taken.reading >= MAX_AT_ONCE);
+        taken.waiting -= 1;
+        taken.reading += 1;
+        Some(Turn(self))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.taken.lock().reading -= 1;
+        self.0.given_back.notify_one();
     }
 }
 
@@ -93,9 +102,51 @@ pub(super) fn read(
         input: input.filter(|input| input.len() <= fence.max_bytes),
         ..setting
     };
-    if let Some(reading) = Reader::new(setting).read_simple(script) {
+    if let Some(reading) = Reader::new(setting, None).read_simple(script) {
         return Ok(reading);
     }
-    let script = wire::pack(script, setting);
-    wire::unpack(&fence.reader.read(script, fence.time_limit)?)
+    let _turn = TURNS.take().ok_or(Unreadable::Busy)?;
+    let deadline = Instant::now() + fence.time_limit;
+    let read = || Reader::new(setting, Some(deadline)).read(script);
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("script-reader".to_owned());
+        match thread.stack_size(STACK_BYTES).spawn_scoped(scope, read) {
+            Ok(thread) => thread.join().unwrap_or(Err(Unreadable::Died)),
+            Err(_) => Err(Unreadable::Busy),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_read_at_once_and_so_many_wait() {
+        static TURNS: Turns = Turns {
+            taken: Mutex::new(Taken {
+                reading: 0,
+                waiting: 0,
+            }),
+            given_back: Condvar::new(),
+        };
+        let mut turns: Vec<Turn> = (0..MAX_AT_ONCE).filter_map(|_| TURNS.take()).collect();
+        assert_eq!(turns.len(), MAX_AT_ONCE);
+        thread::scope(|scope| {
+            let take = || drop(TURNS.take().expect("not too many wait"));
+            let waiting: Vec<_> = (0..MAX_WAITING).map(|_| scope.spawn(take)).collect();
+            while TURNS.taken.lock().waiting < MAX_WAITING {
+                thread::yield_now();
+            }
+            assert!(TURNS.take().is_none());
+            // One comes behind the other.
+            turns.truncate(1);
+            for thread in waiting {
+                thread.join().expect("it has had its turn");
+            }
+        });
+        drop(turns);
+        let taken = TURNS.taken.lock();
+        assert_eq!((taken.reading, taken.waiting), (0, 0));
+    }
 }

@@ -1,6 +1,8 @@
 //! The reader that refuses. It finds every command that a script may run, rather one too many:
 //! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
 
+use std::time::Instant;
+
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
 use super::dialect::{Apart, names_extended, names_posix};
@@ -58,6 +60,7 @@ pub(super) struct Reader {
     extended_matters: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
+    deadline: Option<Instant>,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -113,7 +116,7 @@ fn opens(word: &str) -> bool {
 }
 
 /// Whether it begins what has other commands in it.
-pub(super) fn begins_compound(word: &str) -> bool {
+fn begins_compound(word: &str) -> bool {
     matches!(
         word,
         "case" | "coproc" | "for" | "function" | "if" | "select" | "until" | "while"
@@ -121,7 +124,8 @@ pub(super) fn begins_compound(word: &str) -> bool {
 }
 
 impl Reader {
-    pub(super) fn new(setting: Setting<'_>) -> Self {
+    /// One that gives up at `deadline`.
+    pub(super) fn new(setting: Setting<'_>, deadline: Option<Instant>) -> Self {
         Self {
             reading: Reading::default(),
             input: setting.input.map(str::to_owned),
@@ -142,6 +146,7 @@ impl Reader {
             may_be_extended: false,
             extended_matters: false,
             by_git: 0,
+            deadline,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -220,6 +225,7 @@ impl Reader {
     pub(super) fn script(&mut self, text: &str, certain: bool) -> Result<(), Unreadable> {
         self.depth += 1;
         self.bytes += text.len();
+        self.in_time()?;
         if self.depth > MAX_DEPTH {
             return Err(Unreadable::TooDeep);
         }
@@ -238,6 +244,18 @@ impl Reader {
         self.walk(&script, certain)?;
         self.depth -= 1;
         Ok(())
+    }
+
+    /// # Errors
+    /// When it takes too long.
+    pub(super) fn in_time(&self) -> Result<(), Unreadable> {
+        let is_late = self
+            .deadline
+            .is_some_and(|deadline| Instant::now() > deadline);
+        match is_late {
+            true => Err(Unreadable::TooSlow),
+            false => Ok(()),
+        }
     }
 
     /// Reads a text that may be a script. When it is none, it runs nothing that we could name.

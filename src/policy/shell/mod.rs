@@ -1,6 +1,6 @@
 //! Reading shell text. [`strict`] may allow and calls opaque what it does not know; [`loose`]
-//! finds everything that may be run, to refuse it, over a parser of bash's whole grammar, which
-//! [`fence`] keeps within bounds.
+//! finds everything that may be run, to refuse it, over a parser of bash's whole grammar
+//! ([`bash`]), which [`fence`] keeps within bounds.
 
 mod bash;
 mod command;
@@ -23,19 +23,15 @@ mod tests;
 mod text;
 mod variables;
 mod walk;
-mod wire;
 mod wrappers;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 pub use command::Command;
 pub use dialect::Shell;
-pub use fence::{Fence, READING_STACK_BYTES, ReadScripts};
+pub use fence::Fence;
 pub use text::ansi_c;
-pub use wire::read_packed;
 
 /// What a script runs and writes, as far as its text says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +47,7 @@ pub struct Reading {
 }
 
 /// Why a script cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// Longer than the fence allows.
     TooLong,
@@ -61,13 +57,13 @@ pub enum Unreadable {
     TooMuch,
     /// It took longer.
     TooSlow,
-    /// Too many others are being read, or there is nobody who could.
+    /// Too many others are being read, or there is no thread to read it.
     Busy,
-    /// Who read it ended before it had: of more memory than it may take, or of a mistake in the parser.
+    /// The parser failed: a defect of ours.
     Died,
     /// It is not what bash takes for a script, or more than we know of it.
     Grammar,
-    /// The parser and bash may read it in different ways.
+    /// Shells, or versions of bash, may read it in different ways.
     Ambiguous,
 }
 
@@ -78,16 +74,16 @@ impl fmt::Display for Unreadable {
             Self::TooDeep => "it is nested too deeply",
             Self::TooMuch => "it may run more than can be looked at",
             Self::TooSlow => "it takes too long to read",
-            Self::Busy => "too many others are being read, or there is nobody to read it",
-            Self::Died => "it takes too much memory to read, or the parser fails at it",
+            Self::Busy => "too many others are being read, or there is no thread to read it",
+            Self::Died => "the parser fails at it, which is a defect of the daemon: report it",
             Self::Grammar => "it is not in the grammar that is known",
             Self::Ambiguous => "what it says can be read in several ways",
         })
     }
 }
 
-/// Finds what `script` may run and write. A script of the simplest form is read here and now,
-/// any other behind `fence`.
+/// Finds what `script` may run and write. A script of the simplest form is read at once, any other on a thread
+/// of its own, which is waited for: see [`Fence`].
 ///
 /// # Errors
 /// See [`Unreadable`]; then anything may be in it.

@@ -216,9 +216,15 @@ impl Flat {
         if is_apart {
             self.apart = self.apart.max(Apart::Others);
         }
-        let inner = flatten_unquoted(expression).map_err(in_doubt)?;
-        self.nested.extend(hidden(&inner.text));
-        self.add(inner);
+        match flatten_unquoted(expression) {
+            Ok(inner) => {
+                self.nested.extend(hidden(&inner.text));
+                self.add(inner);
+            }
+            // What stands before the error is run, and whether that is one depends on what is quoted.
+            Err(Unreadable::Grammar) => self.nested.push(unknown()),
+            Err(unreadable) => return Err(unreadable),
+        }
         Ok(())
     }
 

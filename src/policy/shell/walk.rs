@@ -156,6 +156,7 @@ impl Walker<'_> {
     }
 
     fn command(&mut self, command: &Command<'_>) -> Walk {
+        self.reader.in_time()?;
         match command {
             Command::Simple(simple) => self.simple(simple),
             Command::Compound(compound, redirects) => {

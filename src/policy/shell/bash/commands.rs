@@ -16,6 +16,7 @@ const COMMAND: Place = Place {
     assigns: true,
     declares: false,
     is_element: false,
+    is_name: false,
     is_pattern: false,
     is_expression: false,
 };
@@ -198,7 +199,11 @@ impl<'a> Parser<'a> {
             "function" => {
                 self.source.eat("function");
                 self.blanks()?;
-                let name = self.word(Place::default())?.ok_or(Unreadable::Grammar)?;
+                let name = self.word(Place {
+                    is_name: true,
+                    ..Place::default()
+                })?;
+                let name = name.ok_or(Unreadable::Grammar)?;
                 self.blanks()?;
                 let at = self.source.at();
                 if self.source.eat("(") {
@@ -458,10 +463,14 @@ impl<'a> Parser<'a> {
             }
             return self.newlines();
         }
-        let first = self.operand(Place::default())?;
-        if first.raw == "!" {
+        if self.source.peek() == Some('!')
+            && matches!(self.source.peek_second(), Some(' ' | '\t' | '\n' | '('))
+        {
+            self.source.skip();
+            self.extended |= self.source.peek() == Some('(');
             return self.deeper(|parser| parser.term(words));
         }
+        let first = self.operand(Place::default())?;
         self.blanks()?;
         let is_unary = first.raw.starts_with('-') && first.raw.chars().count() == 2;
         if is_unary

@@ -160,7 +160,9 @@ fn scripts_are_parsed_as_bash_has_them() {
         ("[[ a =~ ^(#|//) ]]", "[[a ^(#|//)]]"),
         ("[[ a =~ (b c)|d ]]", "[[a (b c)|d]]"),
         ("[[ a == @(b|c d) ]]", "[[a @(b|c d)]]"),
-        ("[[ a\n]]", "[[a]]"),
+        ("[[ a == b\n]]", "[[a b]]"),
+        ("[[ !(a == b) ]]", "[[a b]]"),
+        ("function f+(a)", "f+() {[a]}"),
         ("!(a)", "{[a]}"),
         ("ls !(a|b)", "[ls !(a|b)]"),
         ("x=1 y+=2 a b=3", "[x=1 y+=2 a b=3]"),
@@ -242,6 +244,7 @@ fn what_bash_refuses_is_not_in_the_grammar() {
         "[[ a",
         "[[ a; ]]",
         "[[ a b ]]",
+        "[[ a\n]]",
         "f() a",
         "f(a)",
         "f() ",
@@ -378,7 +381,7 @@ fn nothing_goes_deeper_or_takes_longer_than_it_may() {
     let nested =
         |open: &str, count: usize, close: &str| open.repeat(count) + "a" + &close.repeat(count);
     for (open, close) in [
-        ("(", ")"),
+        ("( ", ")"),
         ("$(", ")"),
         ("\"$(", ")\""),
         ("{ ", ";}"),

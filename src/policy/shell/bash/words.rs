@@ -11,6 +11,8 @@ pub(super) struct Place {
     pub declares: bool,
     /// An element of an array.
     pub is_element: bool,
+    /// The name of a function, behind which its parentheses may stand.
+    pub is_name: bool,
     /// What is held against a text in `[[`.
     pub is_pattern: bool,
     /// The same as a regular expression.
@@ -165,7 +167,10 @@ impl<'a> Parser<'a> {
         let is_empty = self.source.peek() == Some(')');
         self.source.go_to(at);
         self.extended |= !place.is_pattern;
-        !place.is_pattern && place.assigns && (is_empty || sign == Some('!') && word.raw.is_empty())
+        place.is_name
+            || !place.is_pattern
+                && place.assigns
+                && (is_empty || sign == Some('!') && word.raw.is_empty())
     }
 
     fn one(&mut self, word: &mut Word<'a>) {
