@@ -92,8 +92,13 @@ pub(super) fn flatten_inner(source: &str) -> Result<Flat, Unreadable> {
 /// What is read for the second time, and was in the grammar before.
 fn in_doubt(unreadable: Unreadable) -> Unreadable {
     match unreadable {
-        Unreadable::Grammar => Unreadable::Ambiguous,
-        other => other,
+        Unreadable::Grammar | Unreadable::Ambiguous => Unreadable::Ambiguous,
+        Unreadable::TooLong
+        | Unreadable::TooDeep
+        | Unreadable::TooMuch
+        | Unreadable::TooSlow
+        | Unreadable::Busy
+        | Unreadable::Died => unreadable,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Commands, and what joins them.
 
-use super::words::{Place, is_name};
+use super::words::{Place, ends_word, is_name};
 use super::{
     Command, Compound, Item, Kind, List, Parser, Pipeline, Redirect, Simple, Unreadable, Word,
 };
@@ -126,7 +126,9 @@ impl<'a> Parser<'a> {
                 self.source.next();
                 continue;
             }
-            if !" \t\n;&|()<>".contains(c) {
+            // A process substitution goes on with a word.
+            let goes_on = matches!(c, '<' | '>') && self.source.peek_second() == Some('(');
+            if goes_on || !ends_word(c) {
                 word.clear();
             }
             break;

@@ -1,6 +1,6 @@
 //! Words, and where what begins in one ends.
 
-use super::{Parser, Piece, Signs, Unreadable, Word};
+use super::{MAX_LEVELS, Parser, Piece, Signs, Unreadable, Word};
 
 /// What a word may be, where it stands.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +55,7 @@ const BRACES: Pair = Pair {
 /// Signs behind which a parenthesis opens a pattern.
 const EXTENDED: [char; 5] = ['?', '*', '+', '@', '!'];
 
-fn ends_word(c: char) -> bool {
+pub(super) fn ends_word(c: char) -> bool {
     matches!(
         c,
         ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>'
@@ -152,6 +152,10 @@ impl<'a> Parser<'a> {
                     }
                 }
                 c if ends_word(c) => break,
+                // To bash 5.2 it escapes nothing there.
+                '\\' if place.is_element && self.substitutions > 0 => {
+                    return Err(Unreadable::Ambiguous);
+                }
                 c => self.quoted_or_plain(c, &mut word)?,
             }
         }
@@ -409,6 +413,9 @@ impl<'a> Parser<'a> {
             if open == 0 {
                 return Ok(());
             }
+            if open > MAX_LEVELS {
+                return Err(Unreadable::TooDeep);
+            }
             match c {
                 '\\' => drop(self.source.next_raw()),
                 '\'' => drop(self.single(behind_dollar)?),
@@ -511,10 +518,10 @@ fn arithmetic(inside: &str) -> Result<Option<&str>, Unreadable> {
     let Some(expression) = expression else {
         return Ok(None);
     };
-    let balances = is_balanced(unquoted(expression));
-    // What is expanded in quotes has its own.
+    let balances = is_balanced(unquoted(expression, true));
+    // What is expanded in double quotes has parentheses of its own.
     let expands = expression.contains('"') && expression.contains(['$', '`']);
-    match expands && balances != is_balanced(expression.chars()) {
+    match expands && balances != is_balanced(unquoted(expression, false)) {
         true => Err(Unreadable::Ambiguous),
         false => Ok(balances.then_some(expression)),
     }
@@ -530,15 +537,15 @@ fn is_balanced(mut text: impl Iterator<Item = char>) -> bool {
     open == Some(0)
 }
 
-/// The characters that are neither escaped nor in quotes.
-fn unquoted(text: &str) -> impl Iterator<Item = char> {
+/// The characters that are neither escaped nor in single quotes, nor in double ones where those `count`.
+fn unquoted(text: &str, count: bool) -> impl Iterator<Item = char> {
     let mut chars = text.chars();
     std::iter::from_fn(move || {
         loop {
             match chars.next()? {
                 '\\' => drop(chars.next()),
                 '\'' => drop(chars.find(|c| *c == '\'')),
-                '"' => while !matches!(chars.next(), Some('"') | None) {},
+                '"' if count => while !matches!(chars.next(), Some('"') | None) {},
                 c => return Some(c),
             }
         }
