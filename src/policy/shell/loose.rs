@@ -58,6 +58,10 @@ pub(super) struct Reader {
     /// The same of extended patterns.
     pub(super) may_be_extended: bool,
     extended_matters: bool,
+    /// Whether something is expanded twice of which it is not known what it is, and whether a variable is set to what would
+    /// be expanded then.
+    pub(super) expands_twice: bool,
+    pub(super) sets_expansion: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
     deadline: Option<Instant>,
@@ -96,6 +100,7 @@ pub(super) fn redefines(text: &str) -> bool {
         "BASH_ALIASES",
         "BASH_CMDS",
         "histexpand",
+        "interactive_comments",
         "GIT_CONFIG_",
         "--config-env",
     ];
@@ -143,6 +148,8 @@ impl Reader {
             shell: setting.shell,
             may_be_posix: false,
             posix_matters: false,
+            expands_twice: false,
+            sets_expansion: false,
             may_be_extended: false,
             extended_matters: false,
             by_git: 0,
@@ -211,8 +218,10 @@ impl Reader {
         if self.opens && self.reopens {
             self.reading.writes.push(None);
         }
-        if self.may_be_posix && self.posix_matters || self.may_be_extended && self.extended_matters
-        {
+        let is_otherwise = self.may_be_posix && self.posix_matters
+            || self.may_be_extended && self.extended_matters
+            || self.expands_twice && self.sets_expansion;
+        if is_otherwise {
             self.unknown();
         }
         match self.is_full() {

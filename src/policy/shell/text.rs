@@ -79,13 +79,35 @@ pub(super) fn flatten_unquoted(source: &str) -> Result<Flat, Unreadable> {
     Ok(flat)
 }
 
+/// Reads arithmetic.
+pub(super) fn flatten_arithmetic(source: &str) -> Result<Flat, Unreadable> {
+    if joined(source).contains("$'") {
+        // What that comes to is expanded.
+        return Ok(Flat::unknown());
+    }
+    match flatten_unquoted(source) {
+        Ok(mut flat) => {
+            flat.nested.extend(hidden(&flat.text));
+            Ok(flat)
+        }
+        // What stands before the error is run, and whether that is one depends on what is quoted.
+        Err(Unreadable::Grammar) => Ok(Flat::unknown()),
+        Err(unreadable) => Err(unreadable),
+    }
+}
+
 /// Reads text of which a word is made that is not parted: what stands in an expansion, in a pattern, in brackets.
 pub(super) fn flatten_inner(source: &str) -> Result<Flat, Unreadable> {
     let mut flat = Flat::default();
     // It was looked through once, in which other things end it.
     let pieces = parse_text(source, Signs::All).map_err(in_doubt)?;
     flat.pieces(&pieces, false)?;
-    flat.nested.extend(hidden(&flat.text));
+    // What is quoted may be expanded all the same, and what stands before an error is run.
+    flat.nested
+        .extend(match flatten_unquoted(&plain(&flat.text)) {
+            Ok(_) => hidden(&flat.text),
+            Err(_) => vec![unknown()],
+        });
     Ok(flat)
 }
 
@@ -163,15 +185,23 @@ impl Flat {
             }
             Piece::Double(pieces) => self.pieces(pieces, true)?,
             Piece::Parameter(raw) => {
+                let whole = *raw;
                 let raw = joined(raw);
+                if is_swallowed(&raw) {
+                    self.apart = self.apart.max(Apart::Others);
+                }
                 if quoted && has_quote(&raw) {
                     // For POSIX it is a plain character there.
                     self.apart = Apart::Posix;
+                    // To bash it is one when the word is expanded, but not when it is looked for the end of it.
+                    let expands = raw.get(2..).is_some_and(|raw| raw.contains(['$', '`']));
+                    let differs = expands && !takes_pattern(&raw);
+                    self.nested.extend(differs.then(unknown));
                 }
                 let is_word = quoted && !may_be_words(&raw);
                 self.text
                     .push(if is_word { UNKNOWN } else { UNKNOWN_WORDS });
-                self.expansion(&raw)?;
+                self.expansion(whole)?;
             }
             Piece::Command(script) => {
                 if script.starts_with('(') {
@@ -181,7 +211,16 @@ impl Flat {
                 self.substitution((*script).to_owned(), quoted);
             }
             Piece::Backquoted(script) => {
-                self.substitution(unescaped(&joined(script), quoted), quoted)
+                let script = joined(script);
+                if script.contains("\\\"") {
+                    // Right in double quotes that is a quote; further in it depends on the shell.
+                    let other = unescaped(&script, !quoted);
+                    self.nested.push(Nested::new(other, false));
+                }
+                self.substitution(unescaped(&script, quoted), quoted);
+            }
+            Piece::Arithmetic(expression) if has_parenthesis_within(expression) => {
+                self.arithmetic(expression, true)?;
             }
             Piece::Arithmetic(expression) => {
                 self.arithmetic(expression, expression.contains(['\'', '"']))?
@@ -221,15 +260,7 @@ impl Flat {
         if is_apart {
             self.apart = self.apart.max(Apart::Others);
         }
-        match flatten_unquoted(expression) {
-            Ok(inner) => {
-                self.nested.extend(hidden(&inner.text));
-                self.add(inner);
-            }
-            // What stands before the error is run, and whether that is one depends on what is quoted.
-            Err(Unreadable::Grammar) => self.nested.push(unknown()),
-            Err(unreadable) => return Err(unreadable),
-        }
+        self.add(flatten_arithmetic(expression)?);
         Ok(())
     }
 
@@ -250,18 +281,13 @@ impl Flat {
     }
 
     fn unquoted(&mut self, text: &str) {
-        let mut chars = text.chars();
-        while let Some(c) = chars.next() {
+        let lists = text.contains(',') || text.contains("..");
+        let last = text.rfind('}');
+        for (at, c) in text.char_indices() {
             match c {
                 '*' | '?' | '[' => self.text.push(UNKNOWN_WORDS),
-                '(' => self.vague = true,
-                '{' if text.contains(',') || text.contains("..") => self.vague = true,
-                // Braces around something quoted.
-                '{' if !chars.as_str().contains('}') => self.vague = true,
-                '\\' => match chars.next() {
-                    Some('\n') | None => {}
-                    Some(c) => self.text.push(literal_char(c)),
-                },
+                // Also around something quoted, of which the other brace is another piece.
+                '{' if lists || last.is_none_or(|last| last < at) => self.vague = true,
                 c => self.text.push(literal_char(c)),
             }
         }
@@ -274,9 +300,18 @@ impl Flat {
 
     /// What stands between `${` and `}` has words in it, with scripts of their own.
     fn expansion(&mut self, raw: &str) -> Result<(), Unreadable> {
-        let Some(inner) = raw.strip_prefix("${").and_then(|raw| raw.strip_suffix('}')) else {
+        let mut behind = raw.strip_prefix('$').unwrap_or(raw);
+        while let Some(next_line) = behind.strip_prefix("\\\n") {
+            behind = next_line;
+        }
+        let Some(whole) = behind
+            .strip_prefix('{')
+            .and_then(|raw| raw.strip_suffix('}'))
+        else {
             return Ok(());
         };
+        // Lines are joined in it but for what is a comment there, or the text of a here-document.
+        let inner = &*joined(whole);
         let is_name = |name: &str| {
             name.bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"_[]@*!".contains(&byte))
@@ -295,7 +330,7 @@ impl Flat {
         if !inner.contains(['$', '`', '(', '\'']) {
             return Ok(());
         }
-        self.inner(inner)
+        self.inner(whole)
     }
 }
 
@@ -317,6 +352,39 @@ fn may_be_words(raw: &str) -> bool {
             .any(|sign| raw.contains(sign))
 }
 
+/// Whether there is a sign in the expansion that dash takes for another part of it, or passes over: behind `${x:` or `${#`.
+fn is_swallowed(raw: &str) -> bool {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_-=?+ ".contains(c);
+    let Some(inner) = raw.strip_prefix("${").and_then(|raw| raw.strip_suffix('}')) else {
+        return false;
+    };
+    let name = inner.strip_prefix('!').unwrap_or(inner);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_@*?-$!#".contains(c);
+    let behind = name.trim_start_matches(is_name).strip_prefix(':');
+    let is_odd = |behind: &str| !behind.starts_with(is_of_word);
+    behind.is_some_and(is_odd)
+        || inner.strip_prefix('#').is_some_and(|length| {
+            let is_length = |c: char| c.is_ascii_alphanumeric() || "_@*[]".contains(c);
+            !length.chars().all(is_length)
+        })
+}
+
+/// Whether there is a parenthesis in an expansion in arithmetic, which dash does not count.
+fn has_parenthesis_within(expression: &str) -> bool {
+    let mut within = expression.split("${").skip(1);
+    within.any(|text| {
+        let end = text.find('}').unwrap_or(text.len());
+        text[..end].contains(['(', ')'])
+    })
+}
+
+/// Whether an expansion holds a pattern, in which quotes are quotes.
+fn takes_pattern(raw: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '@' || c == '*';
+    let behind = raw.trim_start_matches("${").trim_start_matches(is_name);
+    behind.starts_with(['#', '%', '/', '^', ','])
+}
+
 /// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,
 /// in which it is one to everybody.
 fn has_quote(text: &str) -> bool {
@@ -324,7 +392,9 @@ fn has_quote(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '@' || c == '*';
     let behind = inner.trim_start_matches(is_name);
     if behind.len() < inner.len() && behind.starts_with(['#', '%']) {
-        return false;
+        // But for another expansion in that.
+        let mut within = behind.match_indices("${");
+        return within.any(|(at, _)| has_quote(&behind[at..]));
     }
     let mut depth = 0_usize;
     let mut chars = text.chars();

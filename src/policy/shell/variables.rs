@@ -18,6 +18,7 @@ impl Reader {
     /// Looks at what a variable is set to.
     pub(super) fn set(&mut self, name: &str, text: &str, certain: bool) -> Walk {
         self.all(&hidden(text), certain)?;
+        self.sets_expansion |= text.contains(['$', '`']);
         if redefines(text) {
             self.unknown();
         }
@@ -31,8 +32,8 @@ impl Reader {
 
     /// Looks at what bash reads itself.
     fn read_by_bash(&mut self, name: &str, text: &str) {
-        if name == "PS4" && flatten_unquoted(&plain(text)).is_err() {
-            // Of a prompt, what stands before the error is run.
+        if name == "PS4" && (!is_known(text) || flatten_unquoted(&plain(text)).is_err()) {
+            // It is expanded, and of a prompt with an error what stands before that.
             self.unknown();
         }
         let is_file = is_known(text) && text.starts_with('/');

@@ -6,11 +6,13 @@ use super::Unreadable;
 use super::bash::{
     Command, Compound, Document, Item, Kind, List, Piece, Pipeline, Redirect, Script, Simple, Word,
 };
+use super::dialect::Apart;
 use super::loose::{Nested, Reader, reads_variable};
 use super::nested::Input;
 use super::shells::is_shell;
 use super::text::{
-    Flat, flatten, flatten_pieces, flatten_unquoted, hidden, is_known, literal, plain,
+    Flat, flatten, flatten_arithmetic, flatten_pieces, flatten_unquoted, hidden, is_known, literal,
+    plain,
 };
 use super::variables::{MAX_SET, declares, is_read_by_programs};
 
@@ -146,6 +148,14 @@ impl Walker<'_> {
             // That is `time` itself in POSIX mode and in other shells, which runs the program behind its options.
             self.reader.unknown();
         }
+        if pipeline.has_option {
+            self.reader.apart(Apart::Posix);
+        }
+        let is_simple = matches!(pipeline.commands.first(), Some(Command::Simple(_)) | None);
+        if pipeline.timed && !is_simple {
+            // To others it is a command, and so is what follows the words of this one below.
+            self.reader.bash_only();
+        }
         let is_piped = self.reader.is_piped;
         for command in &pipeline.commands {
             self.command(command)?;
@@ -166,18 +176,36 @@ impl Walker<'_> {
                 self.reader.is_piped = is_piped;
                 self.redirects(redirects)
             }
-            Command::Function { name, body } => {
+            Command::Function {
+                name,
+                is_named,
+                body,
+            } => {
+                if *is_named {
+                    self.reader.bash_only();
+                }
                 self.reader.functions.push(name.clone());
                 self.command(body)
             }
-            Command::Coprocess(body) => self.command(body),
+            Command::Coprocess(body) => {
+                self.reader.bash_only();
+                self.command(body)
+            }
         }
     }
 
     fn compound(&mut self, compound: &Compound<'_>) -> Walk {
         match compound {
             Compound::Lists(lists) => lists.iter().try_for_each(|list| self.list(list)),
-            Compound::For { name, words, body } => {
+            Compound::For {
+                selects,
+                name,
+                words,
+                body,
+            } => {
+                if *selects {
+                    self.reader.bash_only();
+                }
                 let is_read = is_read_by_programs(name);
                 if is_read && words.len() > MAX_SET {
                     self.reader.unknown();
@@ -302,7 +330,7 @@ impl Walker<'_> {
 
     fn arithmetic(&mut self, expression: &str) -> Walk {
         self.reader.bash_only();
-        self.text(flatten_unquoted(expression)?)
+        self.text(flatten_arithmetic(expression)?)
     }
 
     fn word(&mut self, word: &Word<'_>) -> Result<String, Unreadable> {
@@ -361,6 +389,9 @@ impl Walker<'_> {
                 let is_descriptor = number.bytes().all(|byte| byte.is_ascii_digit());
                 if *writes && !is_descriptor {
                     self.reader.write(&text);
+                    // Bash expands it twice.
+                    self.reader.all(&hidden(&text), self.certain)?;
+                    self.reader.expands_twice |= !is_known(&text);
                 }
                 self.opens(*descriptor, !writes);
                 let usual = if *writes { STDOUT } else { STDIN };
@@ -389,6 +420,10 @@ impl Walker<'_> {
     fn document(&mut self, document: &Document) -> Result<String, Unreadable> {
         if !document.expands {
             return Ok(literal(&document.text));
+        }
+        if document.is_joined && document.text.contains(['$', '`']) {
+            // Where a comment or another here-document is in it, others join no lines.
+            self.reader.apart(Apart::Others);
         }
         let flat = match flatten_unquoted(&document.text) {
             // What stands before the error is run, and the command is not.

@@ -12,7 +12,7 @@ use super::loose::{Nested, Reader, redefines};
 use super::nested::{Input, script, scripts_of, takes_scripts};
 use super::operands::Operands;
 use super::remote::keeps_its_words;
-use super::text::{hidden, is_known, plain};
+use super::text::{flatten_unquoted, hidden, is_known, plain};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
 struct Wrapper {
@@ -128,6 +128,14 @@ impl Reader {
         let set = words.iter().filter_map(|word| word.split_once('='));
         nested.extend(set.filter_map(|(name, value)| with_options(name, value)));
         self.may_be_posix |= words.iter().any(|word| names_posix(word));
+        let sets_prompt = |word: &String| word.contains("PS4=");
+        if words
+            .iter()
+            .any(|word| sets_prompt(word) && flatten_unquoted(&plain(word)).is_err())
+        {
+            // Of a prompt, what stands before the error is run.
+            self.unknown();
+        }
         self.may_be_extended |= words.iter().any(|word| names_extended(word));
         if words.iter().any(|word| redefines(word)) {
             self.unknown();

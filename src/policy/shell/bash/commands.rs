@@ -2,11 +2,26 @@
 
 use super::words::{Place, ends_word, is_name};
 use super::{
-    Command, Compound, Item, Kind, List, Parser, Pipeline, Redirect, Simple, Unreadable, Word,
+    Command, Compound, Item, Kind, List, Parser, Piece, Pipeline, Redirect, Simple, Unreadable,
+    Word,
 };
 
 /// Words that end what other words have begun.
 const ENDS: [&str; 8] = ["}", "do", "done", "elif", "else", "esac", "fi", "then"];
+
+/// Words of the grammar's own, where a command may begin.
+fn is_reserved(raw: &str) -> bool {
+    let begins = [
+        "!", "[[", "]]", "case", "coproc", "for", "function", "if", "in", "select", "time",
+        "until", "while", "{",
+    ];
+    begins.contains(&raw) || ENDS.contains(&raw)
+}
+
+fn has_subscript(word: &Word<'_>) -> bool {
+    let is_subscript = |piece: &Piece<'_>| matches!(piece, Piece::Subscript(_) | Piece::Array(_));
+    word.pieces.iter().any(is_subscript)
+}
 
 /// The least descriptor that bash gives to one with a name.
 const FIRST_NAMED: i32 = 10;
@@ -152,6 +167,7 @@ impl<'a> Parser<'a> {
     fn pipeline(&mut self) -> Result<Pipeline<'a>, Unreadable> {
         let mut pipeline = Pipeline {
             timed: false,
+            has_option: false,
             commands: Vec::new(),
         };
         let mut is_prefixed = false;
@@ -160,9 +176,10 @@ impl<'a> Parser<'a> {
                 pipeline.timed = true;
                 self.blanks()?;
                 if self.eat_word("-p") {
+                    pipeline.has_option = true;
                     self.blanks()?;
                 }
-                self.eat_word("--");
+                pipeline.has_option |= self.eat_word("--");
             } else if !self.eat_word("!") {
                 break;
             }
@@ -214,7 +231,7 @@ impl<'a> Parser<'a> {
                         self.source.go_to(at);
                     }
                 }
-                self.function(name)
+                self.function(name, true)
             }
             "!" | "in" | "]]" => Err(Unreadable::Grammar),
             word if ENDS.contains(&word) => Err(Unreadable::Grammar),
@@ -223,11 +240,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the body of a function.
-    fn function(&mut self, name: Word<'a>) -> Result<Command<'a>, Unreadable> {
+    fn function(&mut self, name: Word<'a>, is_named: bool) -> Result<Command<'a>, Unreadable> {
         self.newlines()?;
         let body = self.compound()?.ok_or(Unreadable::Grammar)?;
         Ok(Command::Function {
             name: name.raw,
+            is_named,
             body: Box::new(self.redirected(body)?),
         })
     }
@@ -239,8 +257,7 @@ impl<'a> Parser<'a> {
             return Ok(Command::Coprocess(Box::new(body)));
         }
         let at = self.source.at();
-        let plain = self.peek_plain();
-        if ["!", "coproc", "function", "time"].contains(&&*plain) || ENDS.contains(&&*plain) {
+        if is_reserved(&self.peek_plain()) {
             return Err(Unreadable::Ambiguous);
         }
         if self.word(COMMAND)?.is_some() {
@@ -249,6 +266,16 @@ impl<'a> Parser<'a> {
             if let Some(compound) = self.compound()? {
                 let body = self.redirected(compound)?;
                 return Ok(Command::Coprocess(Box::new(body)));
+            }
+            // Bash reads a subscript there as that of an assignment, others do not.
+            while let Some(word) = self.word(COMMAND)? {
+                if has_subscript(&word) {
+                    return Err(Unreadable::Ambiguous);
+                }
+                if word.value.is_none() {
+                    break;
+                }
+                self.blanks()?;
             }
         }
         self.source.go_to(at);
@@ -279,6 +306,8 @@ impl<'a> Parser<'a> {
         ) {
             return Ok(None);
         }
+        let before = self.source.before().trim_end_matches([' ', '\t']);
+        let is_behind_sign = before.ends_with(['{', '!']);
         self.source.eat(&word);
         let compound = match &*word {
             "{" => {
@@ -287,7 +316,17 @@ impl<'a> Parser<'a> {
                 Compound::Lists(vec![list])
             }
             "if" => Compound::Lists(self.conditions()?),
-            "case" => self.case()?,
+            "case" => {
+                self.cases += 1;
+                let is_odd = self.cases > 1 || is_behind_sign;
+                if self.substitutions > 0 && is_odd {
+                    // Bash 5.1 knows one of them, and not there.
+                    return Err(Unreadable::Ambiguous);
+                }
+                let case = self.case()?;
+                self.cases -= 1;
+                case
+            }
             "for" | "select" => self.repeat(&word)?,
             "[[" => {
                 let mut words = Vec::new();
@@ -311,6 +350,7 @@ impl<'a> Parser<'a> {
             if let Some(expression) = self.arithmetic()? {
                 return Ok(Compound::Arithmetic(expression));
             }
+            self.read_again(self.source.since(at))?;
             self.source.go_to(at);
         }
         let list = self.commands()?;
@@ -370,6 +410,7 @@ impl<'a> Parser<'a> {
             }
         }
         Ok(Compound::For {
+            selects: keyword == "select",
             name,
             words,
             body: self.group_or_body()?,
@@ -423,7 +464,12 @@ impl<'a> Parser<'a> {
             loop {
                 self.blanks()?;
                 let pattern = self.word(Place::default())?;
-                patterns.push(pattern.ok_or(Unreadable::Grammar)?);
+                let pattern = pattern.ok_or(Unreadable::Grammar)?;
+                if pattern.raw == "esac" {
+                    // In a substitution bash 5.2 writes it otherwise before it is run.
+                    return Err(Unreadable::Ambiguous);
+                }
+                patterns.push(pattern);
                 self.blanks()?;
                 if !self.source.eat("|") {
                     break;
@@ -434,6 +480,11 @@ impl<'a> Parser<'a> {
             }
             lists.push(self.list(None)?);
             if !(self.source.eat(";;&") || self.source.eat(";;") || self.source.eat(";&")) {
+                let before = self.source.before().trim_end_matches([' ', '\t']);
+                if self.substitutions > 0 && !before.ends_with([';', '\n']) {
+                    // Behind another compound command bash 5.1 does not see it.
+                    return Err(Unreadable::Ambiguous);
+                }
                 self.expect("esac")?;
                 break;
             }
@@ -523,7 +574,6 @@ impl<'a> Parser<'a> {
                 simple.items.push(Item::Redirect(redirect));
                 continue;
             }
-            let begin = self.source.at();
             let Some(word) = self.word(place)? else {
                 break;
             };
@@ -531,12 +581,13 @@ impl<'a> Parser<'a> {
                 .items
                 .iter()
                 .any(|item| matches!(item, Item::Redirect(_)));
-            if place.assigns
-                && has_redirect
-                && self.source.since(begin).contains(['[', '('])
-                && word.value.is_some()
-            {
-                // Whether an array may be set there has changed with bash's versions.
+            // Whether an array may be set there has changed with bash's versions.
+            let is_odd = has_redirect && has_subscript(&word);
+            // In a substitution bash 5.2 puts redirects behind the words before it is run.
+            let is_moved = matches!(simple.items[..], [Item::Redirect(_), ..])
+                && word.value.is_none()
+                && is_reserved(&word.raw);
+            if place.assigns && (is_odd || is_moved) {
                 return Err(Unreadable::Ambiguous);
             }
             if matches!(self.source.peek(), Some('<' | '>')) && is_element(&word.raw) {
@@ -553,7 +604,7 @@ impl<'a> Parser<'a> {
                 if simple.items.is_empty() && self.source.eat("(") {
                     self.blanks()?;
                     return match self.source.eat(")") {
-                        true => self.function(word),
+                        true => self.function(word, false),
                         false => Err(Unreadable::Grammar),
                     };
                 }

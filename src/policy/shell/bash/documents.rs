@@ -53,19 +53,25 @@ impl<'a> Parser<'a> {
     /// Reads the end of a line and the here-documents behind it.
     pub(super) fn newline(&mut self) -> Result<(), Unreadable> {
         self.source.next();
-        for pending in std::mem::take(&mut self.pending) {
-            let text = self.lines(&pending)?;
-            self.documents.push(Document {
-                text,
-                expands: !pending.is_quoted,
-            });
+        let pending = std::mem::take(&mut self.pending);
+        if self.substitutions > 0 && pending.len() > 1 {
+            // Bash 5.1 looks for the end of the first only.
+            return Err(Unreadable::Ambiguous);
+        }
+        for pending in pending {
+            let document = self.lines(&pending)?;
+            self.documents.push(document);
         }
         Ok(())
     }
 
     /// Reads a here-document to the line that ends it, or to the end of the script, which is none to no shell.
-    fn lines(&mut self, pending: &Pending) -> Result<String, Unreadable> {
-        let mut text = String::new();
+    fn lines(&mut self, pending: &Pending) -> Result<Document, Unreadable> {
+        let mut document = Document {
+            text: String::new(),
+            expands: !pending.is_quoted,
+            is_joined: false,
+        };
         while let Some((line, parts)) = self.line(pending)? {
             let end = pending.end.as_str();
             let stripped = match pending.strips {
@@ -78,20 +84,19 @@ impl<'a> Parser<'a> {
                 return Err(Unreadable::Ambiguous);
             }
             if stripped == end || pending.strips && line == end {
-                return Ok(text);
+                return Ok(document);
             }
-            // In a substitution bash 5.2 takes that for the end, others do not.
-            if self.substitutions > 0
-                && stripped
-                    .strip_prefix(end)
-                    .is_some_and(|rest| rest.contains(')'))
-            {
+            // In a substitution bash 5.2 takes the former for the end, and 5.1 joins the latter.
+            let rest = stripped.strip_prefix(end);
+            let is_odd = rest.is_some_and(|rest| rest.contains(')')) || line.ends_with("\\\\");
+            if self.substitutions > 0 && is_odd {
                 return Err(Unreadable::Ambiguous);
             }
-            text.push_str(stripped);
-            text.push('\n');
+            document.is_joined |= !parts.is_empty();
+            document.text.push_str(stripped);
+            document.text.push('\n');
         }
-        Ok(text)
+        Ok(document)
     }
 
     /// The next line, and those that it was joined of where it is more than one.

@@ -39,12 +39,15 @@ pub(super) struct Document {
     pub text: String,
     /// Whether what it names is expanded.
     pub expands: bool,
+    /// Whether there was such an end in it.
+    pub is_joined: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Pipeline<'a> {
-    /// Whether `time` stands before it.
+    /// Whether `time` stands before it, and an option behind that.
     pub timed: bool,
+    pub has_option: bool,
     pub commands: Vec<Command<'a>>,
 }
 
@@ -54,6 +57,8 @@ pub(super) enum Command<'a> {
     Compound(Compound<'a>, Vec<Redirect<'a>>),
     Function {
         name: String,
+        /// Whether the word `function` stands before it.
+        is_named: bool,
         body: Box<Command<'a>>,
     },
     Coprocess(Box<Command<'a>>),
@@ -79,6 +84,7 @@ pub(super) enum Compound<'a> {
     Lists(Vec<List<'a>>),
     /// `for` and `select`.
     For {
+        selects: bool,
         name: String,
         words: Vec<Word<'a>>,
         body: List<'a>,
@@ -216,6 +222,10 @@ struct Parser<'a> {
     pending: Vec<documents::Pending>,
     documents: Vec<Document>,
     extended: bool,
+    /// In how many `case` within the substitution, and whether there was `<<` in it that begins no here-document: bash
+    /// 5.1 looks for its end in a way of its own.
+    cases: usize,
+    has_shift: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -227,6 +237,8 @@ impl<'a> Parser<'a> {
             pending: Vec::new(),
             documents: Vec::new(),
             extended: false,
+            cases: 0,
+            has_shift: false,
         }
     }
 

@@ -35,6 +35,11 @@ impl<'a> Source<'a> {
         self.text.get(start..self.at).unwrap_or_default()
     }
 
+    /// All that stands before it.
+    pub fn before(&self) -> &'a str {
+        self.text.get(..self.at).unwrap_or_default()
+    }
+
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }

@@ -1,5 +1,6 @@
 //! Words, and where what begins in one ends.
 
+use super::super::text::joined;
 use super::{MAX_LEVELS, Parser, Piece, Signs, Unreadable, Word};
 
 /// What a word may be, where it stands.
@@ -28,6 +29,8 @@ struct Pair {
     first: bool,
     /// Whether what is expanded in it is parsed, and not only counted.
     expands: bool,
+    /// Whether commands in it are.
+    substitutes: bool,
 }
 
 const PARENTHESES: Pair = Pair {
@@ -35,6 +38,7 @@ const PARENTHESES: Pair = Pair {
     close: ')',
     first: false,
     expands: false,
+    substitutes: false,
 };
 const BRACKETS: Pair = Pair {
     open: '[',
@@ -50,6 +54,7 @@ const BRACES: Pair = Pair {
     close: '}',
     first: true,
     expands: true,
+    substitutes: false,
 };
 
 /// Signs behind which a parenthesis opens a pattern.
@@ -113,7 +118,8 @@ impl<'a> Parser<'a> {
                     self.source.next();
                     self.pair(PARENTHESES)?;
                     let raw = self.source.since(start);
-                    word.piece(raw, Piece::Pattern(inner(raw, "(", ")")));
+                    self.has_shift |= raw.contains("<<");
+                    word.piece(raw, Piece::Pattern(inner(raw, "(", ')')));
                 }
                 '|' if place.is_expression => self.one(&mut word),
                 c if EXTENDED.contains(&c)
@@ -125,7 +131,7 @@ impl<'a> Parser<'a> {
                     self.pair(PARENTHESES)?;
                     let raw = self.source.since(start);
                     let inside = raw.split_once('(').map_or("", |(_, inside)| inside);
-                    word.piece(raw, Piece::Pattern(inner(inside, "", ")")));
+                    word.piece(raw, Piece::Pattern(inner(inside, "", ')')));
                 }
                 '<' | '>' if second == Some('(') => {
                     self.source.next();
@@ -139,7 +145,8 @@ impl<'a> Parser<'a> {
                     self.source.next();
                     self.pair(SUBSCRIPT)?;
                     let raw = self.source.since(start);
-                    word.piece(raw, Piece::Subscript(inner(raw, "[", "]")));
+                    self.has_shift |= raw.contains("<<");
+                    word.piece(raw, Piece::Subscript(inner(raw, "[", ']')));
                 }
                 '=' if word.value.is_none() && is_variable(&word.raw, place) => {
                     self.one(&mut word);
@@ -323,7 +330,7 @@ impl<'a> Parser<'a> {
         self.source.next();
         let start = self.source.at();
         self.quotes('`')?;
-        Ok(Piece::Backquoted(inner(self.source.since(start), "", "`")))
+        Ok(Piece::Backquoted(inner(self.source.since(start), "", '`')))
     }
 
     /// Reads an expansion; `None` where the sign, which is read, is one like others.
@@ -351,9 +358,7 @@ impl<'a> Parser<'a> {
             }
             Some('[') => {
                 self.source.next();
-                let start = self.source.at();
-                self.pair(BRACKETS)?;
-                Piece::Bracketed(inner(self.source.since(start), "", "]"))
+                Piece::Bracketed(self.expression(BRACKETS)?)
             }
             Some(c) if is_of_name(c) => {
                 self.source.next();
@@ -376,14 +381,25 @@ impl<'a> Parser<'a> {
         let start = self.source.at();
         if self.source.peek() == Some('(') {
             // It may be arithmetic.
-            self.pair(PARENTHESES)?;
-            return Ok(inner(self.source.since(start), "", ")"));
+            let inside = self.expression(PARENTHESES)?;
+            if arithmetic(inside)?.is_none() {
+                self.read_again(inside)?;
+            }
+            return Ok(inside);
         }
         let pending = std::mem::take(&mut self.pending);
+        let cases = std::mem::take(&mut self.cases);
+        let had_shift = std::mem::take(&mut self.has_shift);
         self.substitutions += 1;
         self.deeper(|parser| parser.list(Some(')')))?;
         self.substitutions -= 1;
         let inside = self.source.since(start);
+        if self.has_shift && inside.contains('\n') {
+            // To bash 5.1 a here-document begins there.
+            return Err(Unreadable::Ambiguous);
+        }
+        self.cases = cases;
+        self.has_shift |= had_shift;
         if self.source.next() != Some(')') {
             return Err(Unreadable::Grammar);
         }
@@ -393,6 +409,49 @@ impl<'a> Parser<'a> {
         }
         self.pending = pending;
         Ok(inside)
+    }
+
+    /// Reads what may be arithmetic to the end of the pair, whose sign was read, and answers what stands before that. Of
+    /// commands in it some versions of bash look for the end, others count their signs.
+    fn expression(&mut self, pair: Pair) -> Result<&'a str, Unreadable> {
+        let start = self.source.at();
+        self.pair(pair)?;
+        let expression = self.source.since(start);
+        if joined(expression).contains("$(") {
+            let end = self.source.at();
+            self.source.go_to(start);
+            let parsed = self.pair(Pair {
+                substitutes: true,
+                ..pair
+            });
+            match parsed {
+                Ok(()) if self.source.at() == end => {}
+                Ok(()) | Err(Unreadable::Grammar) => return Err(Unreadable::Ambiguous),
+                Err(unreadable) => return Err(unreadable),
+            }
+        }
+        let expression = inner(expression, "", pair.close);
+        self.has_shift |= expression.contains("<<");
+        // Some take that for a comment where it stands in quotes.
+        let mut signs = expression.match_indices('#');
+        match signs.any(|(at, _)| {
+            expression[..at].is_empty() || expression[..at].ends_with([' ', '\t', '\n'])
+        }) {
+            true => Err(Unreadable::Ambiguous),
+            false => Ok(expression),
+        }
+    }
+
+    /// Looks at a text that bash has looked through for the end of an expression, and reads again because it is none: what
+    /// was quoted in some way is written otherwise by then, and the lines of here-documents are others.
+    pub(super) fn read_again(&self, text: &str) -> Result<(), Unreadable> {
+        let signs = ["$'", "$\"", "<<", "#"];
+        let joined = joined(text);
+        let is_other = signs.iter().any(|sign| joined.contains(sign));
+        match is_other || !self.pending.is_empty() && text.contains('\n') {
+            true => Err(Unreadable::Ambiguous),
+            false => Ok(()),
+        }
     }
 
     /// Reads to the end of what was opened, whose sign was read.
@@ -420,7 +479,11 @@ impl<'a> Parser<'a> {
                 '\\' => drop(self.source.next_raw()),
                 '\'' => drop(self.single(behind_dollar)?),
                 '"' | '`' => self.quotes(c)?,
-                '(' if pair.expands && (behind_dollar || behind_angle) => {
+                '(' if pair.expands && (behind_dollar || behind_angle)
+                    || pair.substitutes && behind_dollar =>
+                {
+                    // It was counted.
+                    open -= usize::from(pair.open == '(');
                     self.substitution()?;
                 }
                 '{' if pair.expands && behind_dollar => self.pair(BRACES)?,
@@ -481,6 +544,14 @@ impl<'a> Parser<'a> {
                     if place.declares && word.value.is_some() && self.source.peek() == Some('(') {
                         return Err(Unreadable::Ambiguous);
                     }
+                    if word
+                        .pieces
+                        .iter()
+                        .any(|piece| matches!(piece, Piece::Pattern(_)))
+                    {
+                        // Mostly that is an error, behind which bash goes on in the next line.
+                        return Err(Unreadable::Ambiguous);
+                    }
                     words.push(word);
                 }
                 None => return Err(Unreadable::Grammar),
@@ -490,9 +561,7 @@ impl<'a> Parser<'a> {
 
     /// Reads the expression of `((`, which was read. `None` where that is two subshells.
     pub(super) fn arithmetic(&mut self) -> Result<Option<&'a str>, Unreadable> {
-        let start = self.source.at();
-        self.pair(PARENTHESES)?;
-        let expression = inner(self.source.since(start), "", ")");
+        let expression = self.expression(PARENTHESES)?;
         let is_closed = self.source.peek_raw() == Some(')');
         if is_closed {
             self.source.next();
@@ -502,7 +571,7 @@ impl<'a> Parser<'a> {
 }
 
 /// `text` without what stands at its ends.
-fn inner<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+fn inner<'a>(text: &'a str, begin: &str, end: char) -> &'a str {
     let text = text.strip_prefix(begin).unwrap_or(text);
     text.strip_suffix(end).unwrap_or(text)
 }
