@@ -194,8 +194,7 @@ impl Flat {
                     // For POSIX it is a plain character there.
                     self.apart = Apart::Posix;
                     // To bash it is one when the word is expanded, but not when it is looked for the end of it.
-                    let expands = raw.get(2..).is_some_and(|raw| raw.contains(['$', '`']));
-                    let differs = expands && !takes_pattern(&raw);
+                    let differs = quotes_expansion(&raw) && !takes_pattern(&raw);
                     self.nested.extend(differs.then(unknown));
                 }
                 let is_word = quoted && !may_be_words(&raw);
@@ -376,6 +375,18 @@ fn has_parenthesis_within(expression: &str) -> bool {
         let end = text.find('}').unwrap_or(text.len());
         text[..end].contains(['(', ')'])
     })
+}
+
+/// Whether something in single quotes would be expanded that may go on behind them.
+fn quotes_expansion(raw: &str) -> bool {
+    let expands = |text: &str| {
+        let signs = ["$(", "${", "$[", "`"];
+        signs.iter().any(|sign| text.contains(sign))
+    };
+    let mut quoted = raw.split('\'').skip(1).step_by(2);
+    // Behind one that is escaped it is another that ends them.
+    let is_escaped = raw.contains("\\'") && raw.get(2..).is_some_and(expands);
+    is_escaped || quoted.any(expands)
 }
 
 /// Whether an expansion holds a pattern, in which quotes are quotes.

@@ -76,22 +76,22 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads pipelines to what ends them, which is not read: a word such as `done`, a sign such as `)`.
-    pub(super) fn list(&mut self, close: Option<char>) -> Result<List<'a>, Unreadable> {
+    pub(super) fn list(&mut self) -> Result<List<'a>, Unreadable> {
         let mut list = List::new();
         self.newlines()?;
-        while !self.is_end()? {
+        while !self.is_end() {
             let pipeline = self.pipeline()?;
-            let last = pipeline.commands.last();
-            // Behind a word they would be words as well.
-            let may_end =
-                matches!(last, Some(Command::Compound(_, redirects)) if redirects.is_empty());
-            let may_end =
-                may_end || matches!(last, Some(Command::Function { .. } | Command::Coprocess(_)));
+            // Behind a word what ends them would be one as well.
+            let may_end = match pipeline.commands.last() {
+                Some(Command::Compound(_, redirects)) => redirects.is_empty(),
+                Some(Command::Function { .. } | Command::Coprocess(_)) => true,
+                Some(Command::Simple(_)) | None => false,
+            };
             list.push(pipeline);
             self.blanks()?;
             if self.source.eat("&&") || self.source.eat("||") {
                 self.newlines()?;
-                if self.is_end()? {
+                if self.is_end() {
                     return Err(Unreadable::Grammar);
                 }
                 continue;
@@ -103,32 +103,29 @@ impl<'a> Parser<'a> {
                 }
                 (Some('&'), second) if second != Some('>') => self.source.skip(),
                 (None | Some(')' | ';'), _) => break,
-                _ if may_end && self.is_end()? => break,
+                _ if may_end && self.is_end() => break,
                 _ => return Err(Unreadable::Grammar),
             }
             self.newlines()?;
         }
-        match close {
-            Some(close) if self.source.peek() != Some(close) => Err(Unreadable::Grammar),
-            Some(_) | None => Ok(list),
-        }
+        Ok(list)
     }
 
     /// The same where there has to be one.
     fn commands(&mut self) -> Result<List<'a>, Unreadable> {
-        let list = self.list(None)?;
+        let list = self.list()?;
         match list.is_empty() {
             true => Err(Unreadable::Grammar),
             false => Ok(list),
         }
     }
 
-    fn is_end(&mut self) -> Result<bool, Unreadable> {
-        Ok(match self.source.peek() {
+    fn is_end(&mut self) -> bool {
+        match self.source.peek() {
             None | Some(')') => true,
             Some(';') => matches!(self.source.peek_second(), Some(';' | '&')),
             Some(_) => ENDS.contains(&&*self.peek_plain()),
-        })
+        }
     }
 
     /// The word that comes next, if it has neither quotes nor expansions.
@@ -138,7 +135,7 @@ impl<'a> Parser<'a> {
         while let Some(c) = self.source.peek() {
             if c.is_ascii_alphabetic() || "{}[]!-".contains(c) {
                 word.push(c);
-                self.source.next();
+                self.source.skip();
                 continue;
             }
             // A process substitution goes on with a word.
@@ -478,7 +475,7 @@ impl<'a> Parser<'a> {
             if !self.source.eat(")") {
                 return Err(Unreadable::Grammar);
             }
-            lists.push(self.list(None)?);
+            lists.push(self.list()?);
             if !(self.source.eat(";;&") || self.source.eat(";;") || self.source.eat(";&")) {
                 let before = self.source.before().trim_end_matches([' ', '\t']);
                 if self.substitutions > 0 && !before.ends_with([';', '\n']) {
@@ -648,12 +645,7 @@ impl<'a> Parser<'a> {
             }));
         }
         let target = self.word(Place::default())?.ok_or(Unreadable::Grammar)?;
-        let file = |kind| Redirect::File {
-            descriptor,
-            kind,
-            target: Word::default(),
-        };
-        let mut redirect = match sign {
+        let kind = match sign {
             "&>>" | "&>" => return Ok(Some(Redirect::OutputAndError(target))),
             "<<<" => return Ok(Some(Redirect::Text(descriptor, target))),
             "<<-" | "<<" => {
@@ -667,14 +659,15 @@ impl<'a> Parser<'a> {
                     target,
                 }));
             }
-            "<>" => file(Kind::ReadAndWrite),
-            "<" => file(Kind::Read),
-            _ => file(Kind::Write),
+            "<>" => Kind::ReadAndWrite,
+            "<" => Kind::Read,
+            _ => Kind::Write,
         };
-        if let Redirect::File { target: empty, .. } = &mut redirect {
-            *empty = target;
-        }
-        Ok(Some(redirect))
+        Ok(Some(Redirect::File {
+            descriptor,
+            kind,
+            target,
+        }))
     }
 
     /// Reads the number of a descriptor, or the name of the variable that is to have it, right before a redirect.

@@ -187,7 +187,7 @@ impl Word<'_> {
 /// That it is not in the grammar, goes too deep, takes too long, or is ambiguous.
 pub(super) fn parse(text: &str) -> Result<Script<'_>, Unreadable> {
     let mut parser = Parser::new(text);
-    let list = parser.list(None)?;
+    let list = parser.list()?;
     parser.end()?;
     Ok(Script {
         list,

@@ -176,7 +176,7 @@ fn scripts_are_parsed_as_bash_has_them() {
         ("declare -A x=([a b]=c)", "[declare -A x=([a b]=c)]"),
         ("x=(\n# (\na\n)", "[x=(\n# (\na\n)]"),
         ("if x=1 if a; then b; fi", "{[x=1 if a] / [b]}"),
-        (">f if a", "[Write:f if a]"),
+        (">f a if", "[Write:f a if]"),
         (
             "a >b 2>>c <d <>e >|f",
             "[a Write:b 2Write:c Read:d ReadAndWrite:e Write:f]",

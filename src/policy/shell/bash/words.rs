@@ -391,7 +391,7 @@ impl<'a> Parser<'a> {
         let cases = std::mem::take(&mut self.cases);
         let had_shift = std::mem::take(&mut self.has_shift);
         self.substitutions += 1;
-        self.deeper(|parser| parser.list(Some(')')))?;
+        self.deeper(Self::list)?;
         self.substitutions -= 1;
         let inside = self.source.since(start);
         if self.has_shift && inside.contains('\n') {
