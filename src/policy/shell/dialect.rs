@@ -37,7 +37,7 @@ pub(super) fn names_posix(text: &str) -> bool {
 
 /// Whether a text names what has bash take `!(` for a pattern, or may.
 pub(super) fn names_extended(text: &str) -> bool {
-    let names = ["extglob", "BASHOPTS"];
+    let names = ["extglob", "BASHOPTS", "BASH_COMPAT", "compat"];
     names.iter().any(|name| text.contains(name))
 }
 

@@ -1,7 +1,9 @@
 //! The reader that refuses. It finds every command that a script may run, rather one too many:
 //! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
 
-use std::time::Instant;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
@@ -58,13 +60,9 @@ pub(super) struct Reader {
     /// The same of extended patterns.
     pub(super) may_be_extended: bool,
     extended_matters: bool,
-    /// Whether something is expanded twice of which it is not known what it is, and whether a variable is set to what would
-    /// be expanded then.
-    pub(super) expands_twice: bool,
-    pub(super) sets_expansion: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
-    deadline: Option<Instant>,
+    time_limit: Option<Duration>,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -104,7 +102,8 @@ pub(super) fn redefines(text: &str) -> bool {
         "GIT_CONFIG_",
         "--config-env",
     ];
-    names.iter().any(|name| text.contains(name))
+    let names_prompt = text.contains("PS4") && (text.contains(" -n") || text.contains("${PS4"));
+    names_prompt || names.iter().any(|name| text.contains(name))
 }
 
 /// Whether it is a built-in that reads its input into a variable.
@@ -129,8 +128,8 @@ fn begins_compound(word: &str) -> bool {
 }
 
 impl Reader {
-    /// One that gives up at `deadline`.
-    pub(super) fn new(setting: Setting<'_>, deadline: Option<Instant>) -> Self {
+    /// One that gives up when its thread has taken `time_limit`.
+    pub(super) fn new(setting: Setting<'_>, time_limit: Option<Duration>) -> Self {
         Self {
             reading: Reading::default(),
             input: setting.input.map(str::to_owned),
@@ -148,12 +147,10 @@ impl Reader {
             shell: setting.shell,
             may_be_posix: false,
             posix_matters: false,
-            expands_twice: false,
-            sets_expansion: false,
             may_be_extended: false,
             extended_matters: false,
             by_git: 0,
-            deadline,
+            time_limit,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -219,8 +216,7 @@ impl Reader {
             self.reading.writes.push(None);
         }
         let is_otherwise = self.may_be_posix && self.posix_matters
-            || self.may_be_extended && self.extended_matters
-            || self.expands_twice && self.sets_expansion;
+            || self.may_be_extended && self.extended_matters;
         if is_otherwise {
             self.unknown();
         }
@@ -258,9 +254,10 @@ impl Reader {
     /// # Errors
     /// When it takes too long.
     pub(super) fn in_time(&self) -> Result<(), Unreadable> {
-        let is_late = self
-            .deadline
-            .is_some_and(|deadline| Instant::now() > deadline);
+        let is_late = self.time_limit.is_some_and(|limit| {
+            let taken = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+            taken.map_or(true, |taken| Duration::from(taken) > limit)
+        });
         match is_late {
             true => Err(Unreadable::TooSlow),
             false => Ok(()),

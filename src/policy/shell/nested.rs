@@ -8,7 +8,7 @@ use super::hazards::{run_by_options, runs_elsewhere, values_of};
 use super::loose::{Nested, Reader};
 use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
 use super::shells::{has_history, is_input, is_shell, says_version};
-use super::text::{is_known, plain};
+use super::text::{flatten_unquoted, is_known, plain};
 use super::variables::declares;
 
 /// What a command reads.
@@ -115,6 +115,16 @@ impl Reader {
             }
             // It says so, and ends. Others may pass over the option, and go on to what they are given.
             "bash" if says_version(arguments) => {}
+            "compgen" => {
+                // Of a list of words with an error what stands before that is run.
+                if arguments
+                    .iter()
+                    .any(|word| flatten_unquoted(&plain(word)).is_err())
+                {
+                    self.unknown();
+                }
+                self.scripts_of_taker(name, arguments, nested);
+            }
             _ if is_shell(name)
                 && says_version(arguments)
                 && arguments.len() == 1

@@ -311,11 +311,7 @@ impl Flat {
         };
         // Lines are joined in it but for what is a comment there, or the text of a here-document.
         let inner = &*joined(whole);
-        let is_name = |name: &str| {
-            name.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_[]@*!".contains(&byte))
-        };
-        if inner.strip_suffix("@P").is_some_and(is_name) {
+        if inner.ends_with("@P") {
             // Its value is expanded once more, as a prompt.
             self.nested.push(unknown());
         }
@@ -351,21 +347,28 @@ fn may_be_words(raw: &str) -> bool {
             .any(|sign| raw.contains(sign))
 }
 
-/// Whether there is a sign in the expansion that dash takes for another part of it, or passes over: behind `${x:` or `${#`.
+/// Whether there is a sign in the expansion that dash takes for another part of it, or passes over: right behind a name, or
+/// behind `${x:` or `${#`.
 fn is_swallowed(raw: &str) -> bool {
-    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_-=?+ ".contains(c);
-    let Some(inner) = raw.strip_prefix("${").and_then(|raw| raw.strip_suffix('}')) else {
-        return false;
-    };
+    let mut begun = raw.match_indices("${");
+    begun.any(|(at, sign)| swallows(&raw[at + sign.len()..]))
+}
+
+fn swallows(inner: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if let Some(length) = inner.strip_prefix('#') {
+        let length = &length[..length.find('}').unwrap_or(length.len())];
+        return !length.chars().all(|c| is_of_name(c) || "@*[]".contains(c));
+    }
     let name = inner.strip_prefix('!').unwrap_or(inner);
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "_@*?-$!#".contains(c);
-    let behind = name.trim_start_matches(is_name).strip_prefix(':');
-    let is_odd = |behind: &str| !behind.starts_with(is_of_word);
-    behind.is_some_and(is_odd)
-        || inner.strip_prefix('#').is_some_and(|length| {
-            let is_length = |c: char| c.is_ascii_alphanumeric() || "_@*[]".contains(c);
-            !length.chars().all(is_length)
-        })
+    let behind = match name.strip_prefix(['@', '*', '?', '-', '$']) {
+        Some(behind) => behind,
+        None => name.trim_start_matches(is_of_name),
+    };
+    match behind.strip_prefix(':') {
+        Some(behind) => !behind.starts_with(|c: char| is_of_name(c) || "-=?+ ".contains(c)),
+        None => behind.starts_with(['\'', '"', '`', '\\', '$']),
+    }
 }
 
 /// Whether there is a parenthesis in an expansion in arithmetic, which dash does not count.

@@ -18,7 +18,6 @@ impl Reader {
     /// Looks at what a variable is set to.
     pub(super) fn set(&mut self, name: &str, text: &str, certain: bool) -> Walk {
         self.all(&hidden(text), certain)?;
-        self.sets_expansion |= text.contains(['$', '`']);
         if redefines(text) {
             self.unknown();
         }

@@ -148,13 +148,13 @@ impl Walker<'_> {
             // That is `time` itself in POSIX mode and in other shells, which runs the program behind its options.
             self.reader.unknown();
         }
-        if pipeline.has_option {
-            self.reader.apart(Apart::Posix);
-        }
         let is_simple = matches!(pipeline.commands.first(), Some(Command::Simple(_)) | None);
         if pipeline.timed && !is_simple {
             // To others it is a command, and so is what follows the words of this one below.
             self.reader.bash_only();
+            if pipeline.has_option {
+                self.reader.apart(Apart::Posix);
+            }
         }
         let is_piped = self.reader.is_piped;
         for command in &pipeline.commands {
@@ -389,9 +389,13 @@ impl Walker<'_> {
                 let is_descriptor = number.bytes().all(|byte| byte.is_ascii_digit());
                 if *writes && !is_descriptor {
                     self.reader.write(&text);
-                    // Bash expands it twice.
-                    self.reader.all(&hidden(&text), self.certain)?;
-                    self.reader.expands_twice |= !is_known(&text);
+                    let expands = ["$", "`", "<(", ">("]
+                        .iter()
+                        .any(|sign| text.contains(sign));
+                    if descriptor.is_none_or(|one| one == STDOUT) && (expands || !is_known(&text)) {
+                        // Bash expands it twice.
+                        self.reader.unknown();
+                    }
                 }
                 self.opens(*descriptor, !writes);
                 let usual = if *writes { STDOUT } else { STDIN };

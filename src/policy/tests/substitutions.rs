@@ -94,6 +94,8 @@ fn nor_are_others_taken_for_one() {
         "cat <<E > f # don't forget (it\nx\nE",
         "cat <<  E\nx\nE",
         "cat <<'' # marker x",
+        "git commit -m \"$(cat <<'EOF'\nMatch names (case insensitive), just in case\n\n- a\\\\\ncase closed\nEOF\n)\"",
+        "x=$(grep -i case f | sort); y=$(case $x in a) echo b;; esac)",
         "cat <<\r # marker x",
         "cat <<\x0c''\nmarker x",
         "[[ $l =~ ^(#|//) ]] && echo 'a comment'",

@@ -186,6 +186,12 @@ impl<'a> Parser<'a> {
         if is_prefixed && matches!(self.source.peek(), None | Some('\n' | ';')) {
             return Ok(pipeline);
         }
+        let word = self.peek_plain();
+        let is_compound = ["case", "for", "if", "select", "until", "while"].contains(&&*word);
+        if pipeline.timed && is_compound && self.substitutions > 0 {
+            // To some of bash 5.2 those are words there.
+            return Err(Unreadable::Ambiguous);
+        }
         loop {
             pipeline.commands.push(self.deeper(Self::command)?);
             self.blanks()?;
@@ -238,8 +244,11 @@ impl<'a> Parser<'a> {
 
     /// Reads the body of a function.
     fn function(&mut self, name: Word<'a>, is_named: bool) -> Result<Command<'a>, Unreadable> {
+        self.no_case(&name)?;
         self.newlines()?;
+        self.functions += 1;
         let body = self.compound()?.ok_or(Unreadable::Grammar)?;
+        self.functions -= 1;
         Ok(Command::Function {
             name: name.raw,
             is_named,
@@ -368,7 +377,13 @@ impl<'a> Parser<'a> {
     fn conditions(&mut self) -> Result<Vec<List<'a>>, Unreadable> {
         let mut lists = Vec::new();
         loop {
+            let documents = self.documents.len() + self.pending.len();
             lists.push(self.commands()?);
+            let has_document = self.documents.len() + self.pending.len() > documents;
+            if has_document && self.substitutions + self.functions > 0 {
+                // Bash 5.2 writes it behind the next line before that is run, or exported.
+                return Err(Unreadable::Ambiguous);
+            }
             self.expect("then")?;
             lists.push(self.commands()?);
             if self.eat_word("elif") {
@@ -394,7 +409,8 @@ impl<'a> Parser<'a> {
             self.terminator()?;
             return Ok(Compound::ArithmeticFor(expression, self.group_or_body()?));
         }
-        let name = self.word(Place::default())?.ok_or(Unreadable::Grammar)?.raw;
+        let name = self.word(Place::default())?.ok_or(Unreadable::Grammar)?;
+        self.no_case(&name)?;
         let mut words = Vec::new();
         self.blanks()?;
         if self.source.peek() == Some(';') {
@@ -403,12 +419,13 @@ impl<'a> Parser<'a> {
             self.newlines()?;
             if self.eat_word("in") {
                 words = self.plain_words()?;
+                words.iter().try_for_each(|word| self.no_case(word))?;
                 self.terminator()?;
             }
         }
         Ok(Compound::For {
             selects: keyword == "select",
-            name,
+            name: name.raw,
             words,
             body: self.group_or_body()?,
         })
@@ -557,7 +574,11 @@ impl<'a> Parser<'a> {
     fn operand(&mut self, place: Place) -> Result<Word<'a>, Unreadable> {
         match self.peek_plain() == "]]" {
             true => Err(Unreadable::Grammar),
-            false => self.word(place)?.ok_or(Unreadable::Grammar),
+            false => {
+                let word = self.word(place)?.ok_or(Unreadable::Grammar)?;
+                self.no_case(&word)?;
+                Ok(word)
+            }
         }
     }
 
@@ -645,6 +666,7 @@ impl<'a> Parser<'a> {
             }));
         }
         let target = self.word(Place::default())?.ok_or(Unreadable::Grammar)?;
+        self.no_case(&target)?;
         let kind = match sign {
             "&>>" | "&>" => return Ok(Some(Redirect::OutputAndError(target))),
             "<<<" => return Ok(Some(Redirect::Text(descriptor, target))),

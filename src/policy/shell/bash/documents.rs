@@ -88,7 +88,8 @@ impl<'a> Parser<'a> {
             }
             // In a substitution bash 5.2 takes the former for the end, and 5.1 joins the latter.
             let rest = stripped.strip_prefix(end);
-            let is_odd = rest.is_some_and(|rest| rest.contains(')')) || line.ends_with("\\\\");
+            let is_odd = rest.is_some_and(|rest| rest.contains(')'))
+                || !pending.is_quoted && line.ends_with("\\\\");
             if self.substitutions > 0 && is_odd {
                 return Err(Unreadable::Ambiguous);
             }

@@ -216,8 +216,9 @@ pub(super) fn parse_text(text: &str, signs: Signs) -> Result<Vec<Piece<'_>>, Unr
 struct Parser<'a> {
     source: Source<'a>,
     levels: usize,
-    /// In how many substitutions that are closed by a parenthesis.
+    /// In how many substitutions that are closed by a parenthesis, and in how many functions.
     substitutions: usize,
+    functions: usize,
     /// Here-documents whose lines are still to come.
     pending: Vec<documents::Pending>,
     documents: Vec<Document>,
@@ -234,6 +235,7 @@ impl<'a> Parser<'a> {
             source: Source::new(text),
             levels: 0,
             substitutions: 0,
+            functions: 0,
             pending: Vec::new(),
             documents: Vec::new(),
             extended: false,

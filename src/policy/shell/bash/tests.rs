@@ -203,6 +203,11 @@ fn scripts_are_parsed_as_bash_has_them() {
         ("a <<E | b '\n'\nc\nE", "[a <<\"c\\n\"] | [b '\n']"),
         ("x=$(a <<E\n)\nE\n)", "[x=$(a <<E\n)\nE\n)]"),
         ("$(case x in a) b;; esac)", "[$(case x in a) b;; esac)]"),
+        (
+            "$(if a; then case b in c) d;; esac; fi; e case)",
+            "[$(if a; then case b in c) d;; esac; fi; e case)]",
+        ),
+        ("$(a <<'E'\nb\\\\\nE\n)", "[$(a <<'E'\nb\\\\\nE\n)]"),
         ("$(a # )\n)", "[$(a # )\n)]"),
         ("\"$(a \")\")\" b", "[\"$(a \")\")\" b]"),
         (
@@ -317,6 +322,12 @@ fn what_versions_of_bash_read_otherwise_is_ambiguous() {
         "$(case a in b) case c in d) ;; esac;; esac)",
         "$({ case a in b) c;; esac; })",
         "$(case a in b) (c) esac)",
+        "$(a >case)",
+        "$(for case in a; do b; done)",
+        "$(time case a in b) c;; esac)",
+        "$(a; if b <<E\nE\nthen c; fi)",
+        "f() { if a <<E\nE\nthen b; fi; }",
+        "$([[ a == @(<<E) ]]\n)",
     ] {
         assert_eq!(shape(script), "Ambiguous", "{script}");
     }

@@ -105,6 +105,13 @@ impl<'a> Word<'a> {
     }
 }
 
+impl Piece<'_> {
+    /// Whether blanks and signs stand in it that part no words.
+    fn is_looked_through(&self) -> bool {
+        matches!(self, Self::Pattern(_) | Self::Subscript(_) | Self::Array(_))
+    }
+}
+
 impl<'a> Parser<'a> {
     /// Reads a word; `None` where there is none.
     pub(super) fn word(&mut self, place: Place) -> Result<Option<Word<'a>>, Unreadable> {
@@ -130,6 +137,7 @@ impl<'a> Parser<'a> {
                     self.source.next();
                     self.pair(PARENTHESES)?;
                     let raw = self.source.since(start);
+                    self.has_shift |= raw.contains("<<");
                     let inside = raw.split_once('(').map_or("", |(_, inside)| inside);
                     word.piece(raw, Piece::Pattern(inner(inside, "", ')')));
                 }
@@ -166,7 +174,20 @@ impl<'a> Parser<'a> {
                 c => self.quoted_or_plain(c, &mut word)?,
             }
         }
+        if word.pieces.iter().any(Piece::is_looked_through) {
+            self.no_case(&word)?;
+        }
         Ok((!word.raw.is_empty()).then_some(word))
+    }
+
+    /// Looks at a word that bash 5.1, which goes by the characters before it alone, takes for the beginning of a `case` within
+    /// a substitution: then it takes parentheses for those of patterns.
+    pub(super) fn no_case(&self, word: &Word<'_>) -> Result<(), Unreadable> {
+        let has_case = || word.raw.split(ends_word).any(|part| part == "case");
+        match self.substitutions > 0 && has_case() {
+            true => Err(Unreadable::Ambiguous),
+            false => Ok(()),
+        }
     }
 
     /// Whether there are no parentheses of a pattern but those of a function behind its name, or those of a subshell behind
