@@ -1,7 +1,7 @@
-//! The bounds of the loose reader: how long a script may be, how much time it may take to read, and how many are read at once.
+//! The bounds of the loose reader: how long a script may be and may take to read, and how many are read at once.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -14,8 +14,7 @@ pub struct Fence {
     /// The longest script, in bytes, with the variables that it finds set. What people and models write is far below; the
     /// memory and the time needed grow with it.
     pub max_bytes: usize,
-    /// How much of a processor's time it may take, so that nobody is asked about a script because the machine is busy. One
-    /// of a few KiB takes less than a millisecond.
+    /// How long it may take once it is its turn. A script of a few KiB takes less than a millisecond.
     pub time_limit: Duration,
 }
 
@@ -107,7 +106,8 @@ pub(super) fn read(
         return Ok(reading);
     }
     let _turn = TURNS.take().ok_or(Unreadable::Busy)?;
-    let read = || Reader::new(setting, Some(fence.time_limit)).read(script);
+    let deadline = Instant::now() + fence.time_limit;
+    let read = || Reader::new(setting, Some(deadline)).read(script);
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("script-reader".to_owned());
         match thread.stack_size(STACK_BYTES).spawn_scoped(scope, read) {

@@ -1,9 +1,7 @@
 //! The reader that refuses. It finds every command that a script may run, rather one too many:
 //! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
 
-use std::time::Duration;
-
-use nix::time::{ClockId, clock_gettime};
+use std::time::Instant;
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
@@ -62,7 +60,7 @@ pub(super) struct Reader {
     extended_matters: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
-    time_limit: Option<Duration>,
+    deadline: Option<Instant>,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -128,8 +126,8 @@ fn begins_compound(word: &str) -> bool {
 }
 
 impl Reader {
-    /// One that gives up when its thread has taken `time_limit`.
-    pub(super) fn new(setting: Setting<'_>, time_limit: Option<Duration>) -> Self {
+    /// One that gives up at `deadline`.
+    pub(super) fn new(setting: Setting<'_>, deadline: Option<Instant>) -> Self {
         Self {
             reading: Reading::default(),
             input: setting.input.map(str::to_owned),
@@ -150,7 +148,7 @@ impl Reader {
             may_be_extended: false,
             extended_matters: false,
             by_git: 0,
-            time_limit,
+            deadline,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -254,10 +252,8 @@ impl Reader {
     /// # Errors
     /// When it takes too long.
     pub(super) fn in_time(&self) -> Result<(), Unreadable> {
-        let is_late = self.time_limit.is_some_and(|limit| {
-            let taken = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-            taken.map_or(true, |taken| Duration::from(taken) > limit)
-        });
+        let deadline = self.deadline;
+        let is_late = deadline.is_some_and(|deadline| Instant::now() > deadline);
         match is_late {
             true => Err(Unreadable::TooSlow),
             false => Ok(()),

@@ -177,7 +177,9 @@ impl<'a> Parser<'a> {
                     self.blanks()?;
                 }
                 pipeline.has_option |= self.eat_word("--");
-            } else if !self.eat_word("!") {
+            } else if self.eat_word("!") {
+                self.extended |= self.source.peek() == Some('(');
+            } else {
                 break;
             }
             is_prefixed = true;
