@@ -242,9 +242,11 @@ impl Reader {
         }
         self.may_be_posix |= names_posix(&joined);
         self.may_be_extended |= names_extended(&joined);
-        let script = bash::parse(text)?;
-        self.extended_matters |= script.extended;
-        self.walk(&script, certain)?;
+        let mut lines = bash::Lines::new(text);
+        while let Some(line) = lines.next()? {
+            self.extended_matters |= line.extended;
+            self.walk(&line, certain)?;
+        }
         self.depth -= 1;
         Ok(())
     }

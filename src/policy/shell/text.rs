@@ -563,13 +563,13 @@ fn low_byte(value: u32) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bash::{Command, Item, parse};
+    use super::super::bash::{Command, Item, Lines};
     use super::*;
 
     /// The only word of a script.
     fn word(script: &str) -> Option<Flat> {
-        let script = parse(script).ok()?;
-        let Command::Simple(simple) = script.list.first()?.commands.first()? else {
+        let line = Lines::new(script).next().ok()??;
+        let Command::Simple(simple) = line.list.first()?.commands.first()? else {
             return None;
         };
         match &simple.items[..] {

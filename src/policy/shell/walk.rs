@@ -4,7 +4,7 @@ use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::super::paths::{absolute, base_name};
 use super::Unreadable;
 use super::bash::{
-    Command, Compound, Document, Item, Kind, List, Piece, Pipeline, Redirect, Script, Simple, Word,
+    Command, Compound, Document, Item, Kind, Line, List, Piece, Pipeline, Redirect, Simple, Word,
 };
 use super::dialect::Apart;
 use super::loose::{Nested, Reader, reads_variable};
@@ -68,13 +68,13 @@ fn reads_text(redirects: &[Redirect<'_>]) -> bool {
 }
 
 impl Reader {
-    pub(super) fn walk(&mut self, script: &Script<'_>, certain: bool) -> Walk {
+    pub(super) fn walk(&mut self, line: &Line<'_>, certain: bool) -> Walk {
         let mut walker = Walker {
             reader: self,
-            documents: &script.documents,
+            documents: &line.documents,
             certain,
         };
-        walker.list(&script.list)
+        walker.list(&line.list)
     }
 
     /// Looks at the script's own input as what is read into a variable, once.

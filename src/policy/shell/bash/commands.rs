@@ -67,11 +67,20 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads the end of a script, and of the here-documents that its last line begins.
-    pub(super) fn end(&mut self) -> Result<(), Unreadable> {
-        match self.source.peek() {
-            Some(_) => Err(Unreadable::Grammar),
-            None => self.newline(),
+    /// Reads the next line, and those that it goes on in, with its here-documents; `None` at the end of the script.
+    pub(super) fn line(&mut self) -> Result<Option<List<'a>>, Unreadable> {
+        self.newlines()?;
+        if self.source.peek().is_none() {
+            return Ok(None);
+        }
+        let mut list = List::new();
+        loop {
+            self.pipelines(&mut list)?;
+            self.blanks()?;
+            if matches!(self.source.peek(), Some('\n') | None) {
+                self.newline()?;
+                return Ok(Some(list));
+            }
         }
     }
 
@@ -79,7 +88,16 @@ impl<'a> Parser<'a> {
     pub(super) fn list(&mut self) -> Result<List<'a>, Unreadable> {
         let mut list = List::new();
         self.newlines()?;
-        while !self.is_end() {
+        while !self.is_end() && self.pipelines(&mut list)? {
+            self.newlines()?;
+        }
+        Ok(list)
+    }
+
+    /// Reads pipelines that `&&` and `||` join, and the sign behind them if that ends nothing else. False where they are the
+    /// last: it is behind a compound command that one may be ended by a word.
+    fn pipelines(&mut self, list: &mut List<'a>) -> Result<bool, Unreadable> {
+        loop {
             let pipeline = self.pipeline()?;
             // Behind a word what ends them would be one as well.
             let may_end = match pipeline.commands.last() {
@@ -102,13 +120,12 @@ impl<'a> Parser<'a> {
                     self.source.skip();
                 }
                 (Some('&'), second) if second != Some('>') => self.source.skip(),
-                (None | Some(')' | ';'), _) => break,
-                _ if may_end && self.is_end() => break,
+                (None | Some(')' | ';'), _) => return Ok(false),
+                _ if may_end && self.is_end() => return Ok(false),
                 _ => return Err(Unreadable::Grammar),
             }
-            self.newlines()?;
+            return Ok(true);
         }
-        Ok(list)
     }
 
     /// The same where there has to be one.

@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
             expands: !pending.is_quoted,
             is_joined: false,
         };
-        while let Some((line, parts)) = self.line(pending)? {
+        while let Some((line, parts)) = self.document_line(pending)? {
             let end = pending.end.as_str();
             let stripped = match pending.strips {
                 true => line.trim_start_matches('\t'),
@@ -101,7 +101,10 @@ impl<'a> Parser<'a> {
     }
 
     /// The next line, and those that it was joined of where it is more than one.
-    fn line(&mut self, pending: &Pending) -> Result<Option<(String, Vec<String>)>, Unreadable> {
+    fn document_line(
+        &mut self,
+        pending: &Pending,
+    ) -> Result<Option<(String, Vec<String>)>, Unreadable> {
         let mut line = String::new();
         let mut parts = Vec::new();
         let mut begin = 0;

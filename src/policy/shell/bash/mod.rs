@@ -23,9 +23,9 @@ pub(super) const MAX_STEPS: usize = 4 << 20;
 /// What stands between the ends of commands: pipelines, in the order in which they are written.
 pub(super) type List<'a> = Vec<Pipeline<'a>>;
 
-/// A whole script.
+/// A line of a script, and those that it goes on in.
 #[derive(Debug)]
-pub(super) struct Script<'a> {
+pub(super) struct Line<'a> {
     pub list: List<'a>,
     /// The texts of here-documents, which redirects name by their place.
     pub documents: Vec<Document>,
@@ -181,19 +181,28 @@ impl Word<'_> {
     }
 }
 
-/// Parses a script.
-///
-/// # Errors
-/// That it is not in the grammar, goes too deep, takes too long, or is ambiguous.
-pub(super) fn parse(text: &str) -> Result<Script<'_>, Unreadable> {
-    let mut parser = Parser::new(text);
-    let list = parser.list()?;
-    parser.end()?;
-    Ok(Script {
-        list,
-        documents: parser.documents,
-        extended: parser.extended,
-    })
+/// Parses a script line by line, as bash runs it: what it is made of takes no more memory than the longest.
+pub(super) struct Lines<'a>(Parser<'a>);
+
+impl<'a> Lines<'a> {
+    pub fn new(script: &'a str) -> Self {
+        Self(Parser::new(script))
+    }
+
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// That it is not in the grammar, goes too deep, takes too long, or is ambiguous.
+    pub fn next(&mut self) -> Result<Option<Line<'a>>, Unreadable> {
+        let parser = &mut self.0;
+        let list = parser.line()?;
+        let documents = std::mem::take(&mut parser.documents);
+        Ok(list.map(|list| Line {
+            list,
+            documents,
+            extended: parser.extended,
+        }))
+    }
 }
 
 /// Which signs mean something in a text that is no word of a script.
@@ -208,7 +217,7 @@ pub(super) enum Signs {
 /// Parses a text that is not parted into words.
 ///
 /// # Errors
-/// As [`parse`].
+/// As [`Lines::next`].
 pub(super) fn parse_text(text: &str, signs: Signs) -> Result<Vec<Piece<'_>>, Unreadable> {
     Parser::new(text).text(signs)
 }

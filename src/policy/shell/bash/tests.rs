@@ -5,9 +5,24 @@ use super::*;
 /// The commands of a script, one in each pair of brackets, with what stands around them.
 fn shape(script: &str) -> String {
     match parse(script) {
-        Ok(parsed) => list(&parsed.list, &parsed.documents),
+        Ok(lines) => {
+            let lines: Vec<String> = lines
+                .iter()
+                .map(|line| list(&line.list, &line.documents))
+                .collect();
+            lines.join("; ")
+        }
         Err(unreadable) => format!("{unreadable:?}"),
     }
+}
+
+fn parse(script: &str) -> Result<Vec<Line<'_>>, Unreadable> {
+    let mut lines = Lines::new(script);
+    let mut parsed = Vec::new();
+    while let Some(line) = lines.next()? {
+        parsed.push(line);
+    }
+    Ok(parsed)
 }
 
 fn list(pipelines: &List<'_>, documents: &[Document]) -> String {
@@ -399,8 +414,9 @@ fn words_are_parted_into_pieces() {
         ),
     ] {
         let parsed = parse(script).expect(script);
-        let Some(Command::Simple(simple)) =
-            parsed.list.first().and_then(|one| one.commands.first())
+        let Some(Command::Simple(simple)) = parsed
+            .first()
+            .and_then(|line| line.list.first()?.commands.first())
         else {
             panic!("{script}");
         };
