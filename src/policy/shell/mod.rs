@@ -6,6 +6,7 @@ mod bash;
 mod command;
 mod containers;
 mod dialect;
+mod expansions;
 mod fence;
 mod found;
 mod git;

@@ -6,6 +6,10 @@ use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::Unreadable;
 use super::bash::{Piece, Signs, Word, parse_text};
 use super::dialect::Apart;
+use super::expansions::{
+    has_parenthesis_within, has_quote, instead, is_swallowed, may_be_words, quotes_expansion,
+    takes_pattern,
+};
 use super::loose::Nested;
 
 /// A word's text and the scripts in it.
@@ -327,104 +331,6 @@ impl Flat {
         }
         self.inner(whole)
     }
-}
-
-/// What stands for a variable that is not set, or for one that is, where nothing in that is known only when it runs.
-fn instead(inner: &str) -> Option<&str> {
-    let behind = inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    let behind = behind.strip_prefix(':').unwrap_or(behind);
-    let text = behind.strip_prefix(['-', '=', '+'])?;
-    (!text.contains(['$', '`'])).then_some(text)
-}
-
-/// Whether what is expanded may be no words or many though it is quoted: `$@`, `${a[@]}`, `${!p@}`, or whatever
-/// `${!x}` names.
-fn may_be_words(raw: &str) -> bool {
-    raw == "$@"
-        || raw.starts_with("${@")
-        || ["[@]", "$@", "{@", "${!"]
-            .iter()
-            .any(|sign| raw.contains(sign))
-}
-
-/// Whether there is a sign in the expansion that dash takes for another part of it, or passes over: right behind a name, or
-/// behind `${x:` or `${#`.
-fn is_swallowed(raw: &str) -> bool {
-    let mut begun = raw.match_indices("${");
-    begun.any(|(at, sign)| swallows(&raw[at + sign.len()..]))
-}
-
-fn swallows(inner: &str) -> bool {
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if let Some(length) = inner.strip_prefix('#') {
-        let length = &length[..length.find('}').unwrap_or(length.len())];
-        return !length.chars().all(|c| is_of_name(c) || "@*[]".contains(c));
-    }
-    let name = inner.strip_prefix('!').unwrap_or(inner);
-    let behind = match name.strip_prefix(['@', '*', '?', '-', '$']) {
-        Some(behind) => behind,
-        None => name.trim_start_matches(is_of_name),
-    };
-    match behind.strip_prefix(':') {
-        Some(behind) => !behind.starts_with(|c: char| is_of_name(c) || "-=?+ ".contains(c)),
-        None => behind.starts_with(['\'', '"', '`', '\\', '$']),
-    }
-}
-
-/// Whether there is a parenthesis in an expansion in arithmetic, which dash does not count.
-fn has_parenthesis_within(expression: &str) -> bool {
-    let mut within = expression.split("${").skip(1);
-    within.any(|text| {
-        let end = text.find('}').unwrap_or(text.len());
-        text[..end].contains(['(', ')'])
-    })
-}
-
-/// Whether something in single quotes would be expanded that may go on behind them.
-fn quotes_expansion(raw: &str) -> bool {
-    let expands = |text: &str| {
-        let signs = ["$(", "${", "$[", "`"];
-        signs.iter().any(|sign| text.contains(sign))
-    };
-    let mut quoted = raw.split('\'').skip(1).step_by(2);
-    // Behind one that is escaped it is another that ends them.
-    let is_escaped = raw.contains("\\'") && raw.get(2..).is_some_and(expands);
-    is_escaped || quoted.any(expands)
-}
-
-/// Whether an expansion holds a pattern, in which quotes are quotes.
-fn takes_pattern(raw: &str) -> bool {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '@' || c == '*';
-    let behind = raw.trim_start_matches("${").trim_start_matches(is_name);
-    behind.starts_with(['#', '%', '/', '^', ','])
-}
-
-/// Whether there is a single quote in the expansion at the beginning of `text`, but for a pattern that is taken away,
-/// in which it is one to everybody.
-fn has_quote(text: &str) -> bool {
-    let inner = text.trim_start_matches("${");
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '@' || c == '*';
-    let behind = inner.trim_start_matches(is_name);
-    if behind.len() < inner.len() && behind.starts_with(['#', '%']) {
-        // But for another expansion in that.
-        let mut within = behind.match_indices("${");
-        return within.any(|(at, _)| has_quote(&behind[at..]));
-    }
-    let mut depth = 0_usize;
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => drop(chars.next()),
-            '{' => depth += 1,
-            '}' if depth == 1 => return false,
-            '}' => depth -= 1,
-            '\'' => return true,
-            // Where that ends, who knows.
-            '"' => return chars.as_str().contains('\''),
-            _ => {}
-        }
-    }
-    false
 }
 
 /// A script of which nothing is known.

@@ -4,7 +4,10 @@
 //! versions of bash, part ways it answers that the script is [ambiguous](Unreadable::Ambiguous).
 
 mod commands;
+mod compounds;
 mod documents;
+mod pairs;
+mod redirects;
 mod source;
 #[cfg(test)]
 mod tests;
