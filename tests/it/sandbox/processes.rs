@@ -100,7 +100,10 @@ fn what_is_left_behind_is_listed_and_dead() {
             ("sleep 60 & SLEEPS", json!(["stdout", "stderr"])),
             ("sleep 60 >/dev/null & SLEEPS", json!(["stderr"])),
             ("setsid sleep 60 & SLEEPS", json!(["stdout", "stderr"])),
-            ("( ( setsid sleep 60 & ) & )", json!(["stdout", "stderr"])),
+            (
+                "( ( setsid sleep 60 & SLEEPS ) & wait )",
+                json!(["stdout", "stderr"]),
+            ),
             (
                 "env -i setsid sleep 60 & SLEEPS",
                 json!(["stdout", "stderr"]),
