@@ -169,7 +169,7 @@ impl Policy {
     }
 
     /// Judges a call. Usually in microseconds; where [`Policy::reads_scripts`], a script that is
-    /// not of the simplest form may take as long as the fence lets it (50 ms).
+    /// not of the simplest form may take as long as the fence lets it (100 ms of a processor).
     pub fn judge(&self, question: &Question<'_>) -> Judgement {
         self.judge_for(question.tool, question)
     }

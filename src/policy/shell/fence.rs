@@ -7,6 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::loose::Reader;
 use super::{Reading, Setting, Unreadable};
+use crate::domain::thread_time;
 
 /// Bounds for reading one script.
 #[derive(Clone, Debug)]
@@ -14,7 +15,8 @@ pub struct Fence {
     /// The longest script, in bytes, with the variables that it finds set. What people and models write is far below; the
     /// memory and the time needed grow with it.
     pub max_bytes: usize,
-    /// How long it may take once it is its turn. A script of a few KiB takes less than a millisecond.
+    /// How long a processor may work on it once it is its turn: how busy the machine is decides nothing. A script of a few
+    /// KiB takes a millisecond or two, one of 64 KiB some 20.
     pub time_limit: Duration,
 }
 
@@ -22,7 +24,7 @@ impl Default for Fence {
     fn default() -> Self {
         Self {
             max_bytes: 64 * 1024,
-            time_limit: Duration::from_millis(50),
+            time_limit: Duration::from_millis(100),
         }
     }
 }
@@ -35,8 +37,8 @@ const STACK_BYTES: usize = 64 << 20;
 /// the processors.
 const MAX_AT_ONCE: usize = 4;
 
-/// How many may wait for their turn. The last of so many comes to its turn within some seconds if each takes 50 ms,
-/// and in a tenth of one if they are such as people write.
+/// How many may wait for their turn. The last of so many comes to its turn within some seconds if each takes all its
+/// time, and in a tenth of one if they are such as people write.
 const MAX_WAITING: usize = 256;
 
 /// Whose turn it is.
@@ -84,6 +86,27 @@ impl Drop for Turn {
     }
 }
 
+/// For how long the thread that makes it may run from then on.
+#[derive(Clone, Copy)]
+pub(super) struct TimeLimit {
+    end: Duration,
+    /// No thread runs for longer than it is there, which is quicker to see.
+    earliest: Instant,
+}
+
+impl TimeLimit {
+    fn new(limit: Duration) -> Self {
+        Self {
+            end: thread_time() + limit,
+            earliest: Instant::now() + limit,
+        }
+    }
+
+    pub(super) fn is_passed(self) -> bool {
+        Instant::now() > self.earliest && thread_time() > self.end
+    }
+}
+
 pub(super) fn read(
     script: &str,
     setting: Setting<'_>,
@@ -106,8 +129,10 @@ pub(super) fn read(
         return Ok(reading);
     }
     let _turn = TURNS.take().ok_or(Unreadable::Busy)?;
-    let deadline = Instant::now() + fence.time_limit;
-    let read = || Reader::new(setting, Some(deadline)).read(script);
+    let read = || {
+        let limit = TimeLimit::new(fence.time_limit);
+        Reader::new(setting, Some(limit)).read(script)
+    };
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("script-reader".to_owned());
         match thread.stack_size(STACK_BYTES).spawn_scoped(scope, read) {
@@ -120,6 +145,15 @@ pub(super) fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_machine_takes_nothing_of_the_time_limit() {
+        let limit = TimeLimit::new(Duration::from_millis(100));
+        // Off the processor, as behind others that are on it.
+        thread::sleep(Duration::from_millis(300));
+        assert!(!limit.is_passed());
+        while !limit.is_passed() {}
+    }
 
     #[test]
     fn so_many_read_at_once_and_so_many_wait() {

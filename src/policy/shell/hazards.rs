@@ -5,6 +5,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::super::paths::base_name;
 use super::git;
 use super::programs::{
@@ -34,7 +37,7 @@ impl Hazard {
 pub fn hazard(words: &[String]) -> Option<Hazard> {
     let (name, arguments) = words.split_first()?;
     let program = base_name(name);
-    if let Some(what) = listed(BUILTINS, program) {
+    if let Some(what) = BUILTINS_BY_NAME.get(program).copied() {
         return (!only_ends(program, arguments)).then_some(Hazard::Shell(what));
     }
     if program == "printf" && assigns(arguments) {
@@ -135,8 +138,9 @@ fn attached_to<'w>(word: &'w str, option: &str) -> Option<&'w str> {
 /// Why a program is on the list whatever its options are.
 fn by_name(program: &str) -> Option<&'static str> {
     let native = native(program);
-    listed(PROGRAMS, native)
-        .or_else(|| listed(PROGRAMS, unversioned(native)))
+    let listed = |name| PROGRAMS_BY_NAME.get(name).copied();
+    listed(native)
+        .or_else(|| listed(unversioned(native)))
         .or_else(|| is_machine(native).then_some(WRAPPER))
 }
 
@@ -260,10 +264,19 @@ fn only_ends(program: &str, arguments: &[String]) -> bool {
     }
 }
 
-fn listed(list: &[(&'static str, &[&str])], program: &str) -> Option<&'static str> {
-    list.iter()
-        .find(|(_, names)| names.contains(&program))
-        .map(|(what, _)| *what)
+/// What names are listed for. Each word of a script is looked up that may name a command, and there are many names.
+type Listed = LazyLock<HashMap<&'static str, &'static str>>;
+
+static BUILTINS_BY_NAME: Listed = LazyLock::new(|| by_names(BUILTINS));
+static PROGRAMS_BY_NAME: Listed = LazyLock::new(|| by_names(PROGRAMS));
+
+fn by_names(
+    list: &'static [(&'static str, &'static [&'static str])],
+) -> HashMap<&'static str, &'static str> {
+    // Of a name that is there twice the first counts.
+    let list = list.iter().rev();
+    list.flat_map(|(what, names)| names.iter().map(|name| (*name, *what)))
+        .collect()
 }
 
 /// Whether `word` gives `option`, abbreviated, with a value attached, or in a group, where what

@@ -1,11 +1,10 @@
 //! The reader that refuses. It finds every command that a script may run, rather one too many:
 //! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
 
-use std::time::Instant;
-
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
 use super::dialect::{Apart, names_extended, names_posix};
+use super::fence::TimeLimit;
 use super::hazards::looks;
 use super::text::{hidden, joined, literal};
 use super::variables::MAX_SET;
@@ -60,7 +59,7 @@ pub(super) struct Reader {
     extended_matters: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
-    deadline: Option<Instant>,
+    limit: Option<TimeLimit>,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -126,8 +125,8 @@ fn begins_compound(word: &str) -> bool {
 }
 
 impl Reader {
-    /// One that gives up at `deadline`.
-    pub(super) fn new(setting: Setting<'_>, deadline: Option<Instant>) -> Self {
+    /// One that gives up at the limit.
+    pub(super) fn new(setting: Setting<'_>, limit: Option<TimeLimit>) -> Self {
         Self {
             reading: Reading::default(),
             input: setting.input.map(str::to_owned),
@@ -148,7 +147,7 @@ impl Reader {
             may_be_extended: false,
             extended_matters: false,
             by_git: 0,
-            deadline,
+            limit,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -254,9 +253,7 @@ impl Reader {
     /// # Errors
     /// When it takes too long.
     pub(super) fn in_time(&self) -> Result<(), Unreadable> {
-        let deadline = self.deadline;
-        let is_late = deadline.is_some_and(|deadline| Instant::now() > deadline);
-        match is_late {
+        match self.limit.is_some_and(TimeLimit::is_passed) {
             true => Err(Unreadable::TooSlow),
             false => Ok(()),
         }

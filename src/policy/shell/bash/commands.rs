@@ -306,19 +306,17 @@ impl<'a> Parser<'a> {
     fn simple(&mut self) -> Result<Command<'a>, Unreadable> {
         let mut simple = Simple::default();
         let mut place = COMMAND;
+        let mut has_redirect = false;
         loop {
             self.blanks()?;
             if let Some(redirect) = self.redirect()? {
+                has_redirect = true;
                 simple.items.push(Item::Redirect(redirect));
                 continue;
             }
             let Some(word) = self.word(place)? else {
                 break;
             };
-            let has_redirect = simple
-                .items
-                .iter()
-                .any(|item| matches!(item, Item::Redirect(_)));
             // Whether an array may be set there has changed with bash's versions.
             let is_odd = has_redirect && has_subscript(&word);
             // In a substitution bash 5.2 puts redirects behind the words before it is run.

@@ -129,6 +129,8 @@ fn what_is_a_command_in_each_of_its_words_is_given_up_soon() {
         ("bash ", "x "),
         ("sudo ", "sudo "),
         ("fc ", "x "),
+        ("eval ", "x "),
+        ("eval 2>&1 ", "x "),
         ("xargs ", "env "),
     ]
     .map(|(first, others)| {
