@@ -77,9 +77,8 @@ pub(super) fn has_quote(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '@' || c == '*';
     let behind = inner.trim_start_matches(is_name);
     if behind.len() < inner.len() && behind.starts_with(['#', '%']) {
-        // But for another expansion in that.
-        let mut within = behind.match_indices("${");
-        return within.any(|(at, _)| has_quote(&behind[at..]));
+        // But for another expansion in that, whichever it is.
+        return behind.contains("${") && behind.contains('\'');
     }
     let mut depth = 0_usize;
     let mut chars = text.chars();

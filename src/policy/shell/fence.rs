@@ -1,5 +1,6 @@
 //! The bounds of the loose reader: how long a script may be and may take to read, and how many are read at once.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,9 +87,23 @@ impl Drop for Turn {
     }
 }
 
+thread_local! {
+    /// That of the thread, if it was made to read a script. Whatever goes through a text looks at it.
+    static LIMIT: Cell<Option<TimeLimit>> = const { Cell::new(None) };
+}
+
+/// # Errors
+/// When the script takes too long.
+pub(super) fn in_time() -> Result<(), Unreadable> {
+    match LIMIT.get().is_some_and(TimeLimit::is_passed) {
+        true => Err(Unreadable::TooSlow),
+        false => Ok(()),
+    }
+}
+
 /// For how long the thread that makes it may run from then on.
 #[derive(Clone, Copy)]
-pub(super) struct TimeLimit {
+struct TimeLimit {
     end: Duration,
     /// No thread runs for longer than it is there, which is quicker to see.
     earliest: Instant,
@@ -102,7 +117,7 @@ impl TimeLimit {
         }
     }
 
-    pub(super) fn is_passed(self) -> bool {
+    fn is_passed(self) -> bool {
         Instant::now() > self.earliest && thread_time() > self.end
     }
 }
@@ -125,13 +140,13 @@ pub(super) fn read(
         input: input.filter(|input| input.len() <= fence.max_bytes),
         ..setting
     };
-    if let Some(reading) = Reader::new(setting, None).read_simple(script) {
+    if let Some(reading) = Reader::new(setting).read_simple(script) {
         return Ok(reading);
     }
     let _turn = TURNS.take().ok_or(Unreadable::Busy)?;
     let read = || {
-        let limit = TimeLimit::new(fence.time_limit);
-        Reader::new(setting, Some(limit)).read(script)
+        LIMIT.set(Some(TimeLimit::new(fence.time_limit)));
+        Reader::new(setting).read(script)
     };
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("script-reader".to_owned());

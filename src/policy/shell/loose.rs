@@ -4,7 +4,7 @@
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
 use super::dialect::{Apart, names_extended, names_posix};
-use super::fence::TimeLimit;
+use super::fence::in_time;
 use super::hazards::looks;
 use super::text::{hidden, joined, literal};
 use super::variables::MAX_SET;
@@ -59,7 +59,6 @@ pub(super) struct Reader {
     extended_matters: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
-    limit: Option<TimeLimit>,
     depth: usize,
     bytes: usize,
     /// Bytes of what was found.
@@ -109,7 +108,7 @@ pub(super) fn reads_variable(word: &str) -> bool {
 }
 
 /// Whether a command may follow a word of the shell's own.
-fn opens(word: &str) -> bool {
+pub(super) fn opens(word: &str) -> bool {
     matches!(
         word,
         "!" | "{" | "do" | "elif" | "else" | "if" | "then" | "until" | "while"
@@ -125,8 +124,7 @@ fn begins_compound(word: &str) -> bool {
 }
 
 impl Reader {
-    /// One that gives up at the limit.
-    pub(super) fn new(setting: Setting<'_>, limit: Option<TimeLimit>) -> Self {
+    pub(super) fn new(setting: Setting<'_>) -> Self {
         Self {
             reading: Reading::default(),
             input: setting.input.map(str::to_owned),
@@ -147,7 +145,6 @@ impl Reader {
             may_be_extended: false,
             extended_matters: false,
             by_git: 0,
-            limit,
             depth: 0,
             bytes: 0,
             found: 0,
@@ -227,7 +224,7 @@ impl Reader {
     pub(super) fn script(&mut self, text: &str, certain: bool) -> Result<(), Unreadable> {
         self.depth += 1;
         self.bytes += text.len();
-        self.in_time()?;
+        in_time()?;
         if self.depth > MAX_DEPTH {
             return Err(Unreadable::TooDeep);
         }
@@ -236,11 +233,14 @@ impl Reader {
         }
         // Lines that go on in the next may part a word; quotes that do are looked behind where words are.
         let joined = joined(text);
-        if redefines(&joined) || self.shell == Shell::Other {
+        // Nor need those part a word that is none of a command's, as in arithmetic.
+        let bare = joined.replace(['"', '\'', '\\'], "");
+        let says = |names: fn(&str) -> bool| names(&joined) || names(&bare);
+        if says(redefines) || self.shell == Shell::Other {
             self.unknown();
         }
-        self.may_be_posix |= names_posix(&joined);
-        self.may_be_extended |= names_extended(&joined);
+        self.may_be_posix |= says(names_posix);
+        self.may_be_extended |= says(names_extended);
         let mut lines = bash::Lines::new(text);
         while let Some(line) = lines.next()? {
             self.extended_matters |= line.extended;
@@ -248,15 +248,6 @@ impl Reader {
         }
         self.depth -= 1;
         Ok(())
-    }
-
-    /// # Errors
-    /// When it takes too long.
-    pub(super) fn in_time(&self) -> Result<(), Unreadable> {
-        match self.limit.is_some_and(TimeLimit::is_passed) {
-            true => Err(Unreadable::TooSlow),
-            false => Ok(()),
-        }
     }
 
     /// Reads a text that may be a script. When it is none, it runs nothing that we could name.

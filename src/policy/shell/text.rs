@@ -107,12 +107,26 @@ pub(super) fn flatten_inner(source: &str) -> Result<Flat, Unreadable> {
     let pieces = parse_text(source, Signs::All).map_err(in_doubt)?;
     flat.pieces(&pieces, false)?;
     // What is quoted may be expanded all the same, and what stands before an error is run.
-    flat.nested
-        .extend(match flatten_unquoted(&plain(&flat.text)) {
-            Ok(_) => hidden(&flat.text),
-            Err(_) => vec![unknown()],
-        });
+    match flatten_unquoted(&plain(&flat.text)) {
+        Ok(quoted) if may_run(&flat.text) => flat.nested.extend(uncertain(quoted)),
+        Ok(_) => {}
+        Err(Unreadable::TooSlow) => return Err(Unreadable::TooSlow),
+        Err(_) => flat.nested.push(unknown()),
+    }
+    if is_made_by_quotes(&joined(source)) {
+        flat.nested.push(unknown());
+    }
     Ok(flat)
+}
+
+/// Whether something in it is an expansion once its double quotes are gone, as they are before it is expanded where it stands
+/// in such itself, or in a here-document: `${x:-$"(rm y)"}`.
+fn is_made_by_quotes(source: &str) -> bool {
+    let bare = source.replace('"', "");
+    let signs = ["$(", "${", "$["];
+    signs
+        .iter()
+        .any(|sign| bare.matches(sign).count() > source.matches(sign).count())
 }
 
 /// What is read for the second time, and was in the grammar before.
@@ -355,22 +369,29 @@ fn unescaped(script: &str, quoted: bool) -> String {
 /// The scripts in text that was quoted where it stands, and that something (arithmetic, a
 /// prompt, a variable's subscript) may yet expand.
 pub(super) fn hidden(text: &str) -> Vec<Nested> {
-    if !text.contains("$(") && !text.contains('`') && !text.contains("<(") {
+    if !may_run(text) {
         return Vec::new();
     }
-    let flat = match flatten_unquoted(&plain(text)) {
-        Ok(flat) => flat,
+    match flatten_unquoted(&plain(text)) {
+        Ok(flat) => uncertain(flat).collect(),
         // bash runs what stands before the error.
-        Err(Unreadable::Grammar) if !has_subscript(text) => return Vec::new(),
-        Err(_) => return vec![unknown()],
-    };
+        Err(Unreadable::Grammar) if !has_subscript(text) => Vec::new(),
+        Err(_) => vec![unknown()],
+    }
+}
+
+/// Whether something would be run if the text were expanded.
+fn may_run(text: &str) -> bool {
+    ["$(", "`", "<("].iter().any(|sign| text.contains(sign))
+}
+
+/// What is run of a text, if it is expanded.
+fn uncertain(flat: Flat) -> impl Iterator<Item = Nested> {
     let nested = flat.nested.into_iter();
-    nested
-        .map(|nested| Nested {
-            certain: false,
-            ..nested
-        })
-        .collect()
+    nested.map(|nested| Nested {
+        certain: false,
+        ..nested
+    })
 }
 
 /// Whether there may be a subscript, in which arithmetic expands what it finds.

@@ -3,7 +3,7 @@
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::Shell;
 use super::inner::with_options;
-use super::loose::{Nested, Reader, reads_variable, redefines};
+use super::loose::{Nested, Reader, opens, reads_variable, redefines};
 use super::shells::is_input;
 use super::text::{flatten_unquoted, hidden, is_known, literal, plain};
 use super::walk::{Given, Walk};
@@ -71,6 +71,16 @@ impl Reader {
             return Ok(());
         };
         let (before, behind) = words[at..].split_at(1);
+        let is_unknown = |word: &String| !is_known(word);
+        let may_be_any = match before[0].as_str() {
+            "printf" => {
+                let sets = behind.first().is_some_and(|word| word.starts_with("-v"));
+                sets && behind.iter().take(2).any(is_unknown)
+            }
+            _ => behind.iter().any(is_unknown),
+        };
+        // It may be POSIXLY_CORRECT.
+        self.may_be_posix |= may_be_any;
         if before[0] != "printf" {
             let mut names = behind.iter().filter(|word| is_read_by_programs(word));
             for name in names.by_ref().take(MAX_SET) {
@@ -140,9 +150,9 @@ impl Reader {
     pub(super) fn unknown_value(&mut self, text: &str) -> Option<Nested> {
         // It is parted into words only where it is used.
         let text = text.replace(UNKNOWN, &UNKNOWN_WORDS.to_string());
-        for piece in text.split([';', '|', '&', '(', '`', '\n']) {
+        for piece in text.split([';', '|', '&', '(', ')', '`', '\n']) {
             let words = piece.split_whitespace();
-            let words = words.skip_while(|word| !is_known(word));
+            let words = words.skip_while(|word| !is_known(word) || opens(word));
             let words: Vec<String> = words.map(str::to_owned).collect();
             self.wrapped(&words);
         }

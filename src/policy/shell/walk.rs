@@ -7,6 +7,7 @@ use super::bash::{
     Command, Compound, Document, Item, Kind, Line, List, Piece, Pipeline, Redirect, Simple, Word,
 };
 use super::dialect::Apart;
+use super::fence::in_time;
 use super::loose::{Nested, Reader, reads_variable};
 use super::nested::Input;
 use super::shells::is_shell;
@@ -166,7 +167,7 @@ impl Walker<'_> {
     }
 
     fn command(&mut self, command: &Command<'_>) -> Walk {
-        self.reader.in_time()?;
+        in_time()?;
         match command {
             Command::Simple(simple) => self.simple(simple),
             Command::Compound(compound, redirects) => {

@@ -422,9 +422,13 @@ fn is_link_of_the_kernels(program: &str, moves: bool) -> bool {
             let is_there = ["/proc/", "/dev/fd/"]
                 .iter()
                 .any(|dir| path.starts_with(dir));
-            is_there && (name == "exe" || is_number(name) || !is_known(name))
+            match is_known(&path) {
+                true => is_there && (name == "exe" || is_number(name)),
+                // It may be there, by a pattern: `/pro?/self/exe`.
+                false => is_there || name == "exe" || is_number(name),
+            }
         }
-        None => moves && name == "exe" && program != name,
+        None => (moves || !is_known(program)) && name == "exe" && program != name,
     }
 }
 

@@ -107,6 +107,8 @@ fn values_of_which_not_all_is_known_hide_no_command() {
         "LESSOPEN=\"|marker $X %s\" less f",
         "LESSOPEN=\"-marker $X %s\" less f",
         "PAGER=\"$ENV marker x\" man ls",
+        "LESSOPEN=\"|:; f() { marker x; }; f $X %s\" less f",
+        "PAGER=\"if marker x; then $X; fi\" man ls",
         &long,
     ];
     assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);

@@ -1,5 +1,6 @@
 //! The characters of a script.
 
+use super::super::fence::in_time;
 use super::{MAX_STEPS, Unreadable};
 
 /// Where in a script something is read. A backslash before the end of a line is no character, and neither is that end,
@@ -9,6 +10,8 @@ pub(super) struct Source<'a> {
     text: &'a str,
     at: usize,
     steps: usize,
+    /// At how many of them the clock is looked at again.
+    next_look: usize,
 }
 
 impl<'a> Source<'a> {
@@ -17,6 +20,7 @@ impl<'a> Source<'a> {
             text,
             at: 0,
             steps: 0,
+            next_look: 0,
         }
     }
 
@@ -93,11 +97,17 @@ impl<'a> Source<'a> {
     }
 
     /// # Errors
-    /// When more was looked at than may be.
-    pub fn bound(&self) -> Result<(), Unreadable> {
-        match self.steps > MAX_STEPS {
-            true => Err(Unreadable::TooMuch),
-            false => Ok(()),
+    /// When more was looked at than may be, or for longer.
+    pub fn bound(&mut self) -> Result<(), Unreadable> {
+        /// So many take a few microseconds, but for words that are long.
+        const STEPS: usize = 256;
+        if self.steps > MAX_STEPS {
+            return Err(Unreadable::TooMuch);
         }
+        if self.steps < self.next_look {
+            return Ok(());
+        }
+        self.next_look = self.steps + STEPS;
+        in_time()
     }
 }

@@ -34,6 +34,7 @@ fn shapes(n: usize) -> Vec<String> {
         around("$(", "true", ")"),
         around("\"$(", "true", ")\""),
         around("${x:-", "true", "}"),
+        format!("echo \"{}\"", around("${x%", "a", "}")),
         around("\"${x:-", "true", "}\""),
         around("$((", "1", "))"),
         around("$((", "1", ")"),
@@ -103,6 +104,36 @@ fn nothing_takes_the_stack_or_runs_away() {
                 "{took:?}: {n} times {begin:?}"
             );
         }
+    }
+}
+
+/// What is quoted in an expansion is looked through as if it was not.
+#[test]
+fn what_is_quoted_in_what_is_quoted_is_read_once() {
+    let quoted = |script: String, _| {
+        let text = script.replace('\\', "\\x5c").replace('\'', "\\x27");
+        format!("${{x:-$'{text}'}}")
+    };
+    let script = (0..24).fold("$(true)".to_owned(), quoted);
+    let read = read_shell(&format!("echo {script}"), &fence(60));
+    assert_ne!(read.err(), Some(Unreadable::TooSlow));
+}
+
+#[test]
+fn the_limit_ends_the_reading_of_a_word() {
+    let impatient = Fence {
+        time_limit: Duration::from_millis(20),
+        ..Fence::default()
+    };
+    let levels = |n| ("$((".repeat(n), "))".repeat(n));
+    let (open, close) = levels(50);
+    for script in [
+        format!("echo {open}{}1{close}", "1+".repeat(31_000)),
+        format!("echo {}[{}", "a".repeat(32_000), "=".repeat(32_000)),
+        format!("{}[x]{}", "a".repeat(32_000), "[".repeat(32_000)),
+    ] {
+        let read = read_shell(&script, &impatient);
+        assert_eq!(read, Err(Unreadable::TooSlow), "{}", &script[..10]);
     }
 }
 
