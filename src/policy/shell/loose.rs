@@ -6,7 +6,7 @@ use super::command::Joined;
 use super::dialect::{Apart, names_extended, names_posix};
 use super::fence::in_time;
 use super::hazards::looks;
-use super::text::{hidden, joined, literal};
+use super::text::{hidden, joined, literal, may_run};
 use super::variables::MAX_SET;
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, bash, strict};
@@ -170,12 +170,11 @@ impl Reader {
         let Ok(segments) = strict::read(script) else {
             return false;
         };
-        let expands = |word: &String| ["$(", "`", "<("].iter().any(|sign| word.contains(sign));
         let words = || segments.iter().flat_map(|segment| &segment.words);
         let reads_input = self.input.is_some() && words().any(|word| reads_variable(word));
         let sets =
             words().any(|word| word == "printf") && words().any(|word| word.starts_with("-v"));
-        if redefines(script) || reads_input || sets || words().any(expands) {
+        if redefines(script) || reads_input || sets || words().any(|word| may_run(word)) {
             return false;
         }
         segments.iter().all(|segment| {

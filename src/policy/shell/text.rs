@@ -381,7 +381,7 @@ pub(super) fn hidden(text: &str) -> Vec<Nested> {
 }
 
 /// Whether something would be run if the text were expanded.
-fn may_run(text: &str) -> bool {
+pub(super) fn may_run(text: &str) -> bool {
     ["$(", "`", "<("].iter().any(|sign| text.contains(sign))
 }
 
