@@ -7,7 +7,7 @@ use super::git;
 use super::hazards::{is_short, runs_elsewhere};
 use super::inner::Options;
 use super::loose::Reader;
-use super::nested::{scripts_of_options, takes_scripts};
+use super::nested::{gives_script, scripts_of_options, takes_scripts};
 use super::shells::is_shell;
 use super::text::is_known;
 use super::wrappers::{MAX_WRAPPED, Wrapped, is_wrapper, may_run, wrapped_by};
@@ -123,10 +123,6 @@ pub(super) fn runs_what_is_found(mut command: &[String]) -> bool {
 /// Whether what find has found is a script of the program's: behind an option for one (`flock x -c {}`), or in one
 /// that names a program.
 fn has_found_script(name: &str, arguments: &[String]) -> bool {
-    let gives_script = |word: &String| match word.strip_prefix("--") {
-        Some(long) => long.starts_with('c'),
-        None => word.starts_with('-') && word.contains('c'),
-    };
     let takes = takes_scripts(name) && !runs_elsewhere(name) || name == "git";
     let mut pairs = arguments.windows(2);
     takes && pairs.any(|pair| gives_script(&pair[0]) && pair[1].contains(FOUND))

@@ -7,7 +7,7 @@ use super::dialect::{Apart, names_extended, names_posix};
 use super::fence::in_time;
 use super::hazards::looks;
 use super::text::{hidden, joined, literal, may_run};
-use super::variables::MAX_SET;
+use super::variables::{MAX_SET, names_own};
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, bash, strict};
 
@@ -57,6 +57,12 @@ pub(super) struct Reader {
     /// The same of extended patterns.
     pub(super) may_be_extended: bool,
     extended_matters: bool,
+    /// Whether a variable may stand for another, and whether one is named that bash reads itself.
+    pub(super) may_refer: bool,
+    pub(super) names_own: bool,
+    /// Whether the script may have bash part bytes otherwise, and whether there are any of which that makes something else.
+    pub(super) may_be_recoded: bool,
+    is_beyond_ascii: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
     depth: usize,
@@ -97,9 +103,9 @@ pub(super) fn redefines(text: &str) -> bool {
         "interactive_comments",
         "GIT_CONFIG_",
         "--config-env",
+        "${PS4",
     ];
-    let names_prompt = text.contains("PS4") && (text.contains(" -n") || text.contains("${PS4"));
-    names_prompt || names.iter().any(|name| text.contains(name))
+    names.iter().any(|name| text.contains(name))
 }
 
 /// Whether it is a built-in that reads its input into a variable.
@@ -144,6 +150,10 @@ impl Reader {
             posix_matters: false,
             may_be_extended: false,
             extended_matters: false,
+            may_refer: false,
+            names_own: false,
+            may_be_recoded: false,
+            is_beyond_ascii: false,
             by_git: 0,
             depth: 0,
             bytes: 0,
@@ -174,7 +184,9 @@ impl Reader {
         let reads_input = self.input.is_some() && words().any(|word| reads_variable(word));
         let sets =
             words().any(|word| word == "printf") && words().any(|word| word.starts_with("-v"));
-        if redefines(script) || reads_input || sets || words().any(|word| may_run(word)) {
+        let is_hidden = words().any(|word| may_run(word) || names_own(word));
+        let is_recoded = !script.is_ascii() && (script.contains("LANG") || script.contains("LC_"));
+        if redefines(script) || reads_input || sets || is_hidden || is_recoded {
             return false;
         }
         segments.iter().all(|segment| {
@@ -209,7 +221,9 @@ impl Reader {
             self.reading.writes.push(None);
         }
         let is_otherwise = self.may_be_posix && self.posix_matters
-            || self.may_be_extended && self.extended_matters;
+            || self.may_be_extended && self.extended_matters
+            || self.may_refer && self.names_own
+            || self.may_be_recoded && self.is_beyond_ascii;
         if is_otherwise {
             self.unknown();
         }
@@ -240,6 +254,7 @@ impl Reader {
         }
         self.may_be_posix |= says(names_posix);
         self.may_be_extended |= says(names_extended);
+        self.is_beyond_ascii |= !text.is_ascii();
         let mut lines = bash::Lines::new(text);
         while let Some(line) = lines.next()? {
             self.extended_matters |= line.extended;

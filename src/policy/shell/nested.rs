@@ -218,8 +218,13 @@ impl Reader {
             nested.extend(behind.map(|(_, text)| script(text, false)));
         }
         let sets_any = sets_variables(name, arguments);
-        for word in arguments {
+        let looks_for_files = matches!(name, "npm" | "npx" | "pnpm" | "yarn");
+        for (at, word) in arguments.iter().enumerate() {
             if sets_any && self.set_in_words(word, nested) {
+                continue;
+            }
+            let may_be_script = gives_script(word) || at > 0 && gives_script(&arguments[at - 1]);
+            if looks_for_files && !may_be_script && is_pattern(word) {
                 continue;
             }
             let scripts = scripts_of(word).filter(|text| !elsewhere || is_command(text));
@@ -380,6 +385,20 @@ fn is_command(text: &str) -> bool {
 fn is_plain(word: &str) -> bool {
     word.chars()
         .all(|c| c.is_alphanumeric() || "/._-+:=@%,~".contains(c))
+}
+
+/// Whether a word is a pattern for names of files, such as programs look for themselves: `npx eslint 'src/**/*.{js,ts}'`.
+fn is_pattern(word: &str) -> bool {
+    let signs: &[char] = &['*', '?', '[', ']', '{', '}', '!'];
+    word.contains(signs) && is_plain(&word.replace(signs, ""))
+}
+
+/// Whether an option is one for a script: `-c`, also behind other letters, or `--call`.
+pub(super) fn gives_script(option: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(long) => long.starts_with('c'),
+        None => option.starts_with('-') && option.contains('c'),
+    }
 }
 
 /// What of a word may be a script: all of it, or a value in it (`-S'marker x'`, `--x='marker x'`,

@@ -21,6 +21,8 @@ pub(super) struct Flat {
     pub apart: Apart,
     /// Braces or patterns in parentheses: it may become any words.
     vague: bool,
+    /// Braces, which put what stands in it together anew.
+    braced: bool,
 }
 
 /// `text` as part of a word: a blank in it separates nothing.
@@ -71,6 +73,11 @@ pub(super) fn flatten_pieces(pieces: &[Piece<'_>]) -> Result<Flat, Unreadable> {
     }
     if flat.vague {
         flat.nested.extend(hidden(&flat.text));
+        let has = |signs: &[char]| flat.text.contains(signs);
+        if flat.braced && (has(&['`']) || has(&['$', '<', '>']) && has(&['('])) {
+            // `let {a[\$,b[}"(rm y)"]`.
+            flat.nested.push(unknown());
+        }
         flat.text = UNKNOWN_WORDS.to_string();
     }
     Ok(flat)
@@ -304,7 +311,10 @@ impl Flat {
             match c {
                 '*' | '?' | '[' => self.text.push(UNKNOWN_WORDS),
                 // Also around something quoted, of which the other brace is another piece.
-                '{' if lists || last.is_none_or(|last| last < at) => self.vague = true,
+                '{' if lists || last.is_none_or(|last| last < at) => {
+                    (self.vague, self.braced) = (true, true);
+                    self.text.push(c);
+                }
                 c => self.text.push(literal_char(c)),
             }
         }
@@ -369,20 +379,57 @@ fn unescaped(script: &str, quoted: bool) -> String {
 /// The scripts in text that was quoted where it stands, and that something (arithmetic, a
 /// prompt, a variable's subscript) may yet expand.
 pub(super) fn hidden(text: &str) -> Vec<Nested> {
+    let mut found = expanded(text);
+    // Without `-r`, `read` takes backslashes away, and once more where it reads what it has read.
+    let mut text = Cow::Borrowed(text);
+    while text.contains('\\') {
+        text = Cow::Owned(without_escapes(&text));
+        found.extend(expanded(&text));
+    }
+    found
+}
+
+/// The scripts in text that is expanded as it is.
+fn expanded(text: &str) -> Vec<Nested> {
+    let has_subscript = has_subscript(text);
+    if has_subscript && completes_sign(text) {
+        return vec![unknown()];
+    }
     if !may_run(text) {
         return Vec::new();
     }
     match flatten_unquoted(&plain(text)) {
         Ok(flat) => uncertain(flat).collect(),
         // bash runs what stands before the error.
-        Err(Unreadable::Grammar) if !has_subscript(text) => Vec::new(),
+        Err(Unreadable::Grammar) if !has_subscript => Vec::new(),
         Err(_) => vec![unknown()],
     }
 }
 
-/// Whether something would be run if the text were expanded.
+/// Whether something would be run if the text were expanded, or once its backslashes are gone.
 pub(super) fn may_run(text: &str) -> bool {
-    ["$(", "`", "<("].iter().any(|sign| text.contains(sign))
+    let has_sign = |text: &str| ["$(", "`", "<("].iter().any(|sign| text.contains(sign));
+    let is_escaped = || has_sign(&text.replace("\\\n", "").replace('\\', ""));
+    has_sign(text) || text.contains('\\') && is_escaped()
+}
+
+/// Whether what is not known may be the `$` of `$(`.
+fn completes_sign(text: &str) -> bool {
+    let mut opens = text.match_indices('(');
+    opens.any(|(at, _)| text[..at].ends_with([UNKNOWN, UNKNOWN_WORDS]))
+}
+
+/// The text with what is escaped in it as it is, and joined where a line's end is.
+fn without_escapes(text: &str) -> String {
+    let mut bare = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => bare.extend(chars.next().filter(|next| *next != '\n')),
+            c => bare.push(c),
+        }
+    }
+    bare
 }
 
 /// What is run of a text, if it is expanded.
@@ -562,6 +609,15 @@ mod tests {
         assert!(!hidden("a[$(marker)]").is_empty());
         assert!(!hidden("a[$(marker)] + `").is_empty());
         assert!(hidden("it`s (it)").is_empty());
+        for escaped in [
+            r"a[\$(marker)]",
+            r"a[$\(marker\)]",
+            r"a[\\\`marker\\\`]",
+            "a[$\\\n(marker)]",
+        ] {
+            assert!(may_run(escaped), "{escaped}");
+            assert!(!hidden(escaped).is_empty(), "{escaped}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ impl Reader {
             self.unknown();
         }
         self.read_by_bash(name, text);
+        self.may_be_recoded |= recodes(name, text);
         if is_known(text) && text.contains('/') && is_input(text) {
             // BASH_ENV=/dev/stdin.
             self.unknown();
@@ -167,6 +168,37 @@ impl Reader {
 /// Whether a variable of that name may be one that programs read: those are in capitals.
 pub(super) fn is_read_by_programs(name: &str) -> bool {
     !name.contains(|c: char| c.is_ascii_lowercase())
+}
+
+/// Whether a text names a variable that bash expands itself, or one with a file that it runs; also once `read` has taken
+/// its backslashes.
+pub(super) fn names_own(text: &str) -> bool {
+    let has_name = |text: &str| ["PS4", "BASH_ENV"].iter().any(|name| text.contains(name));
+    has_name(text) || text.contains('\\') && has_name(&text.replace('\\', ""))
+}
+
+/// Whether what a variable is set to may have bash take its script for another encoding than UTF-8.
+pub(super) fn recodes(name: &str, value: &str) -> bool {
+    let names_locale = matches!(name, "LANG" | "LC_ALL" | "LC_CTYPE");
+    let is_usual = || {
+        let lower = value.to_ascii_lowercase();
+        matches!(value, "" | "C" | "POSIX") || lower.ends_with(".utf-8") || lower.ends_with(".utf8")
+    };
+    names_locale && !is_usual()
+}
+
+/// Whether a command may have a variable stand for the one that another text names: `declare -n`.
+pub(super) fn refers(words: &[String]) -> bool {
+    let may_declare = |word: &String| declares(word) || !is_known(word);
+    let Some(at) = words.iter().position(may_declare) else {
+        return false;
+    };
+    // Of what is not known, one may be such a command or its option, and not both.
+    let may_be_option = |word: &String| match is_known(word) {
+        true => word.starts_with('-') && word.contains('n'),
+        false => is_known(&words[at]) && !word.contains('='),
+    };
+    words[at + 1..].iter().any(may_be_option)
 }
 
 /// Whether a command is a built-in for variables, in whose words arrays may be set.

@@ -15,7 +15,7 @@ use super::text::{
     Flat, flatten, flatten_arithmetic, flatten_pieces, flatten_unquoted, hidden, is_known, literal,
     plain,
 };
-use super::variables::{MAX_SET, declares, is_read_by_programs};
+use super::variables::{MAX_SET, declares, is_read_by_programs, names_own};
 
 pub(super) type Walk = Result<(), Unreadable>;
 
@@ -212,11 +212,10 @@ impl Walker<'_> {
                     self.reader.unknown();
                 }
                 for (at, word) in words.iter().enumerate() {
-                    let flat = flatten(word)?;
+                    let text = self.text(flatten(word)?)?;
                     if is_read && at < MAX_SET {
-                        self.reader.set(name, &flat.text, self.certain)?;
+                        self.reader.set(name, &text, self.certain)?;
                     }
-                    self.text(flat)?;
                 }
                 self.list(body)
             }
@@ -238,7 +237,9 @@ impl Walker<'_> {
             Compound::Arithmetic(expression) => self.arithmetic(expression),
             Compound::Test(words) => {
                 self.reader.bash_only();
-                words.iter().try_for_each(|word| self.text(flatten(word)?))
+                words
+                    .iter()
+                    .try_for_each(|word| self.text(flatten(word)?).map(drop))
             }
         }
     }
@@ -304,10 +305,8 @@ impl Walker<'_> {
         let (before, value) = word.pieces.split_at(at);
         self.text(flatten_pieces(before)?)?;
         let Some(Piece::Array(elements)) = value.first() else {
-            let flat = flatten_pieces(value)?;
-            self.reader.apart(flat.apart);
-            self.reader.all(&flat.nested, self.certain)?;
-            self.reader.set(name, &flat.text, self.certain)?;
+            let text = self.take(flatten_pieces(value)?)?;
+            self.reader.set(name, &text, self.certain)?;
             let text = flatten(word)?.text;
             return Ok(match declares {
                 true => text.replace(UNKNOWN_WORDS, &UNKNOWN.to_string()),
@@ -317,10 +316,8 @@ impl Walker<'_> {
         for element in elements {
             let (key, value) = element.pieces.split_at(element.value.unwrap_or_default());
             self.text(flatten_pieces(key)?)?;
-            let flat = flatten_pieces(value)?;
-            self.reader.apart(flat.apart);
-            self.reader.all(&flat.nested, self.certain)?;
-            self.reader.set(name, &flat.text, self.certain)?;
+            let text = self.take(flatten_pieces(value)?)?;
+            self.reader.set(name, &text, self.certain)?;
         }
         self.text(flatten_pieces(&value[1..])?)?;
         Ok(match declares {
@@ -331,21 +328,26 @@ impl Walker<'_> {
 
     fn arithmetic(&mut self, expression: &str) -> Walk {
         self.reader.bash_only();
-        self.text(flatten_arithmetic(expression)?)
+        self.text(flatten_arithmetic(expression)?).map(drop)
     }
 
     fn word(&mut self, word: &Word<'_>) -> Result<String, Unreadable> {
-        let flat = flatten(word)?;
-        self.reader.apart(flat.apart);
-        self.reader.all(&flat.nested, self.certain)?;
-        Ok(flat.text)
+        self.take(flatten(word)?)
     }
 
-    /// A word of which only what it runs is of interest.
-    fn text(&mut self, flat: Flat) -> Walk {
+    /// A word that is none of a command's, but that something may yet expand.
+    fn text(&mut self, flat: Flat) -> Result<String, Unreadable> {
+        let text = self.take(flat)?;
+        self.reader.all(&hidden(&text), self.certain)?;
+        Ok(text)
+    }
+
+    /// Reads what a word runs, and answers its text.
+    fn take(&mut self, flat: Flat) -> Result<String, Unreadable> {
         self.reader.apart(flat.apart);
+        self.reader.names_own |= names_own(&flat.text);
         self.reader.all(&flat.nested, self.certain)?;
-        self.reader.all(&hidden(&flat.text), self.certain)
+        Ok(flat.text)
     }
 
     fn redirects(&mut self, redirects: &[Redirect<'_>]) -> Walk {
@@ -435,9 +437,7 @@ impl Walker<'_> {
             Err(Unreadable::Grammar) => Flat::unknown(),
             flat => flat?,
         };
-        self.reader.apart(flat.apart);
-        self.reader.all(&flat.nested, self.certain)?;
-        Ok(flat.text)
+        self.take(flat)
     }
 
     /// Notes what is opened to be read at a descriptor that is not the usual one.

@@ -13,6 +13,7 @@ use super::nested::{Input, script, scripts_of, takes_scripts};
 use super::operands::Operands;
 use super::remote::keeps_its_words;
 use super::text::{flatten_unquoted, hidden, is_known, plain};
+use super::variables::{recodes, refers};
 
 /// A program whose arguments are, after options and so many words of its own, a command.
 struct Wrapper {
@@ -125,8 +126,11 @@ impl Reader {
         input: Option<&Input>,
     ) -> Vec<Nested> {
         let mut nested: Vec<Nested> = words.iter().flat_map(|word| hidden(word)).collect();
-        let set = words.iter().filter_map(|word| word.split_once('='));
-        nested.extend(set.filter_map(|(name, value)| with_options(name, value)));
+        for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
+            nested.extend(with_options(name, value));
+            self.may_be_recoded |= recodes(name, value);
+        }
+        self.may_refer |= refers(words);
         self.may_be_posix |= words.iter().any(|word| names_posix(word));
         let sets_prompt = |word: &String| word.contains("PS4=");
         if words

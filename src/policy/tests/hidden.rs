@@ -587,3 +587,53 @@ fn what_the_parser_has_otherwise_hides_no_command() {
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn another_encoding_hides_no_command_in_what_is_not_ascii() {
+    let asked = [
+        "LC_ALL=zh_CN.GBK\n: '中\u{6587}'",
+        "export LANG=ja_JP.SJIS; echo '中'",
+        "env LC_CTYPE=zh_TW.Big5 bash -c \"echo '中'\"",
+        "LC_ALL=$x; echo '中'",
+        "read LC_ALL <<< zh_CN.GBK; echo '中'",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "LC_ALL=C sort '中'",
+        "LANG=de_DE.UTF-8 echo 'ü'; LC_ALL=C.utf8 ls ä",
+        "LC_ALL=de_DE.ISO-8859-1 sort f",
+        "echo '中'; export LANG=",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn patterns_that_are_passed_on_are_no_scripts_but_behind_an_option_for_one() {
+    let asked = [
+        "npx -c 'mark[e]r'",
+        "npx --call='mark?r'",
+        "npm exec -c 'm*'",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "npx eslint 'src/**/*.ts'",
+        "npx prettier --write 'src/**/*.{js,ts,tsx}' '!dist/**'",
+        "pnpm exec eslint --ext .ts 'src/**/[a-z]*.ts'",
+        "npm run test -- 'tests/**/*.spec.js'",
+        "yarn jest --testPathPattern 'a*'",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn names_of_what_bash_expands_itself_matter_only_where_variables_stand_for_others() {
+    let harmless = [
+        "export PS4='+ $LINENO: '; set -x; ls \"$ARG\"",
+        "declare -n ref=name; ref=x",
+        "BASH_ENV=/etc/x bash -c 'ls'",
+        "read x <<< 'a\\[1]'; echo 'costs \\$(5)'",
+        "sed 's/\\(a\\)$\\|\\(b\\)/x/' f",
+        "cp x{,.bak} {a,b}'$'c",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
