@@ -1,6 +1,7 @@
 //! Programs that run what is in a container: which of their commands do, and where what is run begins.
 
 use super::super::glob::UNKNOWN_WORDS;
+use super::operands::runs_nothing;
 use super::text::is_known;
 
 /// Those that go by docker's words.
@@ -163,6 +164,13 @@ pub(super) fn is_quiet(name: &str, arguments: &[String]) -> bool {
     let is_any = |word: &String| word.chars().eq([UNKNOWN_WORDS]);
     let may_run = arguments.iter().any(is_any) && arguments.iter().any(runs);
     !may_run && told(name, arguments).is_some_and(|(command, _)| quiet.contains(&command))
+}
+
+/// Whether what such a program is given to read is no script for anybody, if it starts no shell by itself ([`enters`]): it
+/// describes what there is to be (`kubectl apply -f -`), or is for a program that runs nothing (`docker exec -i db psql`).
+pub(super) fn reads_data(name: &str, arguments: &[String]) -> bool {
+    let within = command_within(name, arguments).and_then(|at| arguments.get(at));
+    is_quiet(name, arguments) || within.is_some_and(|program| runs_nothing(program))
 }
 
 /// Where in `arguments` the command begins that is run in a container, if that is known.

@@ -28,7 +28,7 @@ impl Reader {
         } else if enters(name, arguments) {
             // What is there need not be a shell, nor be here.
             self.shell_input(input, false, nested);
-        } else if may_run_input(name) {
+        } else if may_run_input(name) && !containers::reads_data(name, arguments) {
             let read = match input {
                 Some(Input::Text(text)) => Some(Nested::new(plain(text), false)),
                 Some(Input::Unknown) => None,

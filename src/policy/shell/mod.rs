@@ -6,11 +6,13 @@ mod bash;
 mod command;
 mod containers;
 mod dialect;
+mod escapes;
 mod expansions;
 mod fence;
 mod found;
 mod git;
 pub mod hazards;
+mod hidden;
 mod inner;
 mod loose;
 mod nested;
@@ -31,8 +33,8 @@ use std::fmt;
 
 pub use command::Command;
 pub use dialect::Shell;
+pub use escapes::ansi_c;
 pub use fence::Fence;
-pub use text::ansi_c;
 
 /// What a script runs and writes, as far as its text says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::loose::{Nested, Reader};
 use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
 use super::shells::{has_history, is_input, is_shell, says_version};
 use super::text::{flatten_unquoted, is_known, plain};
-use super::variables::declares;
+use super::variables::{assignment, declares};
 
 /// What a command reads.
 pub(super) enum Input {
@@ -227,7 +227,13 @@ impl Reader {
             if looks_for_files && !may_be_script && is_pattern(word) {
                 continue;
             }
-            let scripts = scripts_of(word).filter(|text| !elsewhere || is_command(text));
+            // Of what is set, the value may be one, and not the word.
+            let most = match sets_any && assignment(word).is_some() {
+                true => word.len() - 1,
+                false => word.len(),
+            };
+            let scripts = scripts_of(word).filter(|text| text.len() <= most);
+            let scripts = scripts.filter(|text| !elsewhere || is_command(text));
             nested.extend(scripts.map(|text| Nested {
                 shell,
                 ..script(text, false)
@@ -382,7 +388,7 @@ fn is_command(text: &str) -> bool {
 }
 
 /// Whether a word has nothing in it that would make it several, or more than a word.
-fn is_plain(word: &str) -> bool {
+pub(super) fn is_plain(word: &str) -> bool {
     word.chars()
         .all(|c| c.is_alphanumeric() || "/._-+:=@%,~".contains(c))
 }

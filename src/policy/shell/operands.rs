@@ -17,7 +17,8 @@ const EXACT: &[(&[&str], &[&str])] = &[
     (&["timeout"], &["--foreground", "--preserve-status", "-v"]),
     (&["time"], &["-p", "-v"]),
     (&["setsid"], &["-w", "--wait"]),
-    (&["ionice", "nice", "nohup", "stdbuf"], &[]),
+    (&["npx", "pnpx"], &["-q", "--quiet", "-y", "--yes"]),
+    (&["bunx", "ionice", "nice", "nohup", "stdbuf", "uvx"], &[]),
 ];
 
 /// What is known of the words of a command, in which others may be.
@@ -151,7 +152,7 @@ fn own_words(words: &[String], begin: usize) -> Vec<String> {
 }
 
 /// Whether a program is known to run nothing of what its words say.
-fn runs_nothing(program: &str) -> bool {
+pub(super) fn runs_nothing(program: &str) -> bool {
     let name = base_name(program);
     let is_name = is_known(name) && !program.starts_with('-');
     is_name && !may_run(name) && !is_shell(name) && !is_wrapper(name)

@@ -1,9 +1,12 @@
 //! What programs hand to a shell elsewhere, and the programs here that they reach it by.
 
 use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
+use super::super::paths::base_name;
 use super::containers::{command_within, is_quiet};
 use super::hazards::values_of;
 use super::inner::Options;
+use super::nested::is_plain;
+use super::shells::is_shell;
 
 /// Options of ssh that have values.
 const SSH_VALUED: &str = "BbcDEeFIiJLlmOoPpQRSWw";
@@ -88,12 +91,21 @@ pub(super) fn command_elsewhere(name: &str, words: &[String]) -> Option<usize> {
     (!host.contains(UNKNOWN_WORDS)).then_some(words.len() - command.len())
 }
 
+/// Whether a command is a shell that is told nothing which another one would read otherwise: `ssh h bash -s`. It is looked
+/// at as the words that it is, with what it is given to read.
+fn is_plain_shell(words: &[String]) -> bool {
+    let is_shell = words.first().is_some_and(|name| is_shell(base_name(name)));
+    is_shell && words.iter().all(|word| is_plain(word))
+}
+
 /// The texts that the program `name` hands to a shell there, whatever they look like.
 pub(super) fn remote_scripts(name: &str, arguments: &[String]) -> Vec<String> {
     let mut texts = Vec::new();
     if let Some(ssh) = Ssh::read(name, arguments) {
         // They are put together with blanks, and read by the shell of whom it is done as.
-        texts.extend(ssh.behind.map(|command| command.operands.join(" ")));
+        let command = ssh.behind.map(|behind| behind.operands);
+        let command = command.filter(|words| !is_plain_shell(words));
+        texts.extend(command.map(|words| words.join(" ")));
         if arguments.iter().any(|word| word.contains(UNKNOWN_WORDS)) {
             // Which word is the host is not known, either.
             texts.extend(arguments.iter().skip(1).cloned());

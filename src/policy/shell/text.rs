@@ -6,10 +6,12 @@ use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::Unreadable;
 use super::bash::{Piece, Signs, Word, parse_text};
 use super::dialect::Apart;
+use super::escapes::ansi_c;
 use super::expansions::{
     has_parenthesis_within, has_quote, instead, is_swallowed, may_be_words, quotes_expansion,
     takes_pattern,
 };
+use super::hidden::{hidden, is_made_by_quotes, may_run, uncertain};
 use super::loose::Nested;
 
 /// A word's text and the scripts in it.
@@ -124,16 +126,6 @@ pub(super) fn flatten_inner(source: &str) -> Result<Flat, Unreadable> {
         flat.nested.push(unknown());
     }
     Ok(flat)
-}
-
-/// Whether something in it is an expansion once its double quotes are gone, as they are before it is expanded where it stands
-/// in such itself, or in a here-document: `${x:-$"(rm y)"}`.
-fn is_made_by_quotes(source: &str) -> bool {
-    let bare = source.replace('"', "");
-    let signs = ["$(", "${", "$["];
-    signs
-        .iter()
-        .any(|sign| bare.matches(sign).count() > source.matches(sign).count())
 }
 
 /// What is read for the second time, and was in the grammar before.
@@ -358,7 +350,7 @@ impl Flat {
 }
 
 /// A script of which nothing is known.
-fn unknown() -> Nested {
+pub(super) fn unknown() -> Nested {
     Nested::new(UNKNOWN_WORDS.to_string(), false)
 }
 
@@ -374,165 +366,6 @@ fn unescaped(script: &str, quoted: bool) -> String {
         }
     }
     text
-}
-
-/// The scripts in text that was quoted where it stands, and that something (arithmetic, a
-/// prompt, a variable's subscript) may yet expand.
-pub(super) fn hidden(text: &str) -> Vec<Nested> {
-    let mut found = expanded(text);
-    // Without `-r`, `read` takes backslashes away, and once more where it reads what it has read.
-    let mut text = Cow::Borrowed(text);
-    while text.contains('\\') {
-        text = Cow::Owned(without_escapes(&text));
-        found.extend(expanded(&text));
-    }
-    found
-}
-
-/// The scripts in text that is expanded as it is.
-fn expanded(text: &str) -> Vec<Nested> {
-    let has_subscript = has_subscript(text);
-    if has_subscript && completes_sign(text) {
-        return vec![unknown()];
-    }
-    if !may_run(text) {
-        return Vec::new();
-    }
-    match flatten_unquoted(&plain(text)) {
-        Ok(flat) => uncertain(flat).collect(),
-        // bash runs what stands before the error.
-        Err(Unreadable::Grammar) if !has_subscript => Vec::new(),
-        Err(_) => vec![unknown()],
-    }
-}
-
-/// Whether something would be run if the text were expanded, or once its backslashes are gone.
-pub(super) fn may_run(text: &str) -> bool {
-    let has_sign = |text: &str| ["$(", "`", "<("].iter().any(|sign| text.contains(sign));
-    let is_escaped = || has_sign(&text.replace("\\\n", "").replace('\\', ""));
-    has_sign(text) || text.contains('\\') && is_escaped()
-}
-
-/// Whether what is not known may be the `$` of `$(`.
-fn completes_sign(text: &str) -> bool {
-    let mut opens = text.match_indices('(');
-    opens.any(|(at, _)| text[..at].ends_with([UNKNOWN, UNKNOWN_WORDS]))
-}
-
-/// The text with what is escaped in it as it is, and joined where a line's end is.
-fn without_escapes(text: &str) -> String {
-    let mut bare = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => bare.extend(chars.next().filter(|next| *next != '\n')),
-            c => bare.push(c),
-        }
-    }
-    bare
-}
-
-/// What is run of a text, if it is expanded.
-fn uncertain(flat: Flat) -> impl Iterator<Item = Nested> {
-    let nested = flat.nested.into_iter();
-    nested.map(|nested| Nested {
-        certain: false,
-        ..nested
-    })
-}
-
-/// Whether there may be a subscript, in which arithmetic expands what it finds.
-fn has_subscript(text: &str) -> bool {
-    let is_name =
-        |c: char| c.is_ascii_alphanumeric() || c == '_' || [UNKNOWN, UNKNOWN_WORDS].contains(&c);
-    let mut opens = text.match_indices('[');
-    opens.any(|(at, _)| text[..at].ends_with(is_name))
-}
-
-/// The text of `$'…'`, as bash has it: it ends at a NUL, and what is no text is U+FFFD. None where we do not know.
-pub fn ansi_c(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'\\' {
-            bytes.push(byte);
-            continue;
-        }
-        let (&escape, after) = rest.split_first()?;
-        rest = after;
-        let byte = match escape {
-            b'a' => 7,
-            b'b' => 8,
-            b'e' | b'E' => 27,
-            b'f' => 12,
-            b'n' => 10,
-            b'r' => 13,
-            b't' => 9,
-            b'v' => 11,
-            b'\\' | b'\'' | b'"' | b'?' => escape,
-            b'c' => {
-                let (&control, after) = rest.split_first()?;
-                // A backslash is written twice there.
-                let is_twice = control == b'\\' && after.first() == Some(&b'\\');
-                rest = &after[usize::from(is_twice)..];
-                match control {
-                    b'?' => 0x7f,
-                    control => control.to_ascii_uppercase() & 0x1f,
-                }
-            }
-            b'0'..=b'7' => low_byte(number(&mut rest, 8, 2, u32::from(escape - b'0')).0),
-            b'x' if rest.starts_with(b"{") => {
-                rest = &rest[1..];
-                let (value, _) = number(&mut rest, 16, usize::MAX, 0);
-                rest = rest.strip_prefix(b"}").unwrap_or(rest);
-                low_byte(value)
-            }
-            b'x' | b'u' | b'U' => {
-                let most = match escape {
-                    b'x' => 2,
-                    b'u' => 4,
-                    _ => 8,
-                };
-                match number(&mut rest, 16, most, 0) {
-                    (_, 0) => {
-                        bytes.extend([b'\\', escape]);
-                        continue;
-                    }
-                    (value, _) if value < 0x80 || escape == b'x' => low_byte(value),
-                    (value, _) => {
-                        let c = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
-                        bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                        continue;
-                    }
-                }
-            }
-            other => {
-                bytes.extend([b'\\', other]);
-                continue;
-            }
-        };
-        if byte == 0 {
-            break;
-        }
-        bytes.push(byte);
-    }
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The number that `rest` begins with, of so many digits at most, behind `first`; and how many digits it has.
-fn number(rest: &mut &[u8], radix: u32, most: usize, first: u32) -> (u32, usize) {
-    let digit = |byte: &u8| char::from(*byte).to_digit(radix);
-    let digits = rest.iter().map_while(digit).take(most);
-    let (value, count) = digits.fold((first, 0), |(value, count), digit| {
-        (value.wrapping_mul(radix).wrapping_add(digit), count + 1)
-    });
-    *rest = &rest[count..];
-    (value, count)
-}
-
-fn low_byte(value: u32) -> u8 {
-    value.to_le_bytes()[0]
 }
 
 #[cfg(test)]
@@ -606,38 +439,5 @@ mod tests {
                 "{source:?}"
             );
         }
-        assert!(!hidden("a[$(marker)]").is_empty());
-        assert!(!hidden("a[$(marker)] + `").is_empty());
-        assert!(hidden("it`s (it)").is_empty());
-        for escaped in [
-            r"a[\$(marker)]",
-            r"a[$\(marker\)]",
-            r"a[\\\`marker\\\`]",
-            "a[$\\\n(marker)]",
-        ] {
-            assert!(may_run(escaped), "{escaped}");
-            assert!(!hidden(escaped).is_empty(), "{escaped}");
-        }
-    }
-
-    #[test]
-    fn escapes_are_what_bash_makes_of_them() {
-        for (source, expected) in [
-            (r"a\x{24}(b)", "a$(b)"),
-            (r"\x24(\x7b\x7D\x{7d", "$({}}"),
-            (r"\x{124}\x2g\xg", "$\u{2}g\\xg"),
-            (r"a+\z\d", r"a+\z\d"),
-            (r"a\0b", "a"),
-            (r"a\x00b", "a"),
-            (r"a\u0b\u00000", "a\u{b}"),
-            (r"\44\0441\777", "$$1\u{fffd}"),
-            (r"\cI\c\\a\c?\ci", "\t\u{1c}a\u{7f}\t"),
-            (r"\u24\U00000024\ug\u20ac", "$$\\ug€"),
-            (r"a\xffb\xe2\x82\xac", "a\u{fffd}b€"),
-            (r#"\'\"\?\\\e"#, "'\"?\\\u{1b}"),
-        ] {
-            assert_eq!(ansi_c(source).as_deref(), Some(expected), "{source}");
-        }
-        assert_eq!(ansi_c(r"a\c"), None);
     }
 }

@@ -2,10 +2,11 @@
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::Shell;
+use super::hidden::hidden;
 use super::inner::with_options;
 use super::loose::{Nested, Reader, opens, reads_variable, redefines};
 use super::shells::is_input;
-use super::text::{flatten_unquoted, hidden, is_known, literal, plain};
+use super::text::{flatten_unquoted, is_known, literal, plain};
 use super::walk::{Given, Walk};
 
 /// The longest value of a variable that is tried as a command, in bytes.
@@ -46,14 +47,11 @@ impl Reader {
     /// Looks at a variable in the words of a command that sets some, to something of which a part is known only when
     /// it runs, and adds the script that it may be to `nested`. Says whether the word is such a one.
     pub(super) fn set_in_words(&mut self, word: &str, nested: &mut Vec<Nested>) -> bool {
-        let Some((name, text)) = word.split_once('=') else {
+        let Some((name, text)) = assignment(word) else {
             return false;
         };
-        let name = name.strip_suffix('+').unwrap_or(name);
-        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let is_name = !name.is_empty() && name.chars().all(is_of_name);
         // In parentheses are the values of an array, which are expanded once more.
-        if is_known(text) || text.starts_with('(') || !is_name {
+        if is_known(text) || text.starts_with('(') {
             return false;
         }
         self.read_by_bash(name, text);
@@ -163,6 +161,15 @@ impl Reader {
             ..Nested::new(text.replace([UNKNOWN, UNKNOWN_WORDS], "x"), false)
         })
     }
+}
+
+/// The name and the value in a word that sets a variable.
+pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name = !name.is_empty() && name.chars().all(is_of_name);
+    is_name.then_some((name, value))
 }
 
 /// Whether a variable of that name may be one that programs read: those are in capitals.

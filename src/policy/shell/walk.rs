@@ -8,12 +8,12 @@ use super::bash::{
 };
 use super::dialect::Apart;
 use super::fence::in_time;
+use super::hidden::hidden;
 use super::loose::{Nested, Reader, reads_variable};
 use super::nested::Input;
 use super::shells::is_shell;
 use super::text::{
-    Flat, flatten, flatten_arithmetic, flatten_pieces, flatten_unquoted, hidden, is_known, literal,
-    plain,
+    Flat, flatten, flatten_arithmetic, flatten_pieces, flatten_unquoted, is_known, literal, plain,
 };
 use super::variables::{MAX_SET, declares, is_read_by_programs, names_own};
 

@@ -7,12 +7,13 @@ use super::containers;
 use super::dialect::{asks_for_extended, asks_for_posix, names_extended, names_posix};
 use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
+use super::hidden::hidden;
 use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
 use super::nested::{Input, script, scripts_of, takes_scripts};
 use super::operands::Operands;
 use super::remote::keeps_its_words;
-use super::text::{flatten_unquoted, hidden, is_known, plain};
+use super::text::{flatten_unquoted, is_known, plain};
 use super::variables::{recodes, refers};
 
 /// A program whose arguments are, after options and so many words of its own, a command.

@@ -629,11 +629,54 @@ fn patterns_that_are_passed_on_are_no_scripts_but_behind_an_option_for_one() {
 fn names_of_what_bash_expands_itself_matter_only_where_variables_stand_for_others() {
     let harmless = [
         "export PS4='+ $LINENO: '; set -x; ls \"$ARG\"",
+        "declare x='a $y'; sudo -u b X='c $D' ls; env 'E=f $G' ls",
         "declare -n ref=name; ref=x",
         "BASH_ENV=/etc/x bash -c 'ls'",
         "read x <<< 'a\\[1]'; echo 'costs \\$(5)'",
         "sed 's/\\(a\\)$\\|\\(b\\)/x/' f",
         "cp x{,.bak} {a,b}'$'c",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn what_a_program_elsewhere_is_given_to_read_is_a_script_where_a_shell_reads_it() {
+    let asked = [
+        "docker exec -i c sh <<< \"marker $X\"",
+        "docker exec -i c env X=1 sh <<< \"marker $X\"",
+        "docker exec -i c $SHELL <<< \"marker $X\"",
+        "docker exec -i c \"$X\" <<E\nmarker $X\nE",
+        "docker run -i --entrypoint sh psql -s <<< \"marker $X\"",
+        "docker run -i alpine -s <<< \"marker $X\"",
+        "docker attach c <<< \"marker $X\"",
+        "kubectl exec -i p -- bash <<< \"marker $X\"",
+        "kubectl run p -i --image x <<< \"marker $X\"",
+        "ssh h bash -s <<< \"marker $X\"",
+        "ssh h bash",
+        "ssh h bash -s < f",
+        "docker exec -i c sh <<< 'marker x'",
+        "ssh h bash -c \"'marker x'\"",
+        "ssh h bash -s -- a <<'E'\ncd /srv\nmarker x\nE",
+        "ssh h bash -s <<< 'marker x'",
+        "ssh h psql <<< \"marker $X\"",
+        "npx -c \"$X\"",
+        "npx -p x -c \"$X\"",
+        "npx \"$X\" a",
+        "npx \"$X\" marker x",
+        "npx env \"$X\"",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let denied = ["npx marker x", "npx -y marker \"$X\"", "npx env marker x"];
+    assert_eq!(unlike("marker *", &denied, Verdict::Deny), NONE);
+    let harmless = [
+        "ssh h bash -s <<'E'\nuptime\nE",
+        "kubectl apply -f - <<E\nname: $NAME\nE",
+        "docker exec -i db psql -U postgres <<E\nselect * from t where id = $ID;\nE",
+        "kubectl exec -i db -- mysql <<E\nselect `a` from (select 1);\nE",
+        "docker build - <<E\nFROM $IMAGE\nRUN (make)\nE",
+        "npx prettier --write \"$f\" $g",
+        "npx -y prettier \"src/$x\"",
+        "uvx ruff check \"$f\"",
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
