@@ -123,7 +123,7 @@ struct KillBody {
     by: KillMode,
     /// Why.
     reason: KillReason,
-    /// Processes in the tree at the first signal.
+    /// Processes in the tree at the first signal: none where there may be one that nobody can find.
     signalled: u32,
     /// Processes left at the end; null where the mode cannot prove it.
     #[schema(required)]

@@ -318,8 +318,11 @@ fn trace(call: &mut Call, headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Where the caller is in a trace, if it says so.
 pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
-    let header = headers.get("traceparent")?;
-    TraceParent::parse(header.to_str().ok()?)
+    let mut headers = headers.get_all("traceparent").into_iter();
+    let header = headers.next()?;
+    // Of two nobody can tell which one is meant.
+    let is_only = headers.next().is_none();
+    TraceParent::parse(header.to_str().ok()?).filter(|_| is_only)
 }
 
 /// The caller's key for the call, if it has one, with a digest of what it is for.

@@ -15,7 +15,7 @@ use super::sandbox::SandboxFile;
 use super::tracing::TracingFile;
 use super::values::{Bounded, word};
 use super::{Audit, Durability, LogFormat, Truncate};
-use crate::domain::{CallOptions, EXECUTION_VARIABLE, INSTANCE_VARIABLE};
+use crate::domain::{CallOptions, Correlation, EXECUTION_VARIABLE, INSTANCE_VARIABLE};
 
 const MIB: u64 = 1 << 20;
 
@@ -213,7 +213,9 @@ impl Visitor<'_> for Variable<'_> {
 
     fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
         let Self { name, options } = self;
-        if [EXECUTION_VARIABLE, INSTANCE_VARIABLE].contains(&&*name) {
+        let own = [EXECUTION_VARIABLE, INSTANCE_VARIABLE];
+        let mut own = own.into_iter().chain(Correlation::VARIABLES);
+        if own.any(|own| own == name) {
             return Err(E::custom(format!(
                 "`{name}` is the daemon's own to set: expected another name"
             )));

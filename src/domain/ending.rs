@@ -126,7 +126,7 @@ pub struct KillReport {
     pub by: KillMode,
     /// Why it was killed.
     pub reason: KillReason,
-    /// How many processes were in the tree when the first signal went out.
+    /// How many processes were in the tree when the first signal went out: none where there may be one that nobody can find.
     pub signalled: u32,
     /// How many were still there at the end; `None` where the mode cannot prove it.
     pub survivors: Option<u32>,

@@ -189,7 +189,9 @@ impl Executions {
             }
         }
         if let Some(kill) = &run.kill {
-            self.kills.with_label_values(&[kill.reason.as_str()]).inc();
+            if kill.signalled > 0 {
+                self.kills.with_label_values(&[kill.reason.as_str()]).inc();
+            }
             self.survivors
                 .inc_by(u64::from(kill.survivors.unwrap_or(0)));
         }

@@ -9,7 +9,7 @@ use crate::ledger::{
     self, Approval, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json,
     LateDigests, Ledger, LedgerError, OpenRecord, Output, Place, Receipt,
 };
-use crate::runner::Kept;
+use crate::runner::{Kept, SMALL_BYTES};
 
 /// An execution's entry in the ledger. What is known of it is gathered until somebody has to wait
 /// anyway: a call that runs at once is entered in one piece, behind the start of its process.
@@ -234,7 +234,10 @@ impl Outputs {
                 (Kept::Memory(_) | Kept::Nowhere, Some(offset)) => Place::InContent {
                     offset: offset as u64,
                 },
-                (Kept::Memory(bytes), None) if !bytes.is_empty() => Place::Inline(bytes.to_vec()),
+                // What is longer is in the spool, if there is one.
+                (Kept::Memory(bytes), None) if (1..=SMALL_BYTES).contains(&bytes.len()) => {
+                    Place::Inline(bytes.to_vec())
+                }
                 (Kept::Memory(_) | Kept::Nowhere, None) => Place::Nowhere,
             };
             Output {

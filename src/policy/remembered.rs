@@ -8,7 +8,7 @@ use super::error::PolicyError;
 use super::judge::{Cause, Decision, Policy};
 use super::question::{Question, RuleSource, Verdict};
 use super::rule::{Rule, Subject};
-use super::scripts::{Asked, allowable, covers, forms, is_elsewhere, judge_segment, shown};
+use super::scripts::{Asked, allowable, covers, forms, is_elsewhere, judge_segment, moves, shown};
 use super::shell::Command;
 use super::shell::strict::{Segment, join};
 use super::tools::Tools;
@@ -135,7 +135,7 @@ pub(super) fn standings<'p>(
     let (allowing, asking) = (scripts(Verdict::Allow), scripts(Verdict::Ask));
     let whole = whole.map(|whole| whole.verdict);
     let mut moved = false;
-    let segments = allowable(text, question.env).ok()?.into_iter();
+    let segments = allowable(text, question).ok()?.into_iter();
     let standing = segments.map(|segment| {
         let words = join(segment.words.iter().map(String::as_str));
         let elsewhere = is_elsewhere(&segment, moved);
@@ -150,7 +150,7 @@ pub(super) fn standings<'p>(
         let passes = grant.is_none()
             && whole.unwrap_or_else(by_itself) == Verdict::Allow
             && !asking.iter().any(asks);
-        moved |= segment.words.first().is_some_and(|program| program == "cd");
+        moved |= moves(&segment);
         Standing {
             segment,
             words,

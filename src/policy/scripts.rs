@@ -1,7 +1,5 @@
 //! Judging a script: every command in it, and the strictest verdict wins.
 
-use std::collections::BTreeMap;
-
 use super::glob::{Glob, INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
 use super::judge::{Cause, Decision, Policy, WRITE_PARAMETER, WRITE_TOOL};
 use super::paths::{absolute, goes_up};
@@ -370,7 +368,7 @@ fn judge_allowance<'p>(
     if allowing.is_empty() && asking.is_empty() {
         return found.add(by_default(policy, None, None));
     }
-    let segments = match allowable(text, question.env) {
+    let segments = match allowable(text, question) {
         Ok(segments) => segments,
         Err(why) => return found.add(by_default(policy, None, Some(why))),
     };
@@ -390,7 +388,7 @@ fn judge_allowance<'p>(
         };
         found.add(decision);
         ruled = true;
-        moved |= segment.words.first().is_some_and(|program| program == "cd");
+        moved |= moves(segment);
     }
     if !ruled {
         found.add(by_default(policy, None, None));
@@ -442,12 +440,25 @@ pub(super) fn is_elsewhere(segment: &Segment, moved: bool) -> bool {
     moved && program.contains('/') && !program.starts_with('/')
 }
 
+/// Whether a command has those behind it run elsewhere. dash has a second name for it.
+pub(super) fn moves(segment: &Segment) -> bool {
+    let program = segment.words.first();
+    program.is_some_and(|program| matches!(program.as_str(), "cd" | "chdir"))
+}
+
 /// The commands of a script that patterns may allow, or why none may.
-pub(super) fn allowable(
-    text: &str,
-    env: &BTreeMap<String, String>,
-) -> Result<Vec<Segment>, String> {
-    if let Some(name) = env.keys().find(|name| !HARMLESS.contains(&name.as_str())) {
+pub(super) fn allowable(text: &str, question: &Question<'_>) -> Result<Vec<Segment>, String> {
+    if Shell::at(question.shell) == Shell::Other {
+        return Err(format!(
+            "the shell `{}` may read it otherwise than bash and dash do",
+            question.shell.display()
+        ));
+    }
+    if let Some(name) = question
+        .env
+        .keys()
+        .find(|name| !HARMLESS.contains(&name.as_str()))
+    {
         return Err(format!(
             "the call sets the variable {name}, which may decide what runs"
         ));

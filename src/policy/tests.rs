@@ -43,6 +43,10 @@ fn refusal(text: &str) -> String {
 }
 
 fn judge_as(policy: &Policy, uid: u32, tool: &str, input: &Value) -> Judgement {
+    judge_in("/bin/bash", policy, uid, (tool, input))
+}
+
+fn judge_in(shell: &str, policy: &Policy, uid: u32, (tool, input): (&str, &Value)) -> Judgement {
     policy.judge(&Question {
         tool,
         input,
@@ -56,7 +60,7 @@ fn judge_as(policy: &Policy, uid: u32, tool: &str, input: &Value) -> Judgement {
         working_dir: Some(Path::new("/srv")),
         env: &BTreeMap::new(),
         stdin: None,
-        shell: Path::new("/bin/bash"),
+        shell: Path::new(shell),
     })
 }
 
@@ -545,9 +549,28 @@ fn hazards_are_allowed_only_when_written_out() {
         ("python3 /opt/y.py", Verdict::Ask),
         ("export A=b", Verdict::Ask),
         ("cd x && ./y", Verdict::Ask),
+        ("chdir x && ./y", Verdict::Ask),
         ("./y", Verdict::Allow),
     ] {
         assert_eq!(bash(&policy, script), verdict, "{script}");
+    }
+}
+
+#[test]
+fn patterns_allow_nothing_in_a_shell_with_a_grammar_of_its_own() {
+    let allowing = "default = \"ask\"\nallow = [\"bash(command:echo*)\"]";
+    let (policy, whole) = (policy(allowing), policy("allow = [\"bash\"]"));
+    let input = json!({"command": "echo: uname -s"});
+    let verdict = |shell, policy| judge_in(shell, policy, 70_000, ("bash", &input)).verdict;
+    for (shell, expected) in [
+        ("/bin/bash", Verdict::Allow),
+        ("/bin/dash", Verdict::Allow),
+        ("/bin/ksh93", Verdict::Ask),
+        ("/usr/bin/mksh", Verdict::Ask),
+        ("/bin/zsh", Verdict::Ask),
+    ] {
+        assert_eq!(verdict(shell, &policy), expected, "{shell}");
+        assert_eq!(verdict(shell, &whole), Verdict::Allow, "{shell}");
     }
 }
 

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 pub use beside::beside;
-pub use capture::{Ahead, Capture, Captured, Follower, Release};
+pub use capture::{Ahead, Capture, Captured, Follower, Release, SMALL_BYTES};
 pub(crate) use environment::{FIXED, last_of_each};
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;

@@ -237,6 +237,10 @@ fn refusals_name_file_line_key_and_what_was_expected() {
             &["e.toml:3: ", "`SHELLY_EXECUTION_ID` is the daemon's own"],
         ),
         (
+            "[env]\nSHELLY_SESSION_ID = \"1\"\n",
+            &["e.toml:2: ", "`SHELLY_SESSION_ID` is the daemon's own"],
+        ),
+        (
             "default_timeout_sec = 5\n",
             &["e.toml:1: ", "did you mean `default_timeout_secs`?"],
         ),

@@ -314,7 +314,7 @@ pub struct ToolSpec {
     #[prost(string, tag = "10")]
     pub source: ::prost::alloc::string::String,
 }
-/// A detail of every status that is not OK (in `grpc-status-details-bin`): the problem that HTTP would
+/// A detail of every status of a method here that is not OK (in `grpc-status-details-bin`): the problem that HTTP would
 /// have answered with.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Problem {

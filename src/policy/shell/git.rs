@@ -31,6 +31,8 @@ const OPTIONS_OF: &[(&[&str], &[&str])] = &[
     (&["apply"], &["--build-fake-ancestor", "--unsafe-paths"]),
     (&["checkout-index"], &["--prefix"]),
     (&["am", "cherry-pick", "commit", "commit-tree", "merge", "pull", "revert"], &["-S"]),
+    (&["merge", "pull"], &["-s", "--strategy"]),
+    (&["cherry-pick", "revert"], &["--strategy"]),
     (&["tag"], &["-s", "--sign", "-u", "--local-user", "-v", "--verify"]),
     (&["fast-export", "fast-import"], &["--allow-unsafe-features", "--export-marks", "--import-marks"]),
 ];
@@ -67,6 +69,21 @@ const SIGNS: &[&str] = &[
     "%(*signature",
 ];
 
+/// Ways to another repository that git goes itself, or by helpers of its own. For any other it runs `git-remote-SCHEME`.
+const SCHEMES: &[&str] = &[
+    "file", "ftp", "ftps", "git", "git+ssh", "http", "https", "ssh", "ssh+git",
+];
+
+/// Whether a word is the address of a repository that is reached by a program of which it says the name.
+fn has_helper(word: &str) -> bool {
+    let Some((before, _)) = word.split_once("://") else {
+        return false;
+    };
+    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+    let scheme = before.rsplit(|c: char| !is_of_scheme(c)).next();
+    scheme.is_some_and(|scheme| !SCHEMES.contains(&scheme))
+}
+
 fn valued(subcommand: &str) -> &'static str {
     let of = VALUED.iter().find(|(of, _)| of.contains(&subcommand));
     of.map_or("", |(_, letters)| letters)
@@ -75,8 +92,13 @@ fn valued(subcommand: &str) -> &'static str {
 /// Why a command of git is on the list of hazards.
 pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     let (subcommand, rest) = arguments.split_first()?;
+    if rest.first().is_some_and(|word| word == "--help")
+        || subcommand == "--help" && !rest.is_empty()
+    {
+        return Some("has git show a manual by a program that settings name");
+    }
     if subcommand.starts_with('-') {
-        let harmless = ["--version", "--no-pager", "--no-optional-locks", "--help"];
+        let harmless = ["--version", "--help"];
         if subcommand == "--no-pager" || subcommand == "--no-optional-locks" {
             return hazard(rest);
         }
@@ -92,7 +114,7 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     let is_plain = |option: &str| option == "-x" && PLAIN_X.contains(&subcommand);
     let is_given =
         |option: &&str| !is_plain(option) && rest.iter().any(|word| gives(word, option, valued));
-    let runs = |word: &String| SIGNS.iter().any(|sign| word.contains(sign));
+    let runs = |word: &String| SIGNS.iter().any(|sign| word.contains(sign)) || has_helper(word);
     // To sort by signatures, they are verified as well.
     let verifies = values_of("--sort", "", rest).any(|key| key.contains("signature"));
     let found = verifies || options.any(is_given) || rest.iter().any(runs);

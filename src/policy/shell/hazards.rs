@@ -402,13 +402,28 @@ fn special(program: &str, arguments: &[String]) -> Option<&'static str> {
             let valued = ["check-chars", "skip-chars", "skip-fields"];
             (operands(arguments, "fsw", &valued, "").len() > 1).then_some(WRITES)
         }
+        "openssl" => {
+            // What it is given to read may be a key in such, wherever it reads one.
+            let is_engine =
+                |word: &String| word.to_ascii_lowercase().contains("org.openssl.engine:");
+            let loads = arguments.iter().any(is_engine);
+            loads.then_some("loads code its arguments name")
+        }
+        "zip" => {
+            // Options of two letters stand in groups as well.
+            let logs = |word: &String| word.starts_with('-') && word.contains("lf");
+            let logs = arguments.iter().any(logs);
+            logs.then_some("writes the file its options name")
+        }
         "xxd" => {
-            // Its options are words, and not grouped.
+            // Its options are words, and not grouped, and none stands behind what is none.
             let valued = "-c -cols -g -groupsize -l -len -n -name -o -offset -R -s -seek";
             let mut count = 0;
             let mut words = arguments.iter().map(String::as_str);
             while let Some(word) = words.next() {
-                if word == "--" {
+                if count > 0 {
+                    count += 1;
+                } else if word == "--" {
                     count += words.by_ref().count();
                 } else if valued.split(' ').any(|option| option == word) {
                     words.next();

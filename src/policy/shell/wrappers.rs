@@ -165,7 +165,7 @@ impl Reader {
             // A name that is not known may be one of these.
             let others = words[1..].iter().filter(|word| !word.starts_with('-'));
             self.reading.may_move |= !is_known(&name) && others.count() <= 1;
-            if matches!(name.as_str(), "cd" | "pushd" | "popd") {
+            if matches!(name.as_str(), "cd" | "chdir" | "pushd" | "popd") {
                 self.reading.moves = true;
             }
             if let Some(subcommand) = name.strip_prefix("git-") {

@@ -101,6 +101,10 @@ impl<'s> Evaluation<'s, '_> {
                 let operand = self.item(operand)?;
                 operators::negate(operand.value()).map_err(at(node.at))?
             }
+            Kind::KeepSign(operand) => {
+                let operand = self.item(operand)?;
+                operators::keep_sign(operand.value()).map_err(at(node.at))?
+            }
             Kind::Arithmetic(first, rest) => {
                 let mut left = self.item(first)?;
                 for (place, operator, operand) in rest {

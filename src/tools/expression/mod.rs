@@ -9,6 +9,8 @@
 //! - members of dicts are in the order of their names, not in that in which they were put there;
 //! - `true`, `false`, `none` and `null` are words for `True`, `False` and `None`;
 //! - `quote(x)` makes one word of a shell command of `x`, as `shlex.quote` does;
+//! - a text has no items: it is looked at by slices and methods, and `max`, `sorted` and `join` take lists;
+//! - numbers may begin with zeros, and `round` takes places behind the point only;
 //! - no keyword arguments, comprehensions, lambdas, f-strings or `%` on text.
 
 mod budget;

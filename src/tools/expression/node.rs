@@ -22,6 +22,7 @@ pub(super) enum Kind {
     Call(&'static Function, Vec<Node>),
     Not(Box<Node>),
     Negate(Box<Node>),
+    KeepSign(Box<Node>),
     /// Operators of one rank, from left to right.
     Arithmetic(Box<Node>, Vec<(usize, Operator, Node)>),
     Compare(Box<Node>, Vec<(usize, Comparison, Node)>),

@@ -102,6 +102,14 @@ pub(super) fn negate(value: &Value) -> Result<Value, String> {
     }
 }
 
+/// `+value`.
+pub(super) fn keep_sign(value: &Value) -> Result<Value, String> {
+    match Numeric::of(value) {
+        Some(number) => number.value(),
+        None => Err(format!("{} has no sign", kind(value))),
+    }
+}
+
 /// `left operator right`.
 pub(super) fn compute(
     operator: Operator,
@@ -182,10 +190,10 @@ fn arithmetic(operator: Operator, left: Numeric, right: Numeric) -> Result<Numer
         Operator::FloorDivide => Some(floor_divide(a, b)),
         Operator::Modulo => Some(a - floor_divide(a, b) * b),
         Operator::Power if b >= 0 => power(a, b),
+        Operator::Power if a == 0 => {
+            return Err("nothing can be divided by zero".to_owned());
+        }
         Operator::Divide | Operator::Power => {
-            if a == 0 && b < 0 {
-                return Err("nothing can be divided by zero".to_owned());
-            }
             return Ok(Numeric::Real(real(operator, left.real(), right.real())));
         }
     };

@@ -282,7 +282,9 @@ impl Parser {
             return Ok(Node { at, kind });
         }
         if self.takes("+") {
-            return self.deeper(Self::signed);
+            let operand = self.deeper(Self::signed)?;
+            let kind = Kind::KeepSign(Box::new(operand));
+            return Ok(Node { at, kind });
         }
         let base = self.access()?;
         let at = self.at();

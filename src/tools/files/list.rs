@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{Found, Kind};
 use super::{Answer, FileError, Work, answer, shown};
+use crate::domain::timestamp;
 
 /// Deeper than this nobody reads a listing.
 const DEEPEST: u32 = 10;
@@ -195,7 +196,7 @@ impl Entry {
             path: path.display().to_string(),
             kind,
             size_bytes: (kind == EntryKind::File).then(|| found.size()),
-            modified: time(found.stat.st_mtime),
+            modified: time(found.stat.st_mtime, found.stat.st_mtime_nsec),
             permissions: format!("{:04o}", found.stat.st_mode & 0o7777),
             link_target: found
                 .link_target()
@@ -205,11 +206,12 @@ impl Entry {
 }
 
 /// A file can have any time, and RFC 3339 has only those of four-digit years.
-fn time(seconds: i64) -> Option<String> {
+fn time(seconds: i64, nanos: u64) -> Option<String> {
     let seconds = u64::try_from(seconds).ok()?;
     let is_writable = seconds < 253_402_300_800;
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(is_writable.then_some(seconds)?);
-    Some(humantime::format_rfc3339_seconds(time).to_string())
+    let behind = Duration::from_nanos(nanos);
+    let since = Duration::from_secs(is_writable.then_some(seconds)?) + behind;
+    Some(timestamp(SystemTime::UNIX_EPOCH + since))
 }
 
 fn content(output: &Output) -> String {
@@ -228,7 +230,7 @@ fn content(output: &Output) -> String {
             (EntryKind::Device, _) => " (device)".to_owned(),
             (EntryKind::File | EntryKind::Symlink | EntryKind::Unknown, _) => String::new(),
         };
-        content.push_str(&format!("{mode} {size:>10} {modified:20} {path}{end}\n"));
+        content.push_str(&format!("{mode} {size:>10} {modified:24} {path}{end}\n"));
     }
     if output.entries.is_empty() {
         let dir = shown(&output.dir_path);

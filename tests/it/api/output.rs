@@ -98,6 +98,29 @@ fn the_spool_keeps_up_to_its_bounds() {
     assert_eq!(whole(&daemon, &first, "stderr"), b"");
 }
 
+#[test]
+fn without_a_spool_only_short_streams_and_answers_are_kept() {
+    for bound in ["spool_max_bytes", "spool_total_bytes"] {
+        let bounds = format!("max_output_bytes = 1000\n{bound} = 0");
+        let daemon = Daemon::start_with(Mode::Group, &bounds);
+        for (written, kept) in [
+            (1000, true),
+            (4096, true),
+            (4097, false),
+            (1_048_577, false),
+        ] {
+            let id = begin(&daemon, &format!("yes | head -c {written}"));
+            assert_eq!(daemon.ended(&id)["result"]["stdout_bytes"], written);
+            let path = format!("/executions/{id}/output?stream=stdout");
+            let status = if kept { 200 } else { 404 };
+            // Right behind its end the whole of it may still be in memory.
+            wait_until("it is what is kept of it", || {
+                daemon.get(&path).status == status
+            });
+        }
+    }
+}
+
 /// What the history keeps of answers is none of what the spool may hold of outputs.
 #[test]
 fn long_answers_leave_the_spool_its_room() {

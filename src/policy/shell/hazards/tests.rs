@@ -53,6 +53,17 @@ fn what_runs_other_programs_is_on_the_list() {
         "git tag -v v1",
         "git commit -S -m x",
         "git merge --verify-sig x",
+        "git log --help",
+        "git --no-pager status --help -i",
+        "git --help log",
+        "git ls-remote marker://x/y",
+        "git fetch +x.y://z main",
+        "git merge -s x main",
+        "git pull --strategy=x",
+        "git revert --strat x y",
+        "pic -nU x",
+        "troff -DU x",
+        "groff -F d -T x y",
         "pipesz -- x",
         "gdbus call x",
         "modprobe -C /x y",
@@ -138,6 +149,11 @@ fn abbreviations_and_second_dashes_are_no_way_around_it() {
 #[test]
 fn what_loads_code_or_takes_settings_is_on_the_list() {
     for command in [
+        "openssl x509 -in org.openssl.engine:/x.so:k",
+        "openssl dgst -sign ORG.openssl.engine:/x.so:k f",
+        "openssl s_client -ssl_client_engine x",
+        "getent -s x/y passwd",
+        "getent --serv=x passwd",
         "git archive --output=x HEAD",
         "git archive -o x HEAD",
         "git archive -ox HEAD",
@@ -205,6 +221,17 @@ fn what_loads_code_or_takes_settings_is_on_the_list() {
 #[test]
 fn what_writes_where_its_words_say_is_on_the_list() {
     for command in [
+        "openssl s_client -keylogfile x",
+        "openssl x509 -CAcreateserial -in x",
+        "openssl ocsp --respout x",
+        "sdiff -Wo x a b",
+        "tree -Io a x",
+        "tree -Lo 1 x",
+        "tshark -r x -Vw y",
+        "dumpcap -Mw y",
+        "zip -rlf x y.zip z",
+        "xxd x -y",
+        "xxd - --",
         "curl -o x y",
         "curl -sSo x y",
         "curl -sO y",
@@ -314,6 +341,18 @@ fn what_changes_the_shell_is_on_the_list() {
 #[test]
 fn the_ordinary_is_not() {
     for command in [
+        "git --help",
+        "git fetch https://h/x",
+        "git clone ssh://h/x y",
+        "git log --grep=see:http://x",
+        "git merge --no-ff x",
+        "git revert -s x",
+        "openssl x509 -in x -noout -text",
+        "sdiff -w 80 a b",
+        "tree -L 2 x",
+        "zip -r x.zip y",
+        "xxd -l 16 x",
+        "getent passwd root",
         "exit",
         "exit 3",
         "continue 2",

@@ -21,7 +21,7 @@ fn entries_are_sorted_and_described() {
     let room = Room::new();
     let file = room.put("b", "123");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o4750)).expect("set");
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000_000_250);
     fs::File::open(&file)
         .expect("opened")
         .set_modified(time)
@@ -34,7 +34,7 @@ fn entries_are_sorted_and_described() {
     let output = answer.output.expect("there");
     assert_eq!(paths(&output), ["a", "b", "c", "d"]);
     let expected = json!({
-        "path": "b", "type": "file", "size_bytes": 3, "modified": "2001-09-09T01:46:40Z",
+        "path": "b", "type": "file", "size_bytes": 3, "modified": "2001-09-09T01:46:40.250Z",
         "permissions": "4750", "link_target": null,
     });
     assert_eq!(output["entries"][1], expected);
@@ -42,7 +42,7 @@ fn entries_are_sorted_and_described() {
     assert_eq!(output["entries"][2]["link_target"], "../outside");
     assert_eq!(output["entries"][3]["type"], "fifo");
     let lines: Vec<&str> = answer.content.lines().collect();
-    assert_eq!(lines[1], "4750          3 2001-09-09T01:46:40Z b");
+    assert_eq!(lines[1], "4750          3 2001-09-09T01:46:40.250Z b");
     assert!(
         lines[0].ends_with(" a/") && lines[2].ends_with(" c -> ../outside"),
         "{lines:?}"
@@ -54,7 +54,7 @@ fn entries_are_sorted_and_described() {
 #[test]
 fn one_entry_is_one_line() {
     let room = Room::new();
-    room.put("a\n0644          0 2001-09-09T01:46:40Z key", "");
+    room.put("a\n0644          0 2001-09-09T01:46:40.250Z key", "");
     symlink("x\ny", room.at("b")).expect("linked");
     // Named as another one is shown.
     room.put(r#""c\n""#, "");
@@ -63,14 +63,14 @@ fn one_entry_is_one_line() {
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[0].ends_with(r#"Z "\"c\\n\"""#), "{lines:?}");
     assert!(
-        lines[1].ends_with(r#"Z "a\n0644          0 2001-09-09T01:46:40Z key""#),
+        lines[1].ends_with(r#"Z "a\n0644          0 2001-09-09T01:46:40.250Z key""#),
         "{lines:?}"
     );
     assert!(lines[2].ends_with(r#" b -> "x\ny""#), "{lines:?}");
     let output = answer.output.expect("there");
     assert_eq!(
         paths(&output)[1],
-        "a\n0644          0 2001-09-09T01:46:40Z key"
+        "a\n0644          0 2001-09-09T01:46:40.250Z key"
     );
 }
 

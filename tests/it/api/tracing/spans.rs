@@ -132,6 +132,14 @@ fn what_belongs_to_no_trace_is_one_by_itself_and_a_name_is_one_for_all() {
     let alone = id_of(&reply.json());
     let expected = format!("00-{}-{}-01", trace_id(&alone), span_id(&alone));
     assert_eq!(reply.stdout(), expected);
+    // Of two parents nobody can tell which one is meant.
+    let twice = [("traceparent", PARENT); 2];
+    let body = bash_call("echo $TRACEPARENT", &json!({})).to_string();
+    let reply = daemon
+        .connect()
+        .request("POST", "/execute", &twice, body.as_bytes());
+    let of_its_own = trace_id(&id_of(&reply.json()));
+    assert!(reply.stdout().contains(&of_its_own), "{}", reply.stdout());
     let named = json!({"trace_id": "order 4711"});
     let [one, other] = [(); 2].map(|()| id_of(&daemon.bash_with("true", &named).json()));
     end(&mut daemon);
