@@ -170,7 +170,7 @@ pub(super) fn is_quiet(name: &str, arguments: &[String]) -> bool {
 /// describes what there is to be (`kubectl apply -f -`), or is for a program that runs nothing (`docker exec -i db psql`).
 pub(super) fn reads_data(name: &str, arguments: &[String]) -> bool {
     let within = command_within(name, arguments).and_then(|at| arguments.get(at));
-    is_quiet(name, arguments) || within.is_some_and(|program| runs_nothing(program))
+    LIKE_KUBECTL.contains(&name) && is_quiet(name, arguments) || within.is_some_and(|program| runs_nothing(program))
 }
 
 /// Where in `arguments` the command begins that is run in a container, if that is known.

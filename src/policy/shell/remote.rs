@@ -95,7 +95,9 @@ pub(super) fn command_elsewhere(name: &str, words: &[String]) -> Option<usize> {
 /// at as the words that it is, with what it is given to read.
 fn is_plain_shell(words: &[String]) -> bool {
     let is_shell = words.first().is_some_and(|name| is_shell(base_name(name)));
-    is_shell && words.iter().all(|word| is_plain(word))
+    // What is empty is gone there.
+    let is_same = |word: &String| !word.is_empty() && is_plain(word);
+    is_shell && words.iter().all(is_same)
 }
 
 /// The texts that the program `name` hands to a shell there, whatever they look like.
