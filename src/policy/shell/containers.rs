@@ -170,7 +170,8 @@ pub(super) fn is_quiet(name: &str, arguments: &[String]) -> bool {
 /// describes what there is to be (`kubectl apply -f -`), or is for a program that runs nothing (`docker exec -i db psql`).
 pub(super) fn reads_data(name: &str, arguments: &[String]) -> bool {
     let within = command_within(name, arguments).and_then(|at| arguments.get(at));
-    LIKE_KUBECTL.contains(&name) && is_quiet(name, arguments) || within.is_some_and(|program| runs_nothing(program))
+    LIKE_KUBECTL.contains(&name) && is_quiet(name, arguments)
+        || within.is_some_and(|program| runs_nothing(program))
 }
 
 /// Where in `arguments` the command begins that is run in a container, if that is known.
@@ -226,13 +227,19 @@ pub(super) fn enters(name: &str, arguments: &[String]) -> bool {
         let short = word.starts_with('-') && !word.starts_with("--") && word.contains('i');
         short || word.starts_with("--interactive") || word.starts_with("--stdin")
     };
-    let composes = name.ends_with("compose") || has(&["compose"]);
-    let takes_input = composes || arguments.iter().any(gives_input);
+    let first = GLOBAL.behind(arguments).and_then(<[String]>::first);
+    let composes = name.ends_with("compose") || first.is_some_and(|word| word == "compose");
+    let takes_input = composes || has(&["compose"]) || arguments.iter().any(gives_input);
     let run = arguments.iter().position(|word| word == "run");
     // The image, or the service, alone: behind it stands a command.
     let runs_own = run.is_some_and(|at| {
-        let operands = RUN.behind(&arguments[at + 1..]);
-        operands.is_none_or(|operands| operands.len() <= 1)
+        let behind = &arguments[at + 1..];
+        if LIKE_KUBECTL.contains(&name) {
+            // Its own options may stand behind that.
+            return !behind.iter().any(|word| word == "--");
+        }
+        RUN.behind(behind)
+            .is_none_or(|operands| operands.len() <= 1)
     });
     let starts = has(&["debug"]) || has(&["start"]) && !composes;
     has(&["attach"]) || takes_input && (runs_own || starts)

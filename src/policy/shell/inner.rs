@@ -201,6 +201,13 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
         }
         "arch-chroot" | "chroot" => operands("u") == 1,
         "newgrp" => true,
+        // Without a program it starts one, as `npm exec` does.
+        "npx" => {
+            let options = Options::read(arguments, "cpw", &["call", "package", "workspace"]);
+            let says = options.has(&['h', 'v'], &["help", "version"]);
+            let calls = arguments.iter().any(gives_script);
+            options.operands.is_empty() && !says && !calls
+        }
         "sg" => arguments.iter().filter(is_word).count() < 2,
         "unshare" | "nsenter" => {
             let (valued, long) = match name {
@@ -226,6 +233,8 @@ const ENTER: &[(&[&str], &[&str], usize)] = &[
     (&["machinectl"], &["login", "shell"], 1),
     (&["minikube"], &["ssh"], 0),
     (&["multipass"], &["shell"], 1),
+    (&["npm"], &["exec", "x"], 0),
+    (&["npm"], &["explore"], 1),
     (&["nix"], &["develop", "shell"], usize::MAX),
     (&["vagrant"], &["ssh"], 1),
     (&["virsh"], &["console"], 1),

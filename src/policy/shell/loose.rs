@@ -3,10 +3,11 @@
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
-use super::dialect::{Apart, names_extended, names_posix};
+use super::dialect::{Apart, may_be_read_otherwise, names_extended, names_posix};
 use super::fence::in_time;
 use super::hazards::looks;
 use super::hidden::{hidden, may_run};
+use super::nested::takes_scripts;
 use super::text::{joined, literal};
 use super::variables::{MAX_SET, names_own};
 use super::wrappers::Wrapped;
@@ -174,6 +175,14 @@ impl Reader {
         self.found > MAX_FOUND_BYTES
     }
 
+    /// Whether no more is to be looked for: there is too much of it, or no time left.
+    pub(super) fn is_over(&mut self) -> bool {
+        if in_time().is_err() {
+            self.found = MAX_FOUND_BYTES + 1;
+        }
+        self.is_full()
+    }
+
     fn simple(&mut self, script: &str, certain: bool, depth: usize) -> bool {
         if script.len() > MAX_SIMPLE_BYTES || self.shell == Shell::Other {
             return false;
@@ -303,7 +312,8 @@ impl Reader {
             self.nested(&hidden, false)?;
         }
         let mut words = text.split(|c: char| c.is_whitespace() || "();&|`".contains(c));
-        if text.contains("<<") || words.any(begins_compound) {
+        let is_apart = self.shell != Shell::Bash && may_be_read_otherwise(text);
+        if is_apart || text.contains("<<") || words.any(begins_compound) {
             // A here-document that nothing ends is one all the same, and what stands beside it is run; and of `case` and
             // `for` there are forms that the parser does not know, or the text ends at a parenthesis within.
             self.unknown();
@@ -376,6 +386,8 @@ impl Reader {
         self.found += match name {
             // It may name a command in each of them.
             "find" => words.len(),
+            // Each may be a script.
+            name if takes_scripts(name) => 4 * words.len(),
             name => words.len() * looks(name) / LOOKS,
         };
     }

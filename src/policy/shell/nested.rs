@@ -6,6 +6,7 @@ use super::Shell;
 use super::git;
 use super::hazards::{run_by_options, runs_elsewhere, values_of};
 use super::loose::{Nested, Reader};
+use super::operands::RUN_PACKAGES;
 use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
 use super::shells::{has_history, is_input, is_shell, says_version};
 use super::text::{flatten_unquoted, is_known, plain};
@@ -22,8 +23,8 @@ pub(super) enum Input {
 #[rustfmt::skip]
 pub(super) const SCRIPT_TAKERS: &[&str] = &[
     "alias", "bind", "capsh", "compgen", "complete", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
-    "asciinema", "bazel", "byobu", "execlineb", "just", "mock", "newrole", "nodemon", "sbatch", "sops", "ttyrec", "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
-    "scriptlive", "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
+    "asciinema", "bazel", "bunx", "byobu", "execlineb", "just", "mock", "newrole", "nodemon", "sbatch", "sops", "ttyrec", "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "pnpx", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
+    "scriptlive", "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uvx", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
 ];
 
 pub(super) fn takes_scripts(name: &str) -> bool {
@@ -218,13 +219,11 @@ impl Reader {
             nested.extend(behind.map(|(_, text)| script(text, false)));
         }
         let sets_any = sets_variables(name, arguments);
-        let looks_for_files = matches!(name, "npm" | "npx" | "pnpm" | "yarn");
         for (at, word) in arguments.iter().enumerate() {
             if sets_any && self.set_in_words(word, nested) {
                 continue;
             }
-            let may_be_script = gives_script(word) || at > 0 && gives_script(&arguments[at - 1]);
-            if looks_for_files && !may_be_script && is_pattern(word) {
+            if is_pattern(word) && passes_on(name, arguments, at) {
                 continue;
             }
             // Of what is set, the value may be one, and not the word.
@@ -396,7 +395,37 @@ pub(super) fn is_plain(word: &str) -> bool {
 /// Whether a word is a pattern for names of files, such as programs look for themselves: `npx eslint 'src/**/*.{js,ts}'`.
 fn is_pattern(word: &str) -> bool {
     let signs: &[char] = &['*', '?', '[', ']', '{', '}', '!'];
-    word.contains(signs) && is_plain(&word.replace(signs, ""))
+    word.contains(signs) && !word.contains('=') && is_plain(&word.replace(signs, ""))
+}
+
+/// Whether a program for packages gives the word at `at` to another one as it is, and to no shell.
+fn passes_on(name: &str, arguments: &[String], at: usize) -> bool {
+    let is = |words: &[&str]| {
+        arguments
+            .iter()
+            .position(|word| words.contains(&word.as_str()))
+    };
+    let may_call = |word: &String| {
+        let long = word.split('=').next().unwrap_or_default();
+        let calls = long.len() > 2 && ("--call".starts_with(long) || long.starts_with("--shell"));
+        calls || !word.starts_with("--") && gives_script(word)
+    };
+    let program = match name {
+        name if RUN_PACKAGES.contains(&name) => {
+            let flags = ["-q", "--quiet", "-y", "--yes"];
+            let mut words = arguments.iter().map(String::as_str);
+            words.position(|word| !flags.contains(&word))
+        }
+        "npm" | "pnpm" | "yarn" => is(&["dlx", "exec", "x"]).map(|at| at + 1),
+        _ => return false,
+    };
+    let Some(program) = program.filter(|program| *program < arguments.len()) else {
+        // What it keeps or reads may be a script later, and `explore` puts its words together for a shell.
+        let keeps = is(&["config", "explore", "pkg", "set", "set-script"]).is_some();
+        return !keeps && !arguments.iter().any(may_call);
+    };
+    let is_named = |word: &str| is_plain(word) && !word.is_empty() && !word.starts_with('-');
+    program < at && is_named(&arguments[program]) && !arguments[..program].iter().any(may_call)
 }
 
 /// Whether an option is one for a script: `-c`, also behind other letters, or `--call`.

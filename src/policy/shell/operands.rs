@@ -21,6 +21,9 @@ const EXACT: &[(&[&str], &[&str])] = &[
     (&["bunx", "ionice", "nice", "nohup", "stdbuf", "uvx"], &[]),
 ];
 
+/// Wrappers that run a program out of a package.
+pub(super) const RUN_PACKAGES: [&str; 4] = ["bunx", "npx", "pnpx", "uvx"];
+
 /// What is known of the words of a command, in which others may be.
 pub(super) struct Operands {
     /// Whether of all programs so far it is known where the command begins that they run, if they run one.
@@ -62,7 +65,7 @@ impl Operands {
             self.has_find |= name == "find";
         } else if is_exact(name, words, inner) {
             begin = inner[0].0.min(words.len());
-            own = Cow::Owned(own_words(words, begin));
+            own = Cow::Owned(own_words(name, words, begin));
         } else if let Some(found) = command_elsewhere(name, words) {
             begin = found;
             self.is_exact = words.get(begin).is_none_or(|word| runs_nothing(word));
@@ -143,11 +146,16 @@ fn is_exact(name: &str, words: &[String], inner: &[Wrapped]) -> bool {
     })
 }
 
-/// Those that are the wrapper's own, without the values of which something is known only when it runs.
-fn own_words(words: &[String], begin: usize) -> Vec<String> {
-    let own = words.iter().take(begin).enumerate();
+/// Those that are the wrapper's own, without the values of which something is known only when it runs. What it runs out of a
+/// package may be given scripts, and nobody knows which program that is.
+fn own_words(name: &str, words: &[String], begin: usize) -> Vec<String> {
     // A variable has its name, and so has the program, if it stands behind a directory.
-    let kept = own.filter(|(at, word)| *at == 0 || is_known(word) || word.contains('='));
+    let is_kept = |at: usize, word: &str| match at < begin {
+        true => at == 0 || is_known(word) || word.contains('='),
+        false => RUN_PACKAGES.contains(&name) && is_known(word),
+    };
+    let own = words.iter().enumerate();
+    let kept = own.filter(|(at, word)| is_kept(*at, word));
     kept.map(|(_, word)| word.clone()).collect()
 }
 

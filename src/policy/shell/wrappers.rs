@@ -75,6 +75,16 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["cpulimit"], &["-l", "--limit", "-p", "--pid", "-e", "--exe", "-P", "--path"], 0, false),
 ];
 
+/// The name of the program that a word is the path of, or of a package with its version, as npx and its like have them:
+/// `nodemon@3`.
+fn name_of(word: &str) -> &str {
+    let name = base_name(word);
+    match name.split_once('@') {
+        Some((package, _)) if !package.is_empty() => package,
+        Some(_) | None => name,
+    }
+}
+
 /// Wrappers that run what they run where they are.
 const STAY: &[&str] = &["at", "batch", "sg", "newgrp", "script", "pee", "mispipe"];
 
@@ -153,7 +163,7 @@ impl Reader {
         let mut operands = Operands::new(words.len());
         let mut elsewhere = false;
         while let Some((start, end, certain)) = starts.pop() {
-            if self.is_full() {
+            if self.is_over() {
                 return nested;
             }
             if start >= end || std::mem::replace(&mut done[start], true) {
@@ -161,7 +171,7 @@ impl Reader {
             }
             let words = &words[start..end];
             self.add_words(&joined, (start, end), certain);
-            let name = base_name(&words[0]).to_owned();
+            let name = name_of(&words[0]).to_owned();
             // A name that is not known may be one of these.
             let others = words[1..].iter().filter(|word| !word.starts_with('-'));
             self.reading.may_move |= !is_known(&name) && others.count() <= 1;
@@ -201,13 +211,13 @@ impl Reader {
             let end = words.len() - usize::from(is_ended);
             for start in first + 1..end {
                 // Of that nothing is allowed, and to go on would take time that grows with its square.
-                if self.is_full() {
+                if self.is_over() {
                     return nested;
                 }
                 if !done[start] && !operands.has(words, start) && !words[start].starts_with('-') {
                     let words = &words[start..end];
                     self.add_words(&joined, (start, end), false);
-                    let name = base_name(&words[0]).to_owned();
+                    let name = name_of(&words[0]).to_owned();
                     self.count_words(&name, words);
                     for (from, to) in self.unwrap(&name, words) {
                         self.add_words(&joined, (start + from, start + to), false);

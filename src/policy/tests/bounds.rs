@@ -47,3 +47,16 @@ fn a_rule_is_held_against_so_much_and_the_rest_is_asked_about() {
     let script = format!("sudo {words}; rm -rf /");
     assert_eq!(bash(&rules, &script), Verdict::Deny);
 }
+
+/// Each of them is looked at with all that stand behind it.
+#[test]
+fn of_programs_that_may_have_others_run_each_word_so_many_are_looked_at() {
+    let rules = policy("default = \"allow\"\ndeny = [\"bash(command:marker*)\"]");
+    for program in ["docker", "salt", "ctr", "kubectl"] {
+        let script = format!("{program} ").repeat(600);
+        assert_eq!(bash(&rules, &script), Verdict::Ask, "{program}");
+    }
+    let volumes = " -v /a:/b".repeat(100);
+    let script = format!("docker run --rm{volumes} image ls");
+    assert_eq!(bash(&rules, &script), Verdict::Allow);
+}

@@ -613,6 +613,13 @@ fn patterns_that_are_passed_on_are_no_scripts_but_behind_an_option_for_one() {
         "npx -c 'mark[e]r'",
         "npx --call='mark?r'",
         "npm exec -c 'm*'",
+        "npm exec 'm*'",
+        "npm explore p 'm*'",
+        "npm pkg set 'scripts.x=m*'",
+        "pnpm -c exec 'm*'",
+        "pnpm -r --shell-mode exec x 'm*'",
+        "yarn exec 'm*'",
+        "npx -p x 'm*'",
     ];
     assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
     let harmless = [
@@ -621,6 +628,9 @@ fn patterns_that_are_passed_on_are_no_scripts_but_behind_an_option_for_one() {
         "pnpm exec eslint --ext .ts 'src/**/[a-z]*.ts'",
         "npm run test -- 'tests/**/*.spec.js'",
         "yarn jest --testPathPattern 'a*'",
+        "pnpm --filter './packages/*' build",
+        "npx -y prettier --check 'src/**'",
+        "npx --version",
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
@@ -663,14 +673,34 @@ fn what_a_program_elsewhere_is_given_to_read_is_a_script_where_a_shell_reads_it(
         "ssh h bash -s -- a <<'E'\ncd /srv\nmarker x\nE",
         "ssh h bash -s <<< 'marker x'",
         "ssh h psql <<< \"marker $X\"",
+        "docker container start -i compose < f",
+        "docker -c compose start -ai c < f",
+        "kubectl run p -i --image=bash < f",
+        "kubectl run -it --rm p --image=bash --restart=Never < f",
+        "npx <<< \"marker $X\"",
+        "npx -y -p ./p < f",
+        "npm exec < f",
+        "npm explore p < f",
         "npx -c \"$X\"",
+        "npx concurrently 'ls; marker x'",
+        "npx -y concurrently 'ls && marker x'",
+        "npx nodemon@3 --exec 'ls; marker x'",
+        "npx nodemon@3 -x \"$X marker x\"",
+        "npx npm@latest exec -c 'ls; marker x'",
+        "pnpx -c 'ls; marker x'",
+        "uvx honcho run 'ls; marker x'",
         "npx -p x -c \"$X\"",
         "npx \"$X\" a",
         "npx \"$X\" marker x",
         "npx env \"$X\"",
     ];
     assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
-    let denied = ["npx marker x", "npx -y marker \"$X\"", "npx env marker x"];
+    let denied = [
+        "npx sh@1 -c 'ls; marker x'",
+        "npx marker x",
+        "npx -y marker \"$X\"",
+        "npx env marker x",
+    ];
     assert_eq!(unlike("marker *", &denied, Verdict::Deny), NONE);
     let harmless = [
         "ssh h bash -s <<'E'\nuptime\nE",
@@ -680,6 +710,28 @@ fn what_a_program_elsewhere_is_given_to_read_is_a_script_where_a_shell_reads_it(
         "npx prettier --write \"$f\" $g",
         "npx -y prettier \"src/$x\"",
         "uvx ruff check \"$f\"",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn what_only_another_shell_can_read_hides_no_command() {
+    let asked = [
+        "flock f -c '[[ a b & X=1 marker x'",
+        "flock f -c '[[ a b & \"marker\" x'",
+        "flock f -c '[[ a & time -p marker x'",
+        "flock f -c 'a[ b & X=1 marker x'",
+        "flock f -c 'echo $[ & X=1 marker x'",
+        "flock f -c 'x=(& X=1 marker x'",
+        "script -qc '[[ a b & X=1 marker x' /dev/null",
+        "docker exec -i c sh <<< '[[ a b & env marker x'",
+        "env GIT_PAGER='[[ a b & X=1 marker x' git log",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "flock f -c 'echo ) ls'",
+        "docker exec c grep 'a(b' f",
+        "git commit -m 'see [[a]] (b'",
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
