@@ -41,18 +41,6 @@ pub(super) fn names_extended(text: &str) -> bool {
     names.iter().any(|name| text.contains(name))
 }
 
-/// Whether a text that is no script of bash's may be one of another shell's of its kind: what bash takes for the beginning
-/// of a test, a subscript, an array or an expansion of its own is none there, nor need a quote in `${…}` be one.
-pub(super) fn may_be_read_otherwise(text: &str) -> bool {
-    let signs = [
-        "[[", "((", "$[", "=(", "&>", "<(", ">(", "|&", ";&", "${", "$'", "$\"",
-    ];
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut opens = text.match_indices('[');
-    let has_subscript = opens.any(|(at, _)| text[..at].ends_with(is_of_name));
-    has_subscript || signs.iter().any(|sign| text.contains(sign))
-}
-
 /// Whether a command may have a shell be in POSIX mode: by an option, or by its name.
 pub(super) fn asks_for_posix(name: &str, arguments: &[String]) -> bool {
     let has_option = |is: &dyn Fn(&str) -> bool| {

@@ -158,7 +158,10 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             }
             // The remote's name, then what is run for it.
             "remote-ext" => scripts.push(rest.get(1..).unwrap_or_default().join(" ")),
-            "-c" => scripts.extend(value_of(next())),
+            "-c" => {
+                scripts.extend(value_of(next()));
+                scripts.extend(run_by_alias(next(), rest));
+            }
             word if word.starts_with("--") => {
                 let (name, value) = word.split_once('=').unwrap_or((word, next()));
                 if names_program(name) {
@@ -227,6 +230,21 @@ fn subcommand(arguments: &[String]) -> Option<&str> {
             subcommand => return Some(subcommand),
         }
     }
+}
+
+/// What git runs for an alias that is set in its words and then given: behind the alias's own words stand those behind its
+/// name.
+fn run_by_alias(setting: &str, words: &[String]) -> Option<String> {
+    let (name, value) = setting.strip_prefix("alias.")?.split_once('=')?;
+    let at = words.iter().position(|word| word == name)?;
+    let mut script = match value.strip_prefix('!') {
+        Some(command) => command.to_owned(),
+        None => format!("git {value}"),
+    };
+    for word in &words[at + 1..] {
+        script.push_str(&format!(" '{}'", word.replace('\'', "'\\''")));
+    }
+    Some(script)
 }
 
 /// The command in a setting (`alias.x=!command`).

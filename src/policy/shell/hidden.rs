@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::Unreadable;
+use super::escapes::ansi_c;
 use super::loose::Nested;
-use super::text::{Flat, flatten_unquoted, plain, unknown};
+use super::text::{Flat, flatten_unquoted, literal, plain, unknown};
 
 /// The scripts in text that was quoted where it stands, and that something (arithmetic, a
 /// prompt, a variable's subscript) may yet expand.
@@ -19,6 +20,17 @@ pub(super) fn hidden(text: &str) -> Vec<Nested> {
         found.extend(expanded(&text));
     }
     found
+}
+
+/// The same in a word of echo or printf, which take escapes for what they stand for: `printf -v x 'a[\44(rm y)]'`.
+pub(super) fn hidden_by_escapes(word: &str) -> Vec<Nested> {
+    if !word.contains('\\') {
+        return Vec::new();
+    }
+    // A zero may stand before three digits.
+    let forms = [plain(word), plain(word).replace("\\0", "\\")];
+    let meant = forms.iter().filter_map(|form| ansi_c(form));
+    meant.flat_map(|text| hidden(&literal(&text))).collect()
 }
 
 /// The scripts in text that is expanded as it is.

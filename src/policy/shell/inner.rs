@@ -201,7 +201,21 @@ fn starts_shell(name: &str, arguments: &[String]) -> bool {
         }
         "arch-chroot" | "chroot" => operands("u") == 1,
         "newgrp" => true,
-        // Without a program it starts one, as `npm exec` does.
+        // Without a program they start one.
+        "npm" => {
+            let words = Options::read(arguments, "Cpw", &["prefix", "workspace"]).operands;
+            let Some((command, behind)) = words.split_first() else {
+                return false;
+            };
+            let own = match command.as_str() {
+                "exec" | "x" => 0,
+                "explore" => 1,
+                _ => return false,
+            };
+            let is_option = |word: &&String| word.starts_with('-');
+            let calls = behind.iter().any(gives_script);
+            !calls && behind.iter().filter(|word| !is_option(word)).count() <= own
+        }
         "npx" => {
             let options = Options::read(arguments, "cpw", &["call", "package", "workspace"]);
             let says = options.has(&['h', 'v'], &["help", "version"]);
@@ -233,8 +247,6 @@ const ENTER: &[(&[&str], &[&str], usize)] = &[
     (&["machinectl"], &["login", "shell"], 1),
     (&["minikube"], &["ssh"], 0),
     (&["multipass"], &["shell"], 1),
-    (&["npm"], &["exec", "x"], 0),
-    (&["npm"], &["explore"], 1),
     (&["nix"], &["develop", "shell"], usize::MAX),
     (&["vagrant"], &["ssh"], 1),
     (&["virsh"], &["console"], 1),

@@ -3,7 +3,7 @@
 
 use super::super::glob::UNKNOWN_WORDS;
 use super::command::Joined;
-use super::dialect::{Apart, may_be_read_otherwise, names_extended, names_posix};
+use super::dialect::{Apart, names_extended, names_posix};
 use super::fence::in_time;
 use super::hazards::looks;
 use super::hidden::{hidden, may_run};
@@ -108,6 +108,11 @@ pub(super) fn redefines(text: &str) -> bool {
         "${PS4",
     ];
     names.iter().any(|name| text.contains(name))
+}
+
+/// Whether a character may be more than a part of a word to a shell, quotes aside.
+fn is_sign(c: char) -> bool {
+    "\n;&|<>()[]{}`$\\".contains(c)
 }
 
 /// Whether it is a built-in that reads its input into a variable.
@@ -305,15 +310,20 @@ impl Reader {
     /// What is run of a text that is no script as a whole: lines before the one with the error, what stands before that,
     /// and what is quoted in it.
     fn begun(&mut self, text: &str) -> Result<(), Unreadable> {
-        /// Of more lines, or pieces of one, nothing is known.
+        /// Of more lines nothing is known.
         const LINES: usize = 16;
-        const PIECES: usize = 32;
+        // With words and quotes alone it is none to anybody.
+        if self.shell != Shell::Bash && text.contains(is_sign) {
+            self.unknown();
+            return Ok(());
+        }
+        // So may bash in its other mode.
+        self.posix_matters = true;
         for hidden in hidden(text) {
             self.nested(&hidden, false)?;
         }
         let mut words = text.split(|c: char| c.is_whitespace() || "();&|`".contains(c));
-        let is_apart = self.shell != Shell::Bash && may_be_read_otherwise(text);
-        if is_apart || text.contains("<<") || words.any(begins_compound) {
+        if text.contains("<<") || words.any(begins_compound) {
             // A here-document that nothing ends is one all the same, and what stands beside it is run; and of `case` and
             // `for` there are forms that the parser does not know, or the text ends at a parenthesis within.
             self.unknown();
@@ -328,21 +338,11 @@ impl Reader {
             }
             return Ok(());
         }
-        let mut pieces = text.split(|c: char| "();&|`<>".contains(c));
-        // Who has it otherwise may find commands in it up to its end.
-        let most = match self.shell {
-            Shell::Bash => 1,
-            Shell::Posix | Shell::Other => PIECES,
-        };
-        for piece in pieces.by_ref().take(most) {
-            let words = piece.split_whitespace();
-            let words: Vec<&str> = words.skip_while(|word| opens(word)).collect();
-            if !words.is_empty() {
-                self.add(words.join(" "), false);
-            }
-        }
-        if most > 1 && pieces.next().is_some() {
-            self.unknown();
+        let first = text.split(|c: char| "();&|`<>".contains(c)).next();
+        let words = first.unwrap_or_default().split_whitespace();
+        let words: Vec<&str> = words.skip_while(|word| opens(word)).collect();
+        if !words.is_empty() {
+            self.add(words.join(" "), false);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::operands::RUN_PACKAGES;
 use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
 use super::shells::{has_history, is_input, is_shell, says_version};
 use super::text::{flatten_unquoted, is_known, plain};
-use super::variables::{assignment, declares};
+use super::variables::{assignment, declares, is_read_by_programs};
 
 /// What a command reads.
 pub(super) enum Input {
@@ -133,7 +133,16 @@ impl Reader {
                 && self.input.is_none() => {}
             _ if is_shell(name) => self.scripts_of_shell(name, arguments, certain, input, nested),
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
-            "bmake" | "gmake" | "make" => self.scripts_of_make(arguments, nested),
+            "bmake" | "gmake" | "make" => {
+                self.scripts_of_make(arguments, nested);
+                // `-f -`.
+                let is_read = |word: &String| word.ends_with('-') || word.contains("/dev/stdin");
+                if let Some(Input::Text(text)) = input
+                    && arguments.iter().any(is_read)
+                {
+                    add_recipes(&as_script(text), nested);
+                }
+            }
             _ => scripts_of_options(name, arguments, nested),
         }
     }
@@ -153,25 +162,21 @@ impl Reader {
             }
             let text = as_script(value);
             let is_plain = is_known(value) && !value.contains('$');
+            if ["call", "RECIPEPREFIX"]
+                .iter()
+                .any(|word| value.contains(word))
+            {
+                self.unknown();
+            }
             if is_plain || assigned.ends_with('!') || text != *value {
                 nested.push(script(&text, false));
             }
         }
-        let mut add = |text: &str| {
-            nested.push(script(text, false));
-            // `x:;@command`: what stands before the command of a recipe is make's.
-            let lines = text.split([';', '\n', '\t']);
-            let marks = [INNER_BLANK, ' ', '@', '-', '+'];
-            let recipes = lines.map(|line| line.trim_start_matches(marks));
-            let mut recipes = recipes.filter(|line| !line.is_empty());
-            let looked_at = recipes.by_ref().take(MAX_BEGINNINGS);
-            nested.extend(looked_at.map(|line| script(line, false)));
-            let unknown = || script(&UNKNOWN_WORDS.to_string(), false);
-            nested.extend(recipes.next().map(|_| unknown()));
-        };
         for option in ["--eval", "-E"] {
             let texts = values_of(option, "CfIjloW", arguments);
-            texts.for_each(|text| add(&as_script(text)));
+            for text in texts {
+                add_recipes(&as_script(text), nested);
+            }
         }
     }
 
@@ -233,8 +238,11 @@ impl Reader {
             };
             let scripts = scripts_of(word).filter(|text| text.len() <= most);
             let scripts = scripts.filter(|text| !elsewhere || is_command(text));
+            // Programs give what such a variable says to `sh`.
+            let is_read = assignment(word).is_some_and(|(name, _)| is_read_by_programs(name));
+            let by_programs = (sets_any && is_read).then_some(Shell::Posix);
             nested.extend(scripts.map(|text| Nested {
-                shell,
+                shell: by_programs.or(shell),
                 ..script(text, false)
             }));
             // `docker exec c bash -c x`: as words, where ssh makes one text of them.
@@ -244,6 +252,20 @@ impl Reader {
             }
         }
     }
+}
+
+/// Adds what make runs of a text that it reads.
+fn add_recipes(text: &str, nested: &mut Vec<Nested>) {
+    nested.push(script(text, false));
+    // `x:;@command`: what stands before the command of a recipe is make's.
+    let lines = text.split([';', '\n', '\t']);
+    let marks = [INNER_BLANK, ' ', '@', '-', '+'];
+    let recipes = lines.map(|line| line.trim_start_matches(marks));
+    let mut recipes = recipes.filter(|line| !line.is_empty());
+    let looked_at = recipes.by_ref().take(MAX_BEGINNINGS);
+    nested.extend(looked_at.map(|line| script(line, false)));
+    let unknown = || script(&UNKNOWN_WORDS.to_string(), false);
+    nested.extend(recipes.next().map(|_| unknown()));
 }
 
 /// Whether a program sets variables that stand in its words, to what these say.
@@ -274,10 +296,16 @@ fn as_script(text: &str) -> String {
     let mut closing = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
+        if let Some(behind) = rest.strip_prefix("$$") {
+            // One for the shell.
+            script.push('$');
+            rest = behind;
+            continue;
+        }
         let is_braced = rest.starts_with("${");
-        let called = rest
-            .strip_prefix("$(shell")
-            .or_else(|| rest.strip_prefix("${shell"));
+        let called = ["$(shell", "${shell"]
+            .iter()
+            .find_map(|sign| rest.strip_prefix(sign));
         if let Some(behind) = called.filter(|behind| behind.starts_with(BLANKS)) {
             closing.extend(is_braced.then_some(')'));
             script.push_str("$(");

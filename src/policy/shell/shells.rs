@@ -3,7 +3,7 @@
 use super::super::glob::UNKNOWN_WORDS;
 use super::super::paths::{absolute, base_name};
 use super::hazards::unversioned;
-use super::loose::{Nested, Reader};
+use super::loose::{Nested, Reader, reads_variable};
 use super::nested::{Input, given, script};
 use super::text::{is_known, plain};
 
@@ -76,6 +76,9 @@ impl Reader {
     ) {
         match input {
             Some(Input::Text(text)) if is_known(text) => {
+                if reads_on(text) {
+                    self.unknown();
+                }
                 nested.push(Nested::new(plain(text), certain));
             }
             Some(Input::Text(_) | Input::Unknown) | None => {
@@ -85,6 +88,14 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether a command in a script that is read from its input may read a part of that, so that the script goes on somewhere
+/// within what stands there.
+fn reads_on(script: &str) -> bool {
+    let reads = |word: &str| reads_variable(word) || matches!(word, "dd" | "head" | "select");
+    let mut words = script.split(|c: char| !c.is_ascii_alphanumeric());
+    script.trim_end().contains('\n') && words.any(reads)
 }
 
 /// From which of its arguments on only the script of a shell gets to see them. `None` where that is known only when it

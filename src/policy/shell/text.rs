@@ -201,6 +201,10 @@ impl Flat {
                 }
             }
             Piece::Double(pieces) => self.pieces(pieces, true)?,
+            Piece::Translated(pieces) => {
+                self.apart = self.apart.max(Apart::Others);
+                self.pieces(pieces, true)?;
+            }
             Piece::Parameter(raw) => {
                 let whole = *raw;
                 let raw = joined(raw);

@@ -150,8 +150,10 @@ impl Reader {
         // It is parted into words only where it is used.
         let text = text.replace(UNKNOWN, &UNKNOWN_WORDS.to_string());
         for piece in text.split([';', '|', '&', '(', ')', '`', '\n']) {
+            // What is set before a command, or opened, is none of it.
+            let is_before = |word: &str| assignment(word).is_some() || word.contains(['<', '>']);
             let words = piece.split_whitespace();
-            let words = words.skip_while(|word| !is_known(word) || opens(word));
+            let words = words.skip_while(|word| !is_known(word) || opens(word) || is_before(word));
             let words: Vec<String> = words.map(str::to_owned).collect();
             self.wrapped(&words);
         }
@@ -196,16 +198,15 @@ pub(super) fn recodes(name: &str, value: &str) -> bool {
 
 /// Whether a command may have a variable stand for the one that another text names: `declare -n`.
 pub(super) fn refers(words: &[String]) -> bool {
-    let may_declare = |word: &String| declares(word) || !is_known(word);
-    let Some(at) = words.iter().position(may_declare) else {
-        return false;
+    let behind = |is: &dyn Fn(&str) -> bool| {
+        let at = words.iter().position(|word| is(word));
+        at.map_or(&[][..], |at| &words[at + 1..])
     };
+    let is_option = |word: &String| word.starts_with('-') && word.contains('n');
+    let may_be_option = |word: &String| is_option(word) || !is_known(word) && !word.contains('=');
     // Of what is not known, one may be such a command or its option, and not both.
-    let may_be_option = |word: &String| match is_known(word) {
-        true => word.starts_with('-') && word.contains('n'),
-        false => is_known(&words[at]) && !word.contains('='),
-    };
-    words[at + 1..].iter().any(may_be_option)
+    behind(&declares).iter().any(may_be_option)
+        || behind(&|word| !is_known(word)).iter().any(is_option)
 }
 
 /// Whether a command is a built-in for variables, in whose words arrays may be set.

@@ -7,7 +7,7 @@ use super::containers;
 use super::dialect::{asks_for_extended, asks_for_posix, names_extended, names_posix};
 use super::found::{found_by, given_to_xargs, runs_what_is_found};
 use super::hazards::{runs_its_arguments, unversioned, values_of};
-use super::hidden::hidden;
+use super::hidden::{hidden, hidden_by_escapes};
 use super::inner::{by_subcommand, is_login, with_options};
 use super::loose::{Nested, Reader, redefines};
 use super::nested::{Input, script, scripts_of, takes_scripts};
@@ -137,6 +137,13 @@ impl Reader {
         input: Option<&Input>,
     ) -> Vec<Nested> {
         let mut nested: Vec<Nested> = words.iter().flat_map(|word| hidden(word)).collect();
+        if words
+            .iter()
+            .any(|word| matches!(word.as_str(), "echo" | "printf"))
+        {
+            let escaped = words.iter().flat_map(|word| hidden_by_escapes(word));
+            nested.extend(escaped);
+        }
         for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
             nested.extend(with_options(name, value));
             self.may_be_recoded |= recodes(name, value);

@@ -631,6 +631,7 @@ fn patterns_that_are_passed_on_are_no_scripts_but_behind_an_option_for_one() {
         "pnpm --filter './packages/*' build",
         "npx -y prettier --check 'src/**'",
         "npx --version",
+        "npm run x; npm install exec",
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
@@ -715,6 +716,40 @@ fn what_a_program_elsewhere_is_given_to_read_is_a_script_where_a_shell_reads_it(
 }
 
 #[test]
+fn what_reads_a_part_of_its_own_script_hides_no_command() {
+    let asked = [
+        "bash <<'E'\nread -n2\n: marker x\nE",
+        "bash <<'E'\nhead -c 5\necho marker x\nE",
+        "bash <<'E'\nread x\n: '\nmarker x\n: '\nE",
+        "ssh h bash -s <<'E'\ndd bs=1 count=2\n: marker x\nE",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = ["bash <<'E'\ncd /srv\nls\nE", "bash <<< 'head -1 f'"];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn aliases_of_gits_and_dollars_of_makes_hide_no_command() {
+    let asked = [
+        "git -c alias.x='!nice' x marker x",
+        "git -c alias.x='!sh -c' x 'marker x'",
+        "git -c alias.x='grep -Omarker' x x",
+        "git -c alias.x='!git -c' x 'alias.y=!marker x' y",
+        "make --eval='x:;: \"$$(marker x)\"'",
+        "make --eval='x:;: $$(X=1 marker x)'",
+        "make 'X=$$(marker x)' --eval='x:;: $(X)'",
+        "make 'X=$(call shell,marker x)' x",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "git -c alias.l='log --oneline' l -5",
+        "git -c alias.x='!ls' x \"a b\"",
+        "make CFLAGS=-O2 X=$HOME/x all",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
 fn what_only_another_shell_can_read_hides_no_command() {
     let asked = [
         "flock f -c '[[ a b & X=1 marker x'",
@@ -726,12 +761,17 @@ fn what_only_another_shell_can_read_hides_no_command() {
         "script -qc '[[ a b & X=1 marker x' /dev/null",
         "docker exec -i c sh <<< '[[ a b & env marker x'",
         "env GIT_PAGER='[[ a b & X=1 marker x' git log",
+        "export 'GIT_SSH_COMMAND=[[ a || X=1 marker x ]]'; git fetch",
+        "GIT_SSH_COMMAND='X=1 marker x '\"$Y\" git fetch",
+        "GIT_SSH_COMMAND='>g marker x '\"$Y\" git fetch",
+        "flock f -c 'f() X=1 marker x; f'",
+        "flock f -c ']]; X=1 marker x'",
+        "flock f -c ': `X=1 marker x)`'",
+        "flock f -c ']]\nX='\\''\n'\\'' marker x'",
+        "sh -c 'cat <<$\"E\"\n$E\nmarker x\nE'",
+        "sh -c 'eval \": \"$\"#; marker x\"'",
     ];
     assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
-    let harmless = [
-        "flock f -c 'echo ) ls'",
-        "docker exec c grep 'a(b' f",
-        "git commit -m 'see [[a]] (b'",
-    ];
+    let harmless = ["docker exec c grep 'a(b' f", "git commit -m 'see [[a]] (b'"];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }

@@ -140,7 +140,7 @@ fn a_name_that_is_no_trace_of_the_w3c_has_no_parent() {
 
 #[test]
 fn a_call_does_not_say_otherwise_in_its_own_variables() {
-    let daemon = Daemon::start_with(Mode::Group, "[env]\nSHELLY_SESSION_ID = \"configured\"");
+    let daemon = Daemon::start();
     let call = json!({
         "tenant_id": "acme", "trace_id": TRACE,
         "env": {"SHELLY_TENANT_ID": "other", "SHELLY_SESSION_ID": "other", "TRACEPARENT": PARENT},

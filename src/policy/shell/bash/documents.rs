@@ -26,8 +26,9 @@ impl<'a> Parser<'a> {
                     [Piece::Text(text)] => end.push_str(text),
                     _ => return Err(Unreadable::Ambiguous),
                 },
-                // It is no expansion there, and how it is written back has changed with bash's versions.
+                // It is no expansion there; how it is written back has changed with bash's versions, or others have it otherwise.
                 Piece::Escaped(_)
+                | Piece::Translated(_)
                 | Piece::Parameter(_)
                 | Piece::Command(_)
                 | Piece::Backquoted(_)

@@ -152,8 +152,10 @@ pub(super) enum Piece<'a> {
     Quoted(String),
     /// `$'…'`, without the quotes.
     Escaped(&'a str),
-    /// `"…"` and `$"…"`.
+    /// `"…"`.
     Double(Vec<Piece<'a>>),
+    /// `$"…"`, which is a `$` and `"…"` to others.
+    Translated(Vec<Piece<'a>>),
     /// `$x` or `${…}`, with the sign and the braces.
     Parameter(&'a str),
     /// `$(…)`, without the parentheses.

@@ -400,7 +400,7 @@ fn words_are_parted_into_pieces() {
         ("$(( \"(\" + 1 ))", vec![Piece::Arithmetic(" \"(\" + 1 ")]),
         (
             "$'a\\'b'$\"c\"",
-            vec![Piece::Escaped("a\\'b"), Piece::Double(vec![text("c")])],
+            vec![Piece::Escaped("a\\'b"), Piece::Translated(vec![text("c")])],
         ),
         ("\"$'a'$\"", vec![Piece::Double(vec![text("$'a'$")])]),
         ("x=a=b", vec![text("x="), text("a=b")]),

@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
                     self.source.next();
                     self.source.next();
                     let pieces = self.deeper(Self::double)?;
-                    word.piece(self.source.since(start), Piece::Double(pieces));
+                    word.piece(self.source.since(start), Piece::Translated(pieces));
                 }
                 _ => match self.expansion()? {
                     Some(piece) => word.piece(self.source.since(start), piece),
