@@ -2,6 +2,7 @@
 
 mod bounds;
 mod everyday;
+mod handed_on;
 mod hidden;
 mod neighbours;
 mod refusals;

@@ -160,7 +160,11 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             "remote-ext" => scripts.push(rest.get(1..).unwrap_or_default().join(" ")),
             "-c" => {
                 scripts.extend(value_of(next()));
-                scripts.extend(run_by_alias(next(), rest));
+                // Each would be all of the rest.
+                scripts.extend(match scripts.len() < MAX_SCRIPTS {
+                    true => run_by_alias(next(), rest),
+                    false => (next().starts_with("alias.")).then(|| UNKNOWN_WORDS.to_string()),
+                });
             }
             word if word.starts_with("--") => {
                 let (name, value) = word.split_once('=').unwrap_or((word, next()));

@@ -162,10 +162,7 @@ impl Reader {
             }
             let text = as_script(value);
             let is_plain = is_known(value) && !value.contains('$');
-            if ["call", "RECIPEPREFIX"]
-                .iter()
-                .any(|word| value.contains(word))
-            {
+            if ["(call", "{call"].iter().any(|sign| value.contains(sign)) {
                 self.unknown();
             }
             if is_plain || assigned.ends_with('!') || text != *value {
@@ -224,11 +221,12 @@ impl Reader {
             nested.extend(behind.map(|(_, text)| script(text, false)));
         }
         let sets_any = sets_variables(name, arguments);
+        let passed_on = passed_on(name, arguments);
         for (at, word) in arguments.iter().enumerate() {
             if sets_any && self.set_in_words(word, nested) {
                 continue;
             }
-            if is_pattern(word) && passes_on(name, arguments, at) {
+            if passed_on.is_some_and(|from| at >= from) && is_pattern(word) {
                 continue;
             }
             // Of what is set, the value may be one, and not the word.
@@ -426,12 +424,11 @@ fn is_pattern(word: &str) -> bool {
     word.contains(signs) && !word.contains('=') && is_plain(&word.replace(signs, ""))
 }
 
-/// Whether a program for packages gives the word at `at` to another one as it is, and to no shell.
-fn passes_on(name: &str, arguments: &[String], at: usize) -> bool {
-    let is = |words: &[&str]| {
-        arguments
-            .iter()
-            .position(|word| words.contains(&word.as_str()))
+/// From which of its arguments on a program for packages gives patterns to another one as they are, and to no shell.
+fn passed_on(name: &str, arguments: &[String]) -> Option<usize> {
+    let at = |words: &[&str]| {
+        let mut arguments = arguments.iter().map(String::as_str);
+        arguments.position(|word| words.contains(&word))
     };
     let may_call = |word: &String| {
         let long = word.split('=').next().unwrap_or_default();
@@ -444,16 +441,17 @@ fn passes_on(name: &str, arguments: &[String], at: usize) -> bool {
             let mut words = arguments.iter().map(String::as_str);
             words.position(|word| !flags.contains(&word))
         }
-        "npm" | "pnpm" | "yarn" => is(&["dlx", "exec", "x"]).map(|at| at + 1),
-        _ => return false,
+        "npm" | "pnpm" | "yarn" => at(&["dlx", "exec", "x"]).map(|at| at + 1),
+        _ => return None,
     };
     let Some(program) = program.filter(|program| *program < arguments.len()) else {
         // What it keeps or reads may be a script later, and `explore` puts its words together for a shell.
-        let keeps = is(&["config", "explore", "pkg", "set", "set-script"]).is_some();
-        return !keeps && !arguments.iter().any(may_call);
+        let keeps = at(&["config", "explore", "pkg", "set", "set-script"]).is_some();
+        return (!keeps && !arguments.iter().any(may_call)).then_some(0);
     };
     let is_named = |word: &str| is_plain(word) && !word.is_empty() && !word.starts_with('-');
-    program < at && is_named(&arguments[program]) && !arguments[..program].iter().any(may_call)
+    let is_clear = is_named(&arguments[program]) && !arguments[..program].iter().any(may_call);
+    is_clear.then_some(program + 1)
 }
 
 /// Whether an option is one for a script: `-c`, also behind other letters, or `--call`.
