@@ -121,6 +121,9 @@ pub(super) fn hazard(arguments: &[String]) -> Option<&'static str> {
     found.then_some("has a git option that names a program or a file to write")
 }
 
+/// What stands for words that whoever gives an alias puts behind it, in the script that it is.
+pub(super) const GIVEN_LATER: &str = "\"$@\"";
+
 /// How many scripts are looked for in git's words before it is not known what it runs.
 const MAX_SCRIPTS: usize = 16;
 
@@ -128,7 +131,7 @@ const MAX_SCRIPTS: usize = 16;
 pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     let mut scripts = Vec::new();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let subcommand = subcommand(arguments);
+    let subcommand = from_subcommand(arguments).first().map(String::as_str);
     let configures = subcommand == Some("config");
     let is_plain = subcommand.is_some_and(|subcommand| PLAIN_X.contains(&subcommand));
     let clones = has("clone");
@@ -162,8 +165,8 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
                 scripts.extend(value_of(next()));
                 // Each would be all of the rest.
                 scripts.extend(match scripts.len() < MAX_SCRIPTS {
-                    true => run_by_alias(next(), rest),
-                    false => (next().starts_with("alias.")).then(|| UNKNOWN_WORDS.to_string()),
+                    true => run_by_alias(next(), rest.get(1..).unwrap_or_default()),
+                    false => alias(next()).map(|_| UNKNOWN_WORDS.to_string()),
                 });
             }
             word if word.starts_with("--") => {
@@ -192,7 +195,12 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
                     attached => attached.to_owned(),
                 }));
             }
-            word if configures => scripts.push(word.trim_start_matches('!').to_owned()),
+            word if configures => {
+                scripts.push(word.trim_start_matches('!').to_owned());
+                // Whoever gives the alias later gives it words of their own.
+                let value = alias(word).and(rest.first());
+                scripts.extend(value.map(|value| run_for(value, GIVEN_LATER)));
+            }
             _ => {}
         }
     }
@@ -222,33 +230,54 @@ fn pager(word: &str) -> Option<String> {
     Some(program.to_owned())
 }
 
-/// The command of git's that is given.
-fn subcommand(arguments: &[String]) -> Option<&str> {
-    let mut rest = arguments.iter().map(String::as_str);
+/// The words from the command of git's on.
+fn from_subcommand(arguments: &[String]) -> &[String] {
+    let mut rest = arguments;
     loop {
-        match rest.next()? {
+        let Some((first, behind)) = rest.split_first() else {
+            return rest;
+        };
+        rest = match first.as_str() {
             "-C" | "-c" | "--config-env" | "--git-dir" | "--namespace" | "--work-tree" => {
-                rest.next();
+                behind.get(1..).unwrap_or_default()
             }
-            option if option.starts_with('-') => {}
-            subcommand => return Some(subcommand),
-        }
+            option if option.starts_with('-') => behind,
+            _ => return rest,
+        };
     }
 }
 
-/// What git runs for an alias that is set in its words and then given: behind the alias's own words stand those behind its
-/// name.
+/// The name of the alias that a key of the configuration is about; its section may be in any letters (`git-config(1)`).
+fn alias(key: &str) -> Option<&str> {
+    let (section, name) = key.split_once('.')?;
+    section.eq_ignore_ascii_case("alias").then_some(name)
+}
+
+/// What git runs for an alias that is set in its words: behind the alias's own words stand those behind its name, where
+/// that is the command given, and where it is not another alias may lead to it.
 fn run_by_alias(setting: &str, words: &[String]) -> Option<String> {
-    let (name, value) = setting.strip_prefix("alias.")?.split_once('=')?;
-    let at = words.iter().position(|word| word == name)?;
-    let mut script = match value.strip_prefix('!') {
-        Some(command) => command.to_owned(),
-        None => format!("git {value}"),
+    let (key, value) = setting.split_once('=')?;
+    let name = alias(key)?;
+    let given = from_subcommand(words).split_first();
+    let handed = given.filter(|(first, _)| first.eq_ignore_ascii_case(name));
+    let Some((_, words)) = handed else {
+        return Some(run_for(value, GIVEN_LATER));
     };
-    for word in &words[at + 1..] {
-        script.push_str(&format!(" '{}'", word.replace('\'', "'\\''")));
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    Some(run_for(value, &words.join(" ")))
+}
+
+/// What git runs for an alias with this value and these words behind it, as a shell would have them.
+fn run_for(value: &str, words: &str) -> String {
+    match value.strip_prefix('!') {
+        Some(command) => format!("{command} {words}"),
+        None => format!("git {value} {words}"),
     }
-    Some(script)
+}
+
+/// A word as one of a script's.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// The command in a setting (`alias.x=!command`).

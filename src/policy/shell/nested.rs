@@ -325,8 +325,9 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
     let mut add = |text: &str| nested.push(script(text, false));
     if name == "gh" {
         // `alias set x '!COMMAND'`.
+        // Whoever gives it later gives it words of their own.
         let aliases = arguments.iter().filter_map(|word| word.strip_prefix('!'));
-        aliases.for_each(&mut add);
+        aliases.for_each(|command| add(&format!("{command} {}", git::GIVEN_LATER)));
     }
     if name == "zip" {
         // The program stands in the same word.

@@ -279,6 +279,12 @@ fn aliases_of_gits_and_dollars_of_makes_hide_no_command() {
         "git -c alias.x='!sh -c' x 'marker x'",
         "git -c alias.x='grep -Omarker' x x",
         "git -c alias.x='!git -c' x 'alias.y=!marker x' y",
+        "git -c ALIAS.x='!nice' x marker x",
+        "git -c alias.X='!nice' x marker x",
+        "git -c alias.x='!nice' -c alias.y=x y marker x",
+        "git config alias.x '!nice'; git x marker x",
+        "git config --global alias.x 'submodule foreach'; git x marker x",
+        "gh alias set x '!nice'; gh x marker x",
         "make 'X=${call shell,marker x}' x",
         "make --eval='x:;: \"$$(marker x)\"'",
         "make --eval='x:;: $$(X=1 marker x)'",
@@ -288,6 +294,9 @@ fn aliases_of_gits_and_dollars_of_makes_hide_no_command() {
     assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
     let harmless = [
         "git -c alias.l='log --oneline' l -5",
+        "git config --global alias.co checkout; git co main",
+        "git config alias.up '!git pull --rebase && git push'",
+        "gh alias set bugs 'issue list --label=bug'",
         "git -c alias.x='!ls' x \"a b\"",
         "make CFLAGS=-O2 X=$HOME/x all",
         "make install HOOK=callback",

@@ -23,7 +23,8 @@ const PLACES: usize = 10;
 pub(crate) struct Input {
     /// The file: absolute, from `~/`, or relative to the working directory.
     pub(crate) file_path: String,
-    /// What to look for: text as it is in the file, or a regular expression.
+    /// What to look for: text as it is in the file, or a regular expression. In a file all of whose lines end with CR LF,
+    /// line feeds in it and in the replacement stand for these, unless it names carriage returns (\r) by themselves.
     pub(crate) search_pattern: String,
     /// What to put in its place. With `regex`, $1 and ${name} stand for groups (${1}_x before text), $$ for $.
     pub(crate) replacement: String,
@@ -146,13 +147,13 @@ struct Edited {
 }
 
 /// The edit itself. In a text all of whose lines end with CR LF, these count as the line feeds
-/// that a pattern and its replacement are written with, and stay.
+/// that a pattern and its replacement are written with, and stay, unless the pattern is about them.
 fn edited(work: &Work<'_>, input: &Input, text: &str) -> Result<Edited, FileError> {
     if input.search_pattern.is_empty() {
         let why = "is empty, which matches everywhere: use write_file to write or add text";
         return Err(FileError::input("search_pattern", why));
     }
-    if !has_only_crlf(text) {
+    if !has_only_crlf(text) || names_cr(&input.search_pattern, input.regex) {
         return Edit::new(
             work,
             input,
@@ -179,6 +180,22 @@ fn has_only_crlf(text: &str) -> bool {
     let bytes = text.as_bytes();
     let mut ends = memchr::memchr_iter(b'\n', bytes).peekable();
     ends.peek().is_some() && ends.all(|at| at > 0 && bytes[at - 1] == b'\r')
+}
+
+/// Whether a pattern names carriage returns otherwise than in the ends of lines that it is written with.
+fn names_cr(pattern: &str, is_regex: bool) -> bool {
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        let names = match c {
+            '\r' => !rest.as_str().starts_with('\n'),
+            '\\' if is_regex => rest.next() == Some('r'),
+            _ => false,
+        };
+        if names {
+            return true;
+        }
+    }
+    false
 }
 
 struct Edit<'a> {

@@ -87,6 +87,10 @@ impl Encoding {
 
     /// The encoding that a byte order mark at the beginning shows.
     pub(super) fn of_bom(bytes: &[u8]) -> Option<Self> {
+        if bytes.starts_with(b"\xff\xfe\0\0") {
+            // UTF-32's, or no text at all.
+            return None;
+        }
         let charsets = [Charset::Utf8, Charset::Utf16Le, Charset::Utf16Be];
         let shown = charsets
             .into_iter()
@@ -103,10 +107,9 @@ impl Encoding {
         let shown = Self::of_bom(head);
         if let Some(label) = named {
             let named = Self::named(label)?;
+            let shown = shown.map(|shown| (named.in_order_of(shown), shown));
             return Ok(Some(match shown {
-                // "utf-16" leaves the order to the mark.
-                Some(shown) if shown.charset == named.charset => shown,
-                Some(shown) if named.is_any_utf_16() && shown.is_any_utf_16() => shown,
+                Some((named, shown)) if shown.charset == named.charset => shown,
                 _ => Self::without_bom(named.charset),
             }));
         }
@@ -118,8 +121,13 @@ impl Encoding {
         }
     }
 
-    fn is_any_utf_16(self) -> bool {
-        matches!(self.charset, Charset::Utf16Le | Charset::Utf16Be) && self.has_bom
+    /// What a caller has named where a file is there: "utf-16" leaves the order of its bytes to a mark.
+    pub(super) fn in_order_of(self, file: Self) -> Self {
+        let is_marked_utf_16 = |encoding: Self| encoding.has_bom && !encoding.has_byte_lines();
+        match is_marked_utf_16(self) && is_marked_utf_16(file) {
+            true => file,
+            false => self,
+        }
     }
 
     /// Whether a line ends with the byte 0x0A and nothing else does.
@@ -182,23 +190,11 @@ impl Encoding {
         match (self.charset, self.has_bom) {
             (Charset::Utf8, false) => "utf-8".to_owned(),
             (Charset::Utf8, true) => "utf-8-sig".to_owned(),
-            (Charset::Utf16Le, _) => "utf-16le".to_owned(),
-            (Charset::Utf16Be, _) => "utf-16be".to_owned(),
+            (Charset::Utf16Le | Charset::Utf16Be, true) => "utf-16".to_owned(),
+            (Charset::Utf16Le, false) => "utf-16le".to_owned(),
+            (Charset::Utf16Be, false) => "utf-16be".to_owned(),
             (Charset::Latin1, _) => "latin1".to_owned(),
             (Charset::Other(encoding), _) => encoding.name().to_lowercase(),
-        }
-    }
-
-    /// The name, and of UTF-16 whether the text begins with a mark, which the name does not say.
-    pub(super) fn name_with_mark(self) -> String {
-        match (self.charset, self.has_bom) {
-            (Charset::Utf16Le | Charset::Utf16Be, true) => {
-                format!("{} with a byte order mark", self.name())
-            }
-            (Charset::Utf16Le | Charset::Utf16Be, false) => {
-                format!("{} without a byte order mark", self.name())
-            }
-            (Charset::Utf8 | Charset::Latin1 | Charset::Other(_), _) => self.name(),
         }
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct Output {
     size_bytes: u64,
     /// SHA-256 of the file; null when it is not known.
     digest: Option<String>,
-    /// What changed, as `diff -u` says it; null when what was there is no text.
+    /// What changed, as `diff -u` says it; null when what was there is no text or too large to be read.
     diff: Option<String>,
     /// Attributes of the file that only the kernel may set, and flags (chattr) that the new file cannot have.
     not_kept: Vec<String>,
@@ -79,11 +79,11 @@ impl Old {
     /// What is said where the text is what it was: the bytes may be others all the same.
     fn same_text(&self, new: &New, mode: Mode) -> String {
         let same = "the text is the same as before";
-        let [before, now] = [self.encoding, new.encoding].map(Encoding::name_with_mark);
+        let [before, now] = [self.encoding, new.encoding].map(Encoding::name);
         match mode {
             Mode::Overwrite if self.bytes.as_ref() == Some(&new.bytes) => format!("{same}\n"),
             Mode::Append => format!("{same}\n"),
-            Mode::Overwrite if before == now => {
+            Mode::Overwrite if self.encoding == new.encoding => {
                 format!(
                     "{same} but for bytes that are not {now}, in whose place \u{fffd} is written\n"
                 )
@@ -188,9 +188,8 @@ fn write(
         }
         made.keep();
     }
-    let same = old.as_ref().map(|old| old.same_text(&new, input.mode));
-    let same = same.unwrap_or_default();
-    Ok(answer(content(&output, input, &same), &output))
+    let content = content(&output, input.mode, (old.as_ref(), &new));
+    Ok(answer(content, &output))
 }
 
 fn old(work: &Work<'_>, input: &Input, existing: &Existing) -> Result<Old, FileError> {
@@ -205,7 +204,11 @@ fn old(work: &Work<'_>, input: &Input, existing: &Existing) -> Result<Old, FileE
         Mode::Overwrite => None,
     };
     let head = bytes.as_deref().unwrap_or_default();
-    let encoding = Encoding::of_file(named, head)?;
+    let encoding = match named.filter(|_| found.size() == 0) {
+        // There is no mark that could show it.
+        Some(label) => Some(Encoding::named(label)?),
+        None => Encoding::of_file(named, head)?,
+    };
     if encoding.is_none() && work.access.restricts_extensions() {
         let why = "it is binary, and [files] allowed_extensions leaves only text";
         return Err(FileError::denied(&found.real, why));
@@ -217,7 +220,7 @@ fn old(work: &Work<'_>, input: &Input, existing: &Existing) -> Result<Old, FileE
         && decoded.invalid_bytes > 0
         && input.mode == Mode::Append
         && input.encoding.is_none()
-        && !input.content.is_ascii()
+        && !(input.content.is_ascii() && encoding.has_byte_lines())
     {
         let (count, name) = (decoded.invalid_bytes, encoding.name());
         let count = counted(count, "byte that is", "bytes that are");
@@ -247,7 +250,10 @@ struct New {
 impl New {
     fn of(input: &Input, old: Option<&Old>) -> Result<Self, FileError> {
         if let (Mode::Append, Some(old)) = (input.mode, old) {
-            let mut bytes = Vec::new();
+            let mut bytes = match old.bytes.as_deref() {
+                Some([]) => old.encoding.encode("")?,
+                Some(_) | None => Vec::new(),
+            };
             old.encoding.encode_part(&input.content, &mut bytes)?;
             let whole = old
                 .bytes
@@ -263,10 +269,9 @@ impl New {
                 bytes,
             });
         }
-        let encoding = match &input.encoding {
-            Some(label) => Encoding::named(label)?,
-            None => Encoding::UTF_8,
-        };
+        let named = input.encoding.as_deref().map(Encoding::named).transpose()?;
+        let named = named.unwrap_or(Encoding::UTF_8);
+        let encoding = old.map_or(named, |old| named.in_order_of(old.encoding));
         let bytes = encoding.encode(&input.content)?;
         Ok(Self {
             encoding,
@@ -301,8 +306,7 @@ fn output(input: &Input, target: &Target, new: &New) -> Output {
     }
 }
 
-/// `same` is said where the text is what it was.
-fn content(output: &Output, input: &Input, same: &str) -> String {
+fn content(output: &Output, mode: Mode, (old, new): (Option<&Old>, &New)) -> String {
     let path = &output.file_path;
     let bytes = |count| counted(count, "byte", "bytes");
     let (count, size) = (bytes(output.bytes_written), bytes(output.size_bytes));
@@ -310,18 +314,20 @@ fn content(output: &Output, input: &Input, same: &str) -> String {
         true => ("dry run, nothing is changed; would have ", "written"),
         false => ("", "wrote"),
     };
-    let mut content = match (output.created, input.mode) {
+    let mut content = match (output.created, mode) {
         (true, _) => format!("{prefix}created `{path}` ({size})\n"),
         (false, Mode::Overwrite) => format!("{prefix}{wrote} `{path}` ({size})\n"),
         (false, Mode::Append) => {
             format!("{prefix}added {count} to `{path}` ({size})\n")
         }
     };
-    match output.diff.as_deref() {
-        None => content.push_str("what was there before is no text: there is no diff\n"),
-        Some("") if output.created => {}
-        Some("") => content.push_str(same),
-        Some(diff) => content.push_str(diff),
+    match (output.diff.as_deref(), old) {
+        (None, Some(Old { bytes: None, .. })) => {
+            content.push_str("what was there before is too large to be read: there is no diff\n");
+        }
+        (None, _) => content.push_str("what was there before is no text: there is no diff\n"),
+        (Some(""), Some(old)) => content.push_str(&old.same_text(new, mode)),
+        (Some(diff), _) => content.push_str(diff),
     }
     for name in &output.not_kept {
         content.push_str(&format!("the attribute {name} could not be kept\n"));

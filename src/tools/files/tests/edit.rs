@@ -211,6 +211,26 @@ fn line_endings_marks_and_encodings_stay() {
 }
 
 #[test]
+fn an_edit_may_be_about_carriage_returns() {
+    let room = Room::new();
+    for (search, replacement, regex, after) in [
+        ("\r", "", false, &b"a\nb\n"[..]),
+        ("\\r\\n", "\n", true, b"a\nb\n"),
+        ("\\r?\\n", "\n", true, b"a\nb\n"),
+        ("a\\r\\nb", "x", true, b"x\r\n"),
+        // One that is text.
+        ("a\n", "x\\r\n", false, b"x\\r\r\nb\r\n"),
+        ("[\\\\r]?a\n", "x\n", true, b"x\r\nb\r\n"),
+    ] {
+        room.put("f", "a\r\nb\r\n");
+        let input = json!({"regex": regex, "replace_all": true});
+        room.call(edit_file, with(edit(search, replacement), &input))
+            .expect(search);
+        assert_eq!(room.bytes("f"), after, "{search}");
+    }
+}
+
+#[test]
 fn bytes_that_are_no_text_are_not_spoiled() {
     let room = Room::new();
     room.put("f", b"gr\xfcn");

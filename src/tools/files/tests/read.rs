@@ -94,7 +94,9 @@ fn encodings_are_detected_or_named_and_what_does_not_fit_is_told() {
     for (bytes, named, encoding, content, invalid) in [
         (&b"h\xc3\xa9\n"[..], None, "utf-8", "h\u{e9}\n", 0),
         (b"\xef\xbb\xbfh\n", None, "utf-8-sig", "h\n", 0),
-        (&utf16, None, "utf-16le", "h\u{e9}\n", 0),
+        (&utf16, None, "utf-16", "h\u{e9}\n", 0),
+        (&utf16, Some("utf-16le"), "utf-16", "h\u{e9}\n", 0),
+        (&utf16[2..], Some("utf-16le"), "utf-16le", "h\u{e9}\n", 0),
         (b"h\xe9\n", Some("latin1"), "latin1", "h\u{e9}\n", 0),
         (
             b"h\x80\n",
@@ -122,12 +124,14 @@ fn encodings_are_detected_or_named_and_what_does_not_fit_is_told() {
             "{bytes:?}"
         );
     }
-    room.put("f", "\u{7f}ELF\0\0");
-    room.refusal(
-        read_file,
-        json!({"file_path": "f"}),
-        &["binary", "encoding"],
-    );
+    for binary in [&b"\x7fELF\0\0"[..], b"\xff\xfe\0\0a\0\0\0"] {
+        room.put("f", binary);
+        room.refusal(
+            read_file,
+            json!({"file_path": "f"}),
+            &["binary", "encoding"],
+        );
+    }
     room.refusal(
         read_file,
         json!({"file_path": "f", "encoding": "x"}),

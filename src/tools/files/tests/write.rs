@@ -145,7 +145,11 @@ fn text_is_written_in_the_encoding_that_is_named_or_there() {
     for (before, encoding, mode, after) in [
         (&b""[..], Some("latin1"), "w", &b"\xe9"[..]),
         (b"", Some("utf-16"), "w", b"\xff\xfe\xe9\0"),
+        (b"\xff\xfea\0", Some("utf-16"), "w", b"\xff\xfe\xe9\0"),
+        (b"\xfe\xff\0a", Some("utf-16"), "w", b"\xfe\xff\0\xe9"),
         (b"\xff\xfea\0", None, "a", b"\xff\xfea\0\xe9\0"),
+        (b"", Some("utf-16"), "a", b"\xff\xfe\xe9\0"),
+        (b"", Some("utf-8-sig"), "a", b"\xef\xbb\xbf\xc3\xa9"),
         (b"\xff\xfea\0", None, "w", b"\xc3\xa9"),
         (b"\xfe", Some("latin1"), "a", b"\xfe\xe9"),
         (b"\xfe", Some("utf-8"), "a", b"\xfe\xc3\xa9"),
@@ -165,6 +169,10 @@ fn text_is_written_in_the_encoding_that_is_named_or_there() {
     assert_eq!(room.bytes("f"), b"h\xe9");
     let plain = json!({"file_path": "f", "content": "e", "mode": "a"});
     room.call(write_file, plain).expect("the same in all");
+    // No letter is the same in half a character.
+    room.put("f", b"\xff\xfea");
+    let plain = json!({"file_path": "f", "content": "e", "mode": "a"});
+    room.refusal(write_file, plain, &["encoding", "not utf-16"]);
     let lacks = json!({"file_path": "f", "content": "\u{20ac}", "encoding": "latin1"});
     room.refusal(write_file, lacks, &["encoding", "latin1"]);
 }
@@ -174,8 +182,7 @@ fn text_is_written_in_the_encoding_that_is_named_or_there() {
 fn another_encoding_of_the_same_text_is_told() {
     let room = Room::new();
     let same = "the text is the same as before";
-    let to_utf_16 =
-        format!("{same}, its encoding is not: utf-16le with a byte order mark instead of utf-8");
+    let to_utf_16 = format!("{same}, its encoding is not: utf-16 instead of utf-8");
     let spoilt = format!("{same} but for bytes that are not utf-8, in whose place");
     for (before, content, encoding, expected) in [
         (&b"a"[..], "a", "utf-8", same.to_owned()),
@@ -185,9 +192,7 @@ fn another_encoding_of_the_same_text_is_told() {
             b"\xff\xfea\0",
             "a",
             "utf-16le",
-            format!(
-                "{same}, its encoding is not: utf-16le without a byte order mark instead of utf-16le with a byte order mark"
-            ),
+            format!("{same}, its encoding is not: utf-16le instead of utf-16"),
         ),
         (
             b"\xef\xbb\xbfa",
@@ -226,10 +231,16 @@ fn what_is_too_large_is_refused_before_anything_is_written() {
     assert_eq!(room.bytes("f"), b"12345678");
     room.put("large", "1234567890123");
     let over = json!({"file_path": "large", "content": "small"});
-    let output = room.output(write_file, over);
+    let answer = room.call(write_file, over).expect("written");
+    let output = answer.output.expect("there");
     assert_eq!(
         (&output["diff"], room.bytes("large")),
         (&json!(null), b"small".to_vec())
+    );
+    assert!(
+        answer.content.contains("too large to be read"),
+        "{}",
+        answer.content
     );
 }
 
