@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::object::{Shape, optional_word};
 use crate::config::ExecutorConfig;
 use crate::domain::{
-    Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, TOO_HEAVY, is_too_heavy,
+    Background, Call, CallOptions, RiskLevel, Scope, ScopedValues, TOO_HEAVY, is_too_heavy, unique,
 };
 
 /// A tool call in the shape a model emits it, with what a caller may ask for besides.
@@ -26,6 +26,7 @@ pub(super) struct CallBody {
     #[schema(example = "bash", max_length = 256)]
     name: String,
     /// The tool's input.
+    #[serde(deserialize_with = "unique::value")]
     #[schema(value_type = Object, example = json!({"command": "df -h"}))]
     input: Value,
     /// The id of the model's call, handed back with the answer.
@@ -53,6 +54,7 @@ pub(super) struct CallBody {
     #[schema(value_type = Option<String>, pattern = "^/")]
     working_dir: Option<String>,
     /// Variables added to the environment.
+    #[serde(default, deserialize_with = "unique::optional_members")]
     env: Option<BTreeMap<String, String>>,
     /// Text for standard input.
     stdin: Option<String>,
@@ -87,16 +89,16 @@ pub(super) struct CallBody {
 #[schema(as = Context)]
 struct ContextBody {
     /// What the caller remembers.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique::object")]
     memory: Map<String, Value>,
     /// How it is set up.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique::object")]
     config: Map<String, Value>,
     /// What belongs to its session.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique::object")]
     session: Map<String, Value>,
     /// What skills leave for one another.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique::object")]
     scratch: Map<String, Value>,
 }
 
@@ -452,6 +454,22 @@ mod tests {
                 "needs a name",
             ),
             (r#"{"name":"bash","input":{},"env":{"A=B":"x"}}"#, "A=B"),
+            (
+                r#"{"name":"bash","input":{"command":"ls","command":"id"}}"#,
+                "`input`: duplicate field `command`",
+            ),
+            (
+                r#"{"name":"bash","input":{"a":[{"b":1,"b":1}]}}"#,
+                "duplicate field `b`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"env":{"A":"x","A":"y"}}"#,
+                "`env`: duplicate field `A`",
+            ),
+            (
+                r#"{"name":"bash","input":{},"context":{"scratch":{"a":1,"a":2}}}"#,
+                "duplicate field `a`",
+            ),
             (r#"{"name":"bash","input":{},"env":{"A":"\u0000"}}"#, "NUL"),
             (
                 r#"{"name":"bash","input":{},"env":{"A":1}}"#,

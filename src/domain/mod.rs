@@ -30,6 +30,7 @@ mod summary;
 mod thread_time;
 mod timestamp;
 mod tool;
+pub(crate) mod unique;
 mod want;
 mod weight;
 mod words;

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::domain::{Ending, Exit, Secrets, StopReason, mask_secrets, summarize};
+use crate::domain::{Ending, Exit, Secrets, StopReason, mask_secrets, summarize, unique};
 use crate::runner::{Captured, Outcome};
 
 /// The longest answer, in bytes. It holds an input at the most; what is longer than this is data
@@ -28,7 +28,10 @@ pub(super) enum Answer {
     /// It may not. A reason is asked for; without one it is no less a refusal.
     Deny { reason: Option<String> },
     /// It goes on with this input, once that was judged.
-    Change { input: Value },
+    Change {
+        #[serde(deserialize_with = "unique::value")]
+        input: Value,
+    },
 }
 
 /// What came of asking.
@@ -202,6 +205,7 @@ mod tests {
             r#"{"decision":"deny","reason":3}"#,
             r#"{"decision":"deny","colour":"red"}"#,
             r#"{"decision":"change"}"#,
+            r#"{"decision":"change","input":{"command":"id","command":"ls"}}"#,
             r#"{"decision":"change","input":{},"reason":"x"}"#,
             r#"{"decision":"allow","decision":"deny"}"#,
             r#"{"decision":"deny","decision":"allow"}"#,
