@@ -8,8 +8,8 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::stream;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -19,11 +19,7 @@ use super::json::{json_response, to_json};
 use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use crate::domain::Digest;
-use crate::pipeline::{Altered, Chain, Head, Verified};
-
-/// How many pieces of the export wait for a slow reader, some 64 KiB each.
-const PIECES_AHEAD: usize = 4;
-const PIECE: usize = 64 * 1024;
+use crate::pipeline::{Altered, Chain, Head, Link, Verified};
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -87,26 +83,17 @@ pub(super) async fn export(
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(ExportQuery { after }) = query.map_err(bad_query)?;
-    let (pieces, receiver) = mpsc::channel::<io::Result<Bytes>>(PIECES_AHEAD);
-    tokio::task::spawn_blocking(move || {
-        let mut piece = Vec::with_capacity(PIECE);
-        let read = api.executor.export_audit(after.unwrap_or(0), |link| {
-            piece.extend_from_slice(link.to_json().as_bytes());
-            piece.push(b'\n');
-            if piece.len() < PIECE {
-                return true;
-            }
-            let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE));
-            // Nobody reads on.
-            pieces.blocking_send(Ok(full.into())).is_ok()
-        });
-        // Breaking off is how an answer that has begun says that it is not all.
-        let last = read.map(|_| piece.into()).map_err(io::Error::other);
-        let last = last.inspect_err(|error| tracing::error!(%error, "cannot read the audit trail"));
-        let _ = pieces.blocking_send(last);
-    });
-    let pieces = futures_util::stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|piece| (piece, receiver))
+    // Read as it is asked for: a slow reader keeps no thread.
+    let pieces = stream::try_unfold(after.unwrap_or(0), move |after| {
+        let executor = api.executor.clone();
+        async move {
+            let piece = executor.audit_after(after, lines).await;
+            // Breaking off is how an answer that has begun says that it is not all.
+            piece.map_err(|error| {
+                tracing::error!(%error, "cannot read the audit trail");
+                io::Error::other(error)
+            })
+        }
     });
     let mut response = Response::new(Body::from_stream(pieces));
     response.headers_mut().insert(
@@ -114,6 +101,17 @@ pub(super) async fn export(
         HeaderValue::from_static("application/x-ndjson"),
     );
     Ok(response)
+}
+
+/// Records as lines, and the number of the last.
+fn lines(links: Vec<Link>) -> Option<(Bytes, u64)> {
+    let last = links.last()?.number;
+    let mut lines = Vec::new();
+    for link in links {
+        lines.extend_from_slice(link.to_json().as_bytes());
+        lines.push(b'\n');
+    }
+    Some((lines.into(), last))
 }
 
 /// Check the audit trail.

@@ -54,6 +54,8 @@ pub(super) struct Inner {
     /// Where something is safe until the writer gets to it; none where only a commit is.
     pub(super) log: Option<Log>,
     pub(super) readers: Readers,
+    /// Whoever goes through the whole trail, one after another.
+    verifying: tokio::sync::Mutex<()>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -123,6 +125,7 @@ impl Ledger {
                 shared,
                 log,
                 readers: Readers::new(file.to_owned()),
+                verifying: tokio::sync::Mutex::default(),
                 writer: Mutex::new(Some(thread)),
             }),
         };
@@ -286,11 +289,13 @@ impl Ledger {
         mut forgotten: impl FnMut(Vec<ExecutionId>),
     ) -> Result<(), LedgerError> {
         let now = micros(SystemTime::now());
+        let next_event = self.last_event() + 1;
         let mut is_told = false;
         loop {
             let clearing = Clearing {
                 by_uid,
                 now,
+                next_event,
                 is_told,
             };
             let step: Pruned = self
@@ -430,25 +435,34 @@ impl Ledger {
             proven?;
             prover.finish(verifier.finish())
         };
+        // Each takes as long as the trail is, on one of the threads that file tools and long bodies have as well.
+        let _turn = self.inner.verifying.lock().await;
         let verified = tokio::task::spawn_blocking(verify).await;
         verified.unwrap_or(Err(LedgerError::Closed))
     }
 
-    /// Gives every record of the audit trail after a number, in order, to `take`, until it says
-    /// false or has all that there are by then. It may take its time: nothing of the ledger waits for it.
-    /// Blocks: for a thread that may.
+    /// What `of` makes, where they are read, of records of the audit trail after a number, in order: of some, of none
+    /// where there is no further one.
     ///
     /// # Errors
     /// When the file cannot be read, and at a record that is none that was ever written.
-    pub fn export_audit(
+    pub async fn audit_after<T: Send + 'static>(
         &self,
         after: u64,
-        take: impl FnMut(Link) -> bool,
-    ) -> Result<(), LedgerError> {
-        self.links(signed(after).saturating_add(1), take)
+        of: impl FnOnce(Vec<Link>) -> T + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        match signed(after).checked_add(1) {
+            Some(from) => {
+                self.ask(move |connection| read::links(connection, from).map(of))
+                    .await
+            }
+            // There is none behind the last that there can be.
+            None => Ok(of(Vec::new())),
+        }
     }
 
-    /// The same from a number on.
+    /// Gives every record of the audit trail from a number on, in order, to `take`, until it says false or has all that
+    /// there are by then. Blocks: for a thread that may.
     fn links(&self, mut from: i64, mut take: impl FnMut(Link) -> bool) -> Result<(), LedgerError> {
         let inner = &self.inner;
         if let Some(receipt) = inner.settling() {

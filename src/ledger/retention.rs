@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 use serde_json::json;
 
 use super::convert::{signed, unsigned};
@@ -24,6 +24,9 @@ const RESPITE: i64 = 10 * 60 * 1_000_000;
 /// How many events at the most are kept from before the oldest execution.
 const KEPT: u64 = 10_000;
 
+/// What has ended and was there at a time, before an event: where the clock was set back, the time does not tell.
+const ENDED_BEFORE: &str = "ended_at IS NOT NULL AND (number <= ?1 OR first_event < ?2)";
+
 /// What one step has forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Pruned {
@@ -31,11 +34,12 @@ pub(super) struct Pruned {
     pub is_done: bool,
 }
 
-/// An order to clear the history: who gave it, and when; what has come since stays.
+/// An order to clear the history: who gave it, when, and before which event; what has come since stays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clearing {
     pub by_uid: u32,
     pub now: i64,
+    pub next_event: u64,
     /// Whether the audit trail tells of it.
     pub is_told: bool,
 }
@@ -46,6 +50,16 @@ struct Forgettable {
     id: ExecutionId,
     /// What it takes, here and in the spool.
     bytes: u64,
+}
+
+impl Forgettable {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            number: row.get(0)?,
+            id: ExecutionId::from_bytes(row.get(1)?),
+            bytes: unsigned(row.get(2)?),
+        })
+    }
 }
 
 impl Totals {
@@ -65,15 +79,17 @@ impl Store {
             return Ok(Pruned::default());
         }
         let not_before = limits.not_before.map_or(i64::MIN, micros);
-        let oldest = self.oldest(micros(SystemTime::now()))?.into_iter();
-        let mut left = self.totals;
-        let too_old = oldest.take_while(|execution| {
+        let oldest = self.oldest(micros(SystemTime::now()))?;
+        let is_too_old = |execution: &Forgettable| execution.number < not_before;
+        let (mut going, others): (Vec<_>, Vec<_>) = oldest.into_iter().partition(is_too_old);
+        let mut left = going.iter().fold(self.totals, Totals::without);
+        going.extend(others.into_iter().take_while(|execution| {
             let too_many = limits.max_count.is_some_and(|max| left.count > max);
             let too_long = limits.max_total_bytes.is_some_and(|max| left.bytes > max);
             left = left.without(execution);
-            too_many || too_long || execution.number < not_before
-        });
-        self.forget(&too_old.collect::<Vec<_>>())
+            too_many || too_long
+        }));
+        self.forget(&going)
     }
 
     /// Forgets all that has ended, a step at a time.
@@ -84,33 +100,43 @@ impl Store {
         }
         if !clearing.is_told {
             // With the first of them, whatever becomes of the rest; how many there are by now, for what ends meanwhile goes, too.
-            let ended =
-                "SELECT count(*) FROM executions WHERE ended_at IS NOT NULL AND number <= ?";
+            let ended = format!("SELECT count(*) FROM executions WHERE {ENDED_BEFORE}");
+            let before = params![clearing.now, signed(clearing.next_event)];
             let ended = self
                 .connection
-                .query_row(ended, [clearing.now], |row| row.get::<_, i64>(0))?;
+                .query_row(&ended, before, |row| row.get::<_, i64>(0))?;
             let body = json!({"by_uid": clearing.by_uid, "executions": ended});
             self.append("history_cleared", None, clearing.now, &body)?;
         }
-        let mut oldest = self.oldest(i64::MAX)?;
-        oldest.retain(|execution| execution.number <= clearing.now);
-        self.forget(&oldest)
+        self.forget(&self.ended_before(clearing)?)
+    }
+
+    /// The oldest of what an order to clear the history is about.
+    fn ended_before(&self, clearing: Clearing) -> rusqlite::Result<Vec<Forgettable>> {
+        let mut ended = self.connection.prepare_cached(&format!(
+            "SELECT number, id, kept_bytes FROM executions WHERE {ENDED_BEFORE} ORDER BY number LIMIT ?3"
+        ))?;
+        let bound = params![clearing.now, signed(clearing.next_event), STEP as i64];
+        let rows = ended.query_map(bound, Forgettable::of)?;
+        rows.collect()
     }
 
     /// The oldest that have ended, each of them for as long as it took or [`RESPITE`]: who has
-    /// waited long for an end must find it.
+    /// waited long for an end must find it. What the clock says is yet to come was there before it was set back,
+    /// and is older than what has come since.
     fn oldest(&self, now: i64) -> rusqlite::Result<Vec<Forgettable>> {
         let mut oldest = self.connection.prepare_cached(
-            "SELECT number, id, kept_bytes FROM executions WHERE ended_at IS NOT NULL
-             AND ended_at <= ?2 - min(ended_at - created_at, ?3) ORDER BY number LIMIT ?1",
+            "SELECT number, id, kept_bytes FROM (
+                 SELECT * FROM (SELECT number, id, kept_bytes, first_event FROM executions
+                     WHERE ended_at IS NOT NULL AND number <= ?2 AND ended_at <= ?2 - min(ended_at - created_at, ?3)
+                     ORDER BY number LIMIT ?1)
+                 UNION ALL
+                 SELECT * FROM (SELECT number, id, kept_bytes, first_event FROM executions
+                     WHERE ended_at IS NOT NULL AND number > ?2 AND ended_at NOT BETWEEN ?2 - ?3 AND ?2
+                     ORDER BY number LIMIT ?1)
+             ) ORDER BY first_event, number LIMIT ?1",
         )?;
-        let rows = oldest.query_map(params![STEP as i64, now, RESPITE], |row| {
-            Ok(Forgettable {
-                number: row.get(0)?,
-                id: ExecutionId::from_bytes(row.get(1)?),
-                bytes: unsigned(row.get(2)?),
-            })
-        })?;
+        let rows = oldest.query_map(params![STEP as i64, now, RESPITE], Forgettable::of)?;
         rows.collect()
     }
 
@@ -145,11 +171,15 @@ impl Store {
         /// one that began earlier. So many cannot do so, for no more wait to be written.
         const OVERTAKEN: i64 = 4 * ON_TRUST as i64;
         let next = self.next_event()?;
-        let oldest = "SELECT min(first_event) FROM (SELECT first_event FROM executions ORDER BY number LIMIT ?)";
+        // What is there from before the clock was set back is among the last.
+        let oldest = "SELECT min(first_event) FROM (
+                 SELECT * FROM (SELECT first_event FROM executions ORDER BY number LIMIT ?1)
+                 UNION ALL
+                 SELECT * FROM (SELECT first_event FROM executions WHERE number > ?2 ORDER BY number LIMIT ?1))";
         let kept_from: Option<i64> = self
             .connection
             .prepare_cached(oldest)?
-            .query_row([OVERTAKEN], |row| row.get(0))?;
+            .query_row([OVERTAKEN, micros(SystemTime::now())], |row| row.get(0))?;
         let mut kept_from = kept_from.map_or(next, unsigned);
         if !has_forgotten {
             kept_from = kept_from.min(next.saturating_sub(KEPT));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::oneshot;
 
@@ -67,8 +67,9 @@ impl Executor {
     pub async fn save_drafts(&self, age: Duration) {
         let long = |execution: &Arc<Execution>| {
             let started = execution.started_at();
-            let ran = started.and_then(|started| started.elapsed().ok());
-            ran.is_some_and(|ran| ran >= age)
+            // What begins in the future began before the clock was set back.
+            let is_young = |started: SystemTime| started.elapsed().is_ok_and(|ran| ran < age);
+            started.is_some_and(|started| !is_young(started))
         };
         let running = self.inner.records.running().into_iter();
         let running: Vec<_> = running.filter(long).collect();

@@ -357,19 +357,19 @@ impl Executor {
         }
     }
 
-    /// Gives every record of the audit trail after a number, in order, to `take`, until it says
-    /// false. Blocks: for a thread that may.
+    /// What `of` makes of records of the audit trail after a number, in order: of some, of none where there is no further
+    /// one.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn export_audit(
+    pub async fn audit_after<T: Send + 'static>(
         &self,
         after: u64,
-        take: impl FnMut(Link) -> bool,
-    ) -> Result<(), LedgerError> {
+        of: impl FnOnce(Vec<Link>) -> T + Send + 'static,
+    ) -> Result<T, LedgerError> {
         match &self.inner.ledger {
-            Some(ledger) => ledger.export_audit(after, take),
-            None => Ok(()),
+            Some(ledger) => ledger.audit_after(after, of).await,
+            None => Ok(of(Vec::new())),
         }
     }
 }

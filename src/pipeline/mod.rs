@@ -68,5 +68,5 @@ pub use crate::tools::{SkillCheck, SkillProblem};
 /// What history is asked with and answers with.
 pub use crate::ledger::{
     Altered, Approval, ApprovalStatus, Approvals, Chain, EventFilter, Filter, Head, Idempotency,
-    LedgerError, NumberedEvent, NumberedEvents, Verified,
+    LedgerError, Link, NumberedEvent, NumberedEvents, Verified,
 };

@@ -6,6 +6,7 @@ mod answers;
 mod approvals;
 mod approvals_lasting;
 mod approvals_meanwhile;
+mod audit;
 mod clearing;
 mod context;
 mod correlation;

@@ -558,16 +558,11 @@ fn a_record_that_cannot_be_one_is_named() {
             found == at && detail.contains(told),
             "{sql}: {found}: {detail}"
         );
-        let mut exported = Vec::new();
-        let export = ledger.export_audit(0, |link| {
-            exported.push(link.number);
-            true
-        });
-        match export {
-            Ok(()) => assert!(exported.starts_with(&[1]), "{sql}: {exported:?}"),
+        match exported(&ledger, 0) {
+            Ok(links) => assert_eq!(links[0].number, 1, "{sql}"),
             Err(error) => {
-                let named = format!("record {}", exported.last().unwrap_or(&0) + 1);
                 let is_gap = sql.starts_with("DELETE");
+                let named = format!("record {at}");
                 assert!(
                     is_gap || error.to_string().contains(&named),
                     "{sql}: {error}"

@@ -433,14 +433,9 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
     // The trail tells of all of them, and of the clearing.
     assert_eq!(ledger.head().number, head.number + 1);
     assert_eq!(verified(&ledger, vec![head]), Chain::Holds(ledger.head()));
-    let mut last = None;
-    ledger
-        .export_audit(head.number, |link| {
-            last = Some(link.to_json());
-            true
-        })
-        .expect("read");
-    let last: serde_json::Value = serde_json::from_str(&last.expect("one")).expect("JSON");
+    let last = exported(&ledger, head.number).expect("read").pop();
+    let last = last.expect("one").to_json();
+    let last: serde_json::Value = serde_json::from_str(&last).expect("JSON");
     assert_eq!(
         (&last["kind"], &last["body"]),
         (
@@ -448,6 +443,56 @@ fn what_is_too_old_too_many_or_too_much_is_forgotten() {
             &json!({"by_uid": 7, "executions": 10})
         )
     );
+}
+
+/// It is the newest, and what was there before is the oldest, whatever the clock said then.
+#[test]
+fn what_has_come_since_the_clock_was_set_back_is_forgotten_last() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let enter = |created_at| {
+        let record = opening("bash", 0, created_at);
+        let id = record.id;
+        let begun = Events {
+            execution_id: Some(id),
+            tool: None,
+            caller_uid: Some(0),
+            happened: [(created_at, json!({"type": "executionStarted"}))]
+                .into_iter()
+                .collect(),
+        };
+        drop(ledger.open_execution(record, Some(begun)));
+        let close = CloseRecord {
+            ended_at: created_at,
+            ..closing(id, Status::Success)
+        };
+        ledger.close_execution(close, None).wait().expect("closed");
+        id
+    };
+    let secs = Duration::from_secs;
+    let now = SystemTime::now();
+    let before = (0..20).map(|n| enter(now + secs(86_400 + n)));
+    let before: Vec<_> = before.collect();
+    let since = (0..10).map(|n| enter(now - secs(60 - n)));
+    let since: Vec<_> = since.collect();
+    let most = |max| Limits {
+        max_count: Some(max),
+        ..Limits::default()
+    };
+    assert_eq!(pruned(&ledger, most(20)), before[..10]);
+    let events = block_on(ledger.events(0, EventFilter::default(), 100)).expect("read");
+    assert_eq!((events.kept_from, events.events.len()), (11, 20));
+    assert_eq!(
+        pruned(&ledger, most(5)),
+        [&before[10..], &since[..5]].concat()
+    );
+    let ahead = enter(now + secs(86_400));
+    let too_old = Limits {
+        not_before: Some(now),
+        ..Limits::default()
+    };
+    assert_eq!(pruned(&ledger, too_old), since[5..]);
+    assert_eq!(cleared(&ledger, 0), [ahead]);
 }
 
 #[test]
@@ -463,33 +508,12 @@ fn the_trail_tells_of_a_clearing_with_the_first_that_is_forgotten() {
     block_on(ledger.clear(7, forgotten)).expect("cleared");
     steps.retain(|(forgotten, _)| *forgotten > 0);
     assert_eq!(steps, [(128, told), (128, told), (44, told)]);
-    let mut bodies = Vec::new();
-    let each = |link: Link| {
-        let link: serde_json::Value = serde_json::from_str(&link.to_json()).expect("JSON");
-        bodies.push(link["body"].clone());
-        true
-    };
-    ledger.export_audit(told - 1, each).expect("read");
-    assert_eq!(bodies, [json!({"by_uid": 7, "executions": 300})]);
-}
-
-/// However long who exports it takes to look at a record, others read and write the file.
-#[test]
-fn who_reads_the_trail_slowly_keeps_nobody_waiting() {
-    let scratch = Scratch::new();
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let ledger = scratch.open();
-        let one = || enter(&ledger, opening("bash", 7, at(1)), Status::Success);
-        one();
-        export_within(&ledger, 3, &|| {
-            let more = one();
-            assert!(block_on(ledger.get(more)).expect("read").is_some());
-        });
-        tell.send(())
-    });
-    let done = told.recv_timeout(Duration::from_secs(30));
-    done.expect("nobody waits for an export");
+    let links = exported(&ledger, told - 1).expect("read");
+    let bodies: Vec<_> = links.into_iter().map(|link| link.body).collect();
+    assert_eq!(
+        bodies,
+        [json!({"by_uid": 7, "executions": 300}).to_string()]
+    );
 }
 
 /// However long its records are, and however many.
@@ -513,13 +537,8 @@ fn the_trail_is_read_piece_by_piece_and_whole() {
     };
     (1..many).for_each(|number| drop(enter(number)));
     enter(many).wait().expect("entered");
-    let mut numbers = Vec::new();
-    let take = |link: Link| {
-        numbers.push(link.number);
-        true
-    };
-    ledger.export_audit(2, take).expect("read");
-    assert_eq!(numbers, (3..=many).collect::<Vec<u64>>());
+    let numbers = exported(&ledger, 2).expect("read").into_iter();
+    assert!(numbers.map(|link| link.number).eq(3..=many));
     let pieces = |from| {
         let links = ledger
             .inner
@@ -531,18 +550,6 @@ fn the_trail_is_read_piece_by_piece_and_whole() {
     let lengths = [1, 257, 311, 567, 601].map(pieces);
     assert_eq!(lengths, [256, 54, 256, 34, 0]);
     assert_eq!(verified(&ledger, Vec::new()), Chain::Holds(ledger.head()));
-}
-
-/// Exports while others are in the middle of it, and then does something.
-fn export_within(ledger: &Ledger, others: usize, then: &dyn Fn()) {
-    let each = |_| {
-        match others {
-            0 => then(),
-            others => export_within(ledger, others - 1, then),
-        }
-        false
-    };
-    ledger.export_audit(0, each).expect("read");
 }
 
 #[test]

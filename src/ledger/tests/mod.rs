@@ -114,6 +114,18 @@ fn verified(ledger: &Ledger, known: Vec<Head>) -> Chain {
     found.chain
 }
 
+/// The records of the trail after a number.
+fn exported(ledger: &Ledger, after: u64) -> Result<Vec<Link>, LedgerError> {
+    let mut all: Vec<Link> = Vec::new();
+    loop {
+        let last = all.last().map_or(after, |link| link.number);
+        match block_on(ledger.audit_after(last, |links| links))? {
+            links if links.is_empty() => return Ok(all),
+            links => all.extend(links),
+        }
+    }
+}
+
 /// What is forgotten until these limits hold.
 fn pruned(ledger: &Ledger, limits: Limits) -> Vec<ExecutionId> {
     let mut ids = Vec::new();
