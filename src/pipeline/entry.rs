@@ -25,7 +25,11 @@ pub(super) struct Entry {
 struct Pending {
     /// Whether the execution has been entered.
     is_open: bool,
-    /// Whether its end has been.
+    /// Whether it was entered under a key, of which the log knows nothing.
+    is_claimed: bool,
+    /// Whether something of it is on its way into the file that nothing else holds: its end comes behind that.
+    is_followed: bool,
+    /// Whether its end has been entered.
     is_closed: bool,
     change: Change,
     has_change: bool,
@@ -110,7 +114,8 @@ impl Entry {
 
     /// It is in the ledger already.
     pub(super) fn adopt(&self) {
-        self.lock().is_open = true;
+        let mut pending = self.lock();
+        (pending.is_open, pending.is_claimed) = (true, true);
     }
 
     /// Whether it has been entered, or will be as soon as that can be written.
@@ -125,14 +130,20 @@ impl Entry {
         let change = std::mem::take(&mut pending.change);
         let has_change = std::mem::take(&mut pending.has_change);
         let was_open = std::mem::replace(&mut pending.is_open, true);
-        match (was_open, has_change, events) {
-            (false, _, events) => self
-                .ledger
-                .begin_execution(open_record(execution, change), events),
+        // What else there is in a change, its end tells as well.
+        let is_essential = pending.is_claimed || change.call.is_some() || change.ruling.is_some();
+        let receipt = match (was_open, has_change, events) {
+            (false, _, events) => {
+                return self
+                    .ledger
+                    .begin_execution(open_record(execution, change), events);
+            }
             (true, true, events) => self.ledger.go_on(execution.id, change, events),
             (true, false, Some(events)) => Some(self.ledger.record_events(events)),
             (true, false, None) => None,
-        }
+        };
+        pending.is_followed |= is_essential && receipt.is_some();
+        receipt
     }
 
     /// Enters something about it into the audit trail.
@@ -161,7 +172,8 @@ impl Entry {
             pending.is_closed = true;
             !pending.is_open || pending.has_change
         };
-        let behind = is_new.then(|| self.write(execution)).flatten();
+        let written = is_new.then(|| self.write(execution)).flatten();
+        let is_behind = written.is_some() || self.lock().is_followed;
         let summary = execution.summary();
         self.note(Event::of_ending(finished, &summary));
         let events = take_events(&mut self.lock(), execution);
@@ -187,10 +199,10 @@ impl Entry {
             stdout,
             stderr,
         };
-        match behind {
+        match is_behind {
             // What is only on its way into the file is there before the end is told.
-            Some(_) => Ended::Queued(self.ledger.close(close, late, events), then),
-            None => self.ledger.end_execution(close, late, events, then),
+            true => Ended::Queued(self.ledger.close(close, late, events), then),
+            false => self.ledger.end_execution(close, late, events, then),
         }
     }
 

@@ -250,11 +250,47 @@ fn a_refusal_is_repeated_as_it_was() {
 /// What became known of it behind its key is on file before it is told, however slow the disk is.
 #[test]
 fn what_was_said_of_a_refusal_survives_a_crash() {
-    if !can_trace("a crash behind a refusal") {
-        return;
-    }
     let policy = "default = \"allow\"\ndeny = [\"bash(command:false)\"]\n";
-    let hook = ("look", "before = \"permission\"", hooks::ALLOW);
+    let Some((refused, daemon)) = crashed_behind(policy, hooks::ALLOW, "false") else {
+        return;
+    };
+    assert_eq!(refused.json()["code"], "permission_denied");
+    let record = recorded(&daemon, &refused, "executionFailed");
+    assert_eq!(record["judgement"]["verdict"], "deny", "{record}");
+}
+
+/// The same of what a hook made of it, and of what was allowed.
+#[test]
+fn what_was_run_behind_a_key_survives_a_crash() {
+    let change = r#"echo '{"decision":"change","input":{"command":"echo changed"}}'"#;
+    let policy = "default = \"allow\"\ndeny = [\"bash(command:false)\"]\n";
+    let Some((reply, daemon)) = crashed_behind(policy, change, "echo asked") else {
+        return;
+    };
+    assert_eq!(reply.stdout(), "changed");
+    let record = recorded(&daemon, &reply, "executionCompleted");
+    assert_eq!(
+        (
+            &record["input"],
+            &record["changed_by"],
+            &record["judgement"]["verdict"]
+        ),
+        (
+            &json!({"command": "echo changed"}),
+            &json!(["look"]),
+            &json!("allow")
+        ),
+        "{record}"
+    );
+}
+
+/// The answer to a call with a key, a hook before its judgement, and a slow disk, and the daemon that was started when
+/// the first was killed as soon as it had answered. `None` where that cannot be had.
+fn crashed_behind(policy: &str, hook: &str, command: &str) -> Option<(Reply, Daemon)> {
+    if !can_trace("a crash behind an answer") {
+        return None;
+    }
+    let hook = ("look", "before = \"permission\"", hook);
     let mut daemon = hooks::start_with_policy(policy, &[hook]);
     daemon.bash("true");
     let mut strace = Command::new("strace");
@@ -263,34 +299,36 @@ fn what_was_said_of_a_refusal_survives_a_crash() {
     strace.arg(daemon.pid().to_string()).stderr(Stdio::null());
     let mut strace = strace.spawn().expect("strace");
     wait_until("it is traced", || daemon.status("TracerPid") != 0);
-    let refused = keyed(&daemon, "k", &call("false"));
+    let reply = keyed(&daemon, "k", &call(command));
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     strace.wait().expect("all that it traced has ended");
-    assert_eq!(refused.json()["code"], "permission_denied");
-
     let daemon = daemon.restart();
-    let id = refused.json()["execution_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
+    Some((reply, daemon))
+}
+
+/// What is on record of an execution that was answered so, whose events go from its start to an ending of this kind, and
+/// are in the trail.
+fn recorded(daemon: &Daemon, reply: &Reply, ending: &str) -> Value {
+    let body = reply.json();
+    let id = body["execution_id"].as_str().expect("an id");
     let record = daemon.get(&format!("/executions/{id}")).json();
-    assert_eq!(record["judgement"]["verdict"], "deny", "{record}");
     let events = Events::get(
-        &daemon,
+        daemon,
         &format!("/events?follow=false&after=0&execution_id={id}"),
     )
     .rest();
     let kinds: Vec<&str> = events.iter().map(|event| &*event.name).collect();
     assert_eq!(
         (kinds.first(), kinds.last()),
-        (Some(&"executionStarted"), Some(&"executionFailed")),
+        (Some(&"executionStarted"), Some(&ending)),
         "{kinds:?}"
     );
     let trail = String::from_utf8(daemon.get("/audit").body).expect("text");
-    let of_it = trail.lines().filter(|line| line.contains(&id));
+    let of_it = trail.lines().filter(|line| line.contains(id));
     let kinds = of_it.map(|line| serde_json::from_str::<Value>(line).expect("JSON")["kind"].take());
     assert_eq!(kinds.collect::<Vec<_>>(), ["hook", "decision", "ending"]);
+    record
 }
 
 /// What only waited for its turn when the daemon stopped has not run, and is told to come again.
