@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::approvals::Waiters;
 use super::beside::{LONG, beside};
@@ -32,12 +32,7 @@ use crate::otlp::Exporter;
 use crate::policy::Policy;
 use crate::runner::{Runner, Spool};
 use crate::sandbox::{self, Sandbox, SandboxState, SelfTest};
-use crate::tools::{Registry, SkillCheck, SkillProblem, Tool};
-
-/// How many calls of tools that are no processes are worked on at once; others wait, within their time
-/// limits. An edit of a file as large as may be takes 300 MB, and a thread that a disk holds up keeps
-/// its place.
-const WORKERS: usize = 8;
+use crate::tools::{Places, Registry, SkillCheck, SkillProblem, Tool};
 
 /// Runs tool calls. Cheap to clone; all clones are one executor.
 ///
@@ -98,7 +93,7 @@ pub(super) struct Inner {
     /// How much happens at once and how often.
     pub(super) flow: Flow,
     /// How much of the daemon's own work may be done at once.
-    pub(super) workers: Arc<Semaphore>,
+    pub(super) places: Places,
     /// What skills keep for sessions.
     pub(super) sessions: Sessions,
     /// Who may make calls on whose behalf.
@@ -252,7 +247,12 @@ impl Executor {
         self.inner.running.count()
     }
 
-    /// How often one has begun or ended so far, or what a call would come to was worked out.
+    /// Something was done that is no execution and took memory.
+    pub fn stir(&self) {
+        self.inner.running.stir();
+    }
+
+    /// How often one has begun or ended so far, or something was done that took memory otherwise.
     pub fn changes(&self) -> u64 {
         self.inner.running.changes()
     }
@@ -330,8 +330,8 @@ impl Executor {
         let tool = self.inner.registry().find(&call.tool, version);
         if judgement.verdict != Verdict::Deny
             && let Some(tool) = &tool
-            && let Some(refused) =
-                stages::refused_by_tool(tool, &call, &resolved, &caller, &config).await
+            && let Some(look) = stages::refused_by_tool(tool, &call, &resolved, &caller, &config)
+            && let Some(refused) = beside(look).await
         {
             judgement = refused;
         }
@@ -527,7 +527,7 @@ impl Inner {
             spool,
             ledger,
             hurry: Hurry::default(),
-            workers: Arc::new(Semaphore::new(WORKERS)),
+            places: Places::default(),
             sessions: Sessions::default(),
             capabilities: Capabilities::default(),
             doorkeeper: OnceLock::new(),

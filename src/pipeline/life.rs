@@ -397,7 +397,7 @@ impl Inner {
             span: self.spans.is_on().then(|| execution.span_context()),
             summary: execution.summary(),
             resolved: Vec::new(),
-            workers: Arc::clone(&self.workers),
+            places: self.places.clone(),
             calls: Arc::new(CallsOf {
                 inner: Arc::clone(self),
                 execution: Arc::clone(execution),

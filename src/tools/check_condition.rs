@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::expression::{self, Expression};
-use super::{Answer, Confinement, Context, Produced, ToolImpl, schema_of, shell};
+use super::{Answer, Confinement, Context, Produced, ToolImpl, WorkOf, schema_of, shell};
 use crate::config::ExecutorConfig;
 use crate::domain::{Call, ExecutorError, ToolDefinition, ToolDetails, Violation};
 
@@ -91,7 +91,9 @@ impl ToolImpl for CheckCondition {
             } = shell::input(call, &context)?;
             // Its own bounds end it within milliseconds, which others need not wait for.
             context.live.mark_started();
-            let checked = context.work(call, move |_| Ok(expression::check(&condition, &values)));
+            let checked = context.work(WorkOf::call(call), move |_| {
+                Ok(expression::check(&condition, &values))
+            });
             Ok(Produced::Answered(match checked.await? {
                 Ok((result, value)) => Answer {
                     content: if result { "True" } else { "False" }.to_owned(),

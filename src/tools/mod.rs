@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 pub(crate) use answer::{Answer, ReadOn, Width};
 pub(crate) use expression::Template;
@@ -33,7 +32,7 @@ pub(crate) use schema::{InputSchema, schema_of};
 pub(crate) use sections::cut_end;
 pub use sections::{Closing, Content, Streams, content};
 pub use skills::{SkillCheck, SkillProblem};
-pub(crate) use work::Stopped;
+pub(crate) use work::{Places, Stopped, WorkOf};
 
 use crate::config::ExecutorConfig;
 use crate::domain::{
@@ -174,7 +173,7 @@ pub(crate) struct Context<'a> {
     /// Where the paths of the call led when it was judged.
     pub resolved: Vec<Resolved>,
     /// How much may be worked on at once.
-    pub workers: Arc<Semaphore>,
+    pub places: Places,
     /// Makes calls on the execution's behalf.
     pub calls: Arc<dyn Calls>,
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
+
 use super::{Closing, Context, Streams, content};
 use crate::domain::{
     Call, Display, ExecutorError, RunReport, StopReason, ToolOutput, whole_millis,
@@ -33,6 +35,45 @@ impl Stop {
     }
 }
 
+/// How much may be done at once where it may block; others wait, within their time limits, and a thread that a disk holds
+/// up keeps its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// For tools that are no processes: an edit of a file as large as may be takes 300 MB.
+    workers: Arc<Semaphore>,
+    /// For what is looked up before.
+    lookers: Arc<Semaphore>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        const WORKERS: usize = 8;
+        const LOOKERS: usize = 64;
+        Self {
+            workers: Arc::new(Semaphore::new(WORKERS)),
+            lookers: Arc::new(Semaphore::new(LOOKERS)),
+        }
+    }
+}
+
+/// Whose work it is, and how long it may take.
+#[derive(Clone, Copy)]
+pub(crate) struct WorkOf<'a> {
+    /// The name of the tool.
+    pub(crate) tool: &'a str,
+    /// The time limit of the call, if it has one of its own.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl<'a> WorkOf<'a> {
+    pub(crate) fn call(call: &'a Call) -> Self {
+        Self {
+            tool: &call.tool,
+            timeout: call.options.timeout,
+        }
+    }
+}
+
 impl Context<'_> {
     /// Has `work` done on a thread of its own. When its time is up or it is stopped, it is told so
     /// and given `kill_grace` to leave nothing half done; what is done all the same counts. A thread
@@ -42,17 +83,38 @@ impl Context<'_> {
     /// `Timeout` or `Cancelled` of what was stopped, `Internal` of what panicked.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
-        call: &Call,
+        of: WorkOf<'_>,
+        work: impl FnOnce(&Stop) -> Result<T, Stopped> + Send + 'static,
+    ) -> Result<T, ExecutorError> {
+        self.beside(&self.places.workers, of, work).await
+    }
+
+    /// The same of what only looks something up on the disk, for which nobody waits who works.
+    ///
+    /// # Errors
+    /// As [`Self::work`].
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        of: WorkOf<'_>,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ExecutorError> {
+        self.beside(&self.places.lookers, of, |_| Ok(look())).await
+    }
+
+    async fn beside<T: Send + 'static>(
+        &self,
+        places: &Arc<Semaphore>,
+        of: WorkOf<'_>,
         work: impl FnOnce(&Stop) -> Result<T, Stopped> + Send + 'static,
     ) -> Result<T, ExecutorError> {
         let config = &self.config;
-        let limit = call.options.timeout.unwrap_or(config.default_timeout);
+        let limit = of.timeout.unwrap_or(config.default_timeout);
         let stop = Stop::default();
         let (told, begun) = (stop.clone(), Instant::now());
-        let workers = Arc::clone(&self.workers);
+        let places = Arc::clone(places);
         let mut task = tokio::spawn(async move {
             // It is never closed.
-            let place = workers.acquire_owned().await;
+            let place = places.acquire_owned().await;
             let work = tokio::task::spawn_blocking(move || {
                 // Kept by a thread that is held up, too.
                 let _place = place;
@@ -76,9 +138,11 @@ impl Context<'_> {
         };
         match done {
             Some(Ok(Ok(Ok(value)))) => Ok(value),
-            Some(Ok(Ok(Err(Stopped)))) | None => Err(self.stopped(call, reason, begun.elapsed())),
+            Some(Ok(Ok(Err(Stopped)))) | None => {
+                Err(self.stopped(of.tool, reason, begun.elapsed()))
+            }
             Some(Ok(Err(error)) | Err(error)) => Err(ExecutorError::Internal {
-                tool_name: call.tool.clone(),
+                tool_name: of.tool.to_owned(),
                 input_summary: self.summary.clone(),
                 detail: "it panicked; the log says where".to_owned(),
                 source: Some(Box::new(error)),
@@ -87,8 +151,8 @@ impl Context<'_> {
     }
 
     /// That it was stopped, in the words in which a process's end is told.
-    pub(super) fn stopped(&self, call: &Call, reason: StopReason, took: Duration) -> ExecutorError {
-        let (tool_name, input_summary) = (call.tool.clone(), self.summary.clone());
+    pub(super) fn stopped(&self, tool: &str, reason: StopReason, took: Duration) -> ExecutorError {
+        let (tool_name, input_summary) = (tool.to_owned(), self.summary.clone());
         let (closing, exit) = match reason {
             StopReason::Timeout(limit) => (Closing::Timeout(limit), "timeout"),
             StopReason::Cancelled | StopReason::Disconnect | StopReason::Shutdown => {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tokio::task::JoinError;
 
 use files::{Identity, named};
 
@@ -106,27 +105,9 @@ fn add_all_of(dir: &Path, files: &mut BTreeMap<PathBuf, Identity>) -> bool {
 }
 
 impl Intent {
-    /// That of a call, which it gives back. Reads all of it and looks at the disk, as long as that
-    /// takes, where it holds up nobody.
-    ///
-    /// # Errors
-    /// When it panicked.
-    pub(super) async fn of(
-        call: Call,
-        caller: &Caller,
-        config: &Arc<ExecutorConfig>,
-        means: Means,
-    ) -> Result<(Call, Self), JoinError> {
-        let (caller, config) = (caller.clone(), Arc::clone(config));
-        tokio::task::spawn_blocking(move || {
-            let intent = Self::new(&call, &caller, &config, &means);
-            (call, intent)
-        })
-        .await
-    }
-
-    /// A system call for each word that could name a file.
-    fn new(call: &Call, caller: &Caller, config: &ExecutorConfig, means: &Means) -> Self {
+    /// That of a call. Reads all of it and looks at the disk, as long as that takes: for a thread that may. A system
+    /// call for each word that could name a file.
+    pub(super) fn of(call: &Call, caller: &Caller, config: &ExecutorConfig, means: &Means) -> Self {
         let options = &call.options;
         let working_dir = options.working_dir.as_ref().or(config.working_dir.as_ref());
         let mut env = config.env.clone();

@@ -18,7 +18,7 @@ fn all_of_a_long_call_is_meant_and_little_of_it_kept() {
     let intent = |command: &str, stdin: &str| {
         let mut call = Call::new("bash", json!({"command": command}));
         call.options.stdin = Some(stdin.to_owned());
-        Intent::new(&call, &Caller::this_process(), &config, &Means::default())
+        Intent::of(&call, &Caller::this_process(), &config, &Means::default())
     };
     let long = "a b\n".repeat(1 << 20);
     let mut other = long.clone();
@@ -47,7 +47,7 @@ fn any_number_of_directories_is_one_where_they_are_one() {
     let is_whole = |command: &str, stdin: &str| {
         let mut call = Call::new("bash", json!({"command": command}));
         call.options.stdin = Some(stdin.to_owned());
-        Intent::new(&call, &Caller::this_process(), &config, &Means::default()).is_whole()
+        Intent::of(&call, &Caller::this_process(), &config, &Means::default()).is_whole()
     };
     let all = names.join(" ");
     assert!(is_whole("cd .. && cd ./ && cd ../.. && make", ""));
@@ -72,7 +72,7 @@ fn what_a_word_names_is_part_of_it() {
     };
     let intent = |command: &str| {
         let call = Call::new("bash", json!({"command": command}));
-        Intent::new(&call, &Caller::this_process(), &config, &Means::default())
+        Intent::of(&call, &Caller::this_process(), &config, &Means::default())
     };
     fs::create_dir(dir.join("sub")).expect("writable");
     fs::write(dir.join("sub/inner"), "").expect("writable");

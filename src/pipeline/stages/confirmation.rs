@@ -17,7 +17,7 @@ use crate::pipeline::executor::Inner;
 use crate::pipeline::intent::{Intent, Means};
 use crate::pipeline::masking;
 use crate::policy::Policy;
-use crate::tools::{Context, Resolved, Tool};
+use crate::tools::{Context, Resolved, Tool, WorkOf};
 
 /// When a caller might find that fewer wait for an approver.
 const FULL_FOR: Duration = Duration::from_secs(60);
@@ -82,9 +82,7 @@ pub(super) async fn confirm(
             judgement: Box::new(judgement),
         });
     };
-    let caller = &execution.caller;
-    let refused = refused_by_tool(&tool, &call, &resolved, caller, &context.config).await;
-    if let Some(refused) = refused {
+    if let Some(refused) = refused(&tool, &call, &resolved, execution, context).await? {
         return Err(ExecutorError::PermissionDenied {
             tool_name: call.tool,
             input_summary: context.summary.clone(),
@@ -200,6 +198,21 @@ pub(super) async fn still_holds(
     Ok(confirmed)
 }
 
+/// What the tool itself says of a call that it will refuse in any case.
+async fn refused(
+    tool: &Arc<Tool>,
+    call: &Call,
+    resolved: &[Resolved],
+    execution: &Execution,
+    context: &Context<'_>,
+) -> Result<Option<Judgement>, ExecutorError> {
+    let (caller, config) = (&execution.caller, &context.config);
+    match refused_by_tool(tool, call, resolved, caller, config) {
+        Some(look) => context.look(WorkOf::call(call), look).await,
+        None => Ok(None),
+    }
+}
+
 /// What would run, and the call that says so.
 async fn intend(
     call: Call,
@@ -211,13 +224,16 @@ async fn intend(
         tool: execution.tool_found(),
         paths: resolved.iter().map(|path| path.real.clone()).collect(),
     };
-    let found = Intent::of(call, &execution.caller, &context.config, means).await;
-    found.map_err(|error| ExecutorError::Internal {
-        tool_name: execution.tool.clone(),
-        input_summary: context.summary.clone(),
-        detail: "what would run cannot be told: looking for it panicked".to_owned(),
-        source: Some(Box::new(error)),
-    })
+    let (caller, config) = (execution.caller.clone(), Arc::clone(&context.config));
+    let of = WorkOf {
+        tool: &execution.tool,
+        timeout: call.options.timeout,
+    };
+    let look = move || {
+        let intent = Intent::of(&call, &caller, &config, &means);
+        (call, intent)
+    };
+    context.look(of, look).await
 }
 
 /// One question, and all that it takes to have it answered.

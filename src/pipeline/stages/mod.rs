@@ -23,9 +23,10 @@ use crate::pipeline::executor::Inner;
 use crate::pipeline::hooks::{Detour, Hooks, ResultSeen};
 use crate::pipeline::masking;
 use crate::pipeline::retry::Again;
-use crate::tools::{Context, Produced, Registry, Resolved, Tool};
+use crate::tools::{Context, Produced, Registry, Resolved, Tool, WorkOf};
 use confirmation::Confirmed;
 use execution::Ran;
+use validation::Checked;
 
 /// Takes a call through all stages, from the first on again when a hook changes it.
 ///
@@ -79,7 +80,16 @@ async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<Too
             config: &context.config,
             summary: &context.summary,
         };
-        let valid = validation::validate(found, &circumstances).await?;
+        let valid = match validation::check(found, &circumstances)? {
+            Checked::Valid(valid) => valid,
+            Checked::Unresolved(unresolved) => {
+                let of = WorkOf {
+                    tool: &execution.tool,
+                    timeout: unresolved.timeout(),
+                };
+                context.look(of, move || unresolved.resolve()).await??
+            }
+        };
         if valid.is_changed {
             execution.learn_call(&valid.call);
         }
@@ -249,7 +259,11 @@ pub(super) async fn prepare(
     } = circumstances;
     let found = discovery::find(call, registry, config, summary)
         .map_err(|error| (Stage::Discovery, error))?;
-    let valid = validation::validate(found, circumstances).await;
+    let valid = match validation::check(found, circumstances) {
+        Ok(Checked::Unresolved(unresolved)) => beside(move || unresolved.resolve()).await,
+        Ok(Checked::Valid(valid)) => Ok(valid),
+        Err(error) => Err(error),
+    };
     let valid = valid.map_err(|error| (Stage::Validation, error))?;
     Ok((valid.call, valid.resolved))
 }

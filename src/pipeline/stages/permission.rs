@@ -8,7 +8,7 @@ use crate::config::ExecutorConfig;
 use crate::domain::{
     Background, Call, Caller, ExecutorError, Judgement, RiskLevel, Verdict, Violation,
 };
-use crate::pipeline::{Execution, beside};
+use crate::pipeline::Execution;
 use crate::policy::{NamedPath, Policy, Question};
 use crate::tools::{Confinement, Resolved, Tool, UseOfIt};
 
@@ -140,24 +140,24 @@ fn cannot_be_confined(
     }
 }
 
-/// What the tool itself says of a call that it will refuse in any case, so that nobody is told otherwise, or asked.
-pub(in crate::pipeline) async fn refused_by_tool(
+/// Finds out what the tool itself says of a call that it will refuse in any case, so that nobody is told otherwise, or
+/// asked. `None` where it says nothing; what is to be called looks at the disk: on a thread that may.
+pub(in crate::pipeline) fn refused_by_tool(
     tool: &Arc<Tool>,
     call: &Call,
     resolved: &[Resolved],
     caller: &Caller,
     config: &Arc<ExecutorConfig>,
-) -> Option<Judgement> {
+) -> Option<impl FnOnce() -> Option<Judgement> + Send + use<>> {
     if resolved.is_empty() {
         return None;
     }
     let (tool, call, resolved) = (Arc::clone(tool), call.clone(), resolved.to_vec());
     let (caller, config) = (caller.clone(), Arc::clone(config));
-    beside(move || {
+    Some(move || {
         let tool = &tool.implementation;
         tool.refuses(&call, &resolved, &caller, &config)
     })
-    .await
 }
 
 /// What a judgement depends on besides the call and the policy.

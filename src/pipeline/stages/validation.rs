@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::discovery::Found;
 use crate::config::ExecutorConfig;
@@ -22,11 +23,28 @@ pub(in crate::pipeline) struct Circumstances<'a> {
     pub(in crate::pipeline) summary: &'a str,
 }
 
+/// A call whose input fits its tool as far as its words tell.
+pub(super) enum Checked {
+    /// That is all there is to it.
+    Valid(Valid),
+    /// Where the paths in it lead, the disk has to be asked.
+    Unresolved(Unresolved),
+}
+
+/// A call with paths in it.
+pub(super) struct Unresolved {
+    call: Call,
+    tool: Arc<Tool>,
+    caller: Caller,
+    config: Arc<ExecutorConfig>,
+    summary: String,
+}
+
 /// Fills in defaults and holds the input against the schema, then against what no schema says.
-pub(super) async fn validate(
+pub(super) fn check(
     found: Found,
     circumstances: &Circumstances<'_>,
-) -> Result<Valid, ExecutorError> {
+) -> Result<Checked, ExecutorError> {
     let Found { mut call, tool } = found;
     let invalid = |tool_name, violations| ExecutorError::InvalidInput {
         tool_name,
@@ -43,37 +61,43 @@ pub(super) async fn validate(
     if !violations.is_empty() {
         return Err(invalid(call.tool, violations));
     }
-    if !tool.implementation.names_paths(&call.input) {
-        return Ok(Valid {
+    if tool.implementation.names_paths(&call.input) {
+        return Ok(Checked::Unresolved(Unresolved {
             call,
             tool,
-            resolved: Vec::new(),
-            is_changed: is_filled,
-        });
+            caller: circumstances.caller.clone(),
+            config: Arc::clone(circumstances.config),
+            summary: circumstances.summary.to_owned(),
+        }));
     }
-    let tool_name = call.tool.clone();
-    let (caller, config) = (
-        circumstances.caller.clone(),
-        Arc::clone(circumstances.config),
-    );
-    // It asks the disk and the user database, which may take their time.
-    let resolving = tokio::task::spawn_blocking(move || {
-        let place = Place::of(&call, &caller, &config);
-        let resolved = tool.implementation.resolve(&mut call, &place)?;
-        Ok(Valid {
-            call,
-            tool,
-            resolved,
-            is_changed: true,
-        })
-    });
-    match resolving.await {
-        Ok(valid) => valid.map_err(|violations| invalid(tool_name, violations)),
-        Err(error) => Err(ExecutorError::Internal {
-            tool_name,
-            input_summary: circumstances.summary.to_owned(),
-            detail: "where its paths lead cannot be told: looking for it panicked".to_owned(),
-            source: Some(Box::new(error)),
-        }),
+    Ok(Checked::Valid(Valid {
+        call,
+        tool,
+        resolved: Vec::new(),
+        is_changed: is_filled,
+    }))
+}
+
+impl Unresolved {
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.call.options.timeout
+    }
+
+    /// Asks the disk and the user database, which may take their time: for a thread that may.
+    pub(super) fn resolve(mut self) -> Result<Valid, ExecutorError> {
+        let place = Place::of(&self.call, &self.caller, &self.config);
+        match self.tool.implementation.resolve(&mut self.call, &place) {
+            Ok(resolved) => Ok(Valid {
+                call: self.call,
+                tool: self.tool,
+                resolved,
+                is_changed: true,
+            }),
+            Err(violations) => Err(ExecutorError::InvalidInput {
+                tool_name: self.call.tool,
+                input_summary: self.summary,
+                violations,
+            }),
+        }
     }
 }

@@ -15,8 +15,8 @@ use crate::domain::{
     Violation,
 };
 use crate::tools::{
-    Answer, Confinement, Context, Place, Produced, Resolved, Stopped, ToolImpl, UseOfIt, schema_of,
-    shell,
+    Answer, Confinement, Context, Place, Produced, Resolved, Stopped, ToolImpl, UseOfIt, WorkOf,
+    schema_of, shell,
 };
 
 /// A file tool that takes an `I`.
@@ -199,7 +199,7 @@ impl<I: DeserializeOwned + JsonSchema + Send + 'static> ToolImpl for FileTool<I>
             let (caller, config) = (context.caller.clone(), context.config.clone());
             let (asked, calls) = (call.clone(), Arc::clone(&context.calls));
             let live = Arc::clone(&context.live);
-            let done = context.work(call, move |stop| {
+            let done = context.work(WorkOf::call(call), move |stop| {
                 let place = Place::of(&asked, &caller, &config);
                 let access = Access::new(&config, &place);
                 let work = Work {

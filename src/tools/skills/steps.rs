@@ -12,7 +12,7 @@ use super::skill::{Item, OnError, Skill, Step};
 use super::tool::text_of;
 use crate::domain::{Call, Called, ExecutorError, StopReason};
 use crate::tools::expression::{ExpressionError, Saved, Template, Values};
-use crate::tools::{Answer, Context, Produced};
+use crate::tools::{Answer, Context, Produced, WorkOf};
 
 /// The name that templates have the skill's input by.
 pub(super) const INPUT: &str = "input";
@@ -54,7 +54,9 @@ pub(super) async fn run(
     if rehearsal::is_wanted(&mut input) {
         context.live.mark_started();
         let skill = Arc::clone(skill);
-        let rehearsed = context.work(call, move |_| Ok(rehearsal::rehearse(&skill, input)));
+        let rehearsed = context.work(WorkOf::call(call), move |_| {
+            Ok(rehearsal::rehearse(&skill, input))
+        });
         return Ok(Produced::Answered(rehearsed.await?));
     }
     let limit = call.options.timeout.or(skill.timeout);
@@ -103,10 +105,10 @@ async fn within<T>(
     tokio::select! {
         biased;
         done = walk => Ok(done),
-        reason = context.live.stop_requested() => Err(context.stopped(call, reason, begun.elapsed())),
+        reason = context.live.stop_requested() => Err(context.stopped(&call.tool, reason, begun.elapsed())),
         () = tokio::time::sleep(limit) => {
             let reason = StopReason::Timeout(limit);
-            Err(context.stopped(call, reason, begun.elapsed()))
+            Err(context.stopped(&call.tool, reason, begun.elapsed()))
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Fifo, Reply};
+use crate::support::{Daemon, Fifo, Reply, can_trace};
 
 /// A daemon whose file tools work in a directory of its own.
 pub(super) fn start() -> Daemon {
@@ -187,6 +189,60 @@ fn a_pattern_that_takes_long_ends_in_time() {
         std::thread::sleep(std::time::Duration::from_millis(300));
         busy() - before < 10
     });
+}
+
+/// A file system that does not answer, as one of another machine's, holds a thread and nobody else.
+#[test]
+fn a_path_that_nobody_answers_for_ends_with_the_call() {
+    if !can_trace("a file system that does not answer") {
+        return;
+    }
+    let mut daemon = start();
+    let path = base(&daemon).join("lost");
+    fs::write(&path, "x").expect("written");
+    daemon.bash("true");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o", "/dev/null", "-P"]).arg(&path);
+    strace.args([
+        "-e",
+        "trace=%file",
+        "-e",
+        "inject=%file:delay_enter=600000000",
+        "-p",
+    ]);
+    strace.arg(daemon.pid().to_string()).stderr(Stdio::null());
+    let mut strace = strace.spawn().expect("strace");
+    daemon.wait_until("it is traced", || daemon.status("TracerPid") != 0);
+    let read = |timeout: f64| {
+        let input = json!({"file_path": path});
+        daemon.post(&json!({"name": "read_file", "input": input, "timeout_secs": timeout}))
+    };
+    let reply = read(0.2);
+    let body = reply.json();
+    assert_eq!(
+        (reply.status, &body["code"]),
+        (504, &json!("timeout")),
+        "{body}"
+    );
+    assert_eq!(daemon.bash("echo others").stdout(), "others");
+    // Nor does it keep the daemon from stopping.
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read(600.0));
+        daemon.wait_until("it runs", || daemon.get("/health").json()["running"] == 1);
+        daemon.signal(Signal::SIGTERM);
+        let body = reading.join().expect("answered").json();
+        assert_eq!(body["code"], "shutting_down", "{body}");
+    });
+    let stat = format!("/proc/{}/stat", daemon.pid());
+    daemon.wait_until("it has ended", || {
+        let stat = fs::read_to_string(&stat).expect("nobody has waited for it");
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" Z"))
+    });
+    // It sees to what it held up for as long as it meant to.
+    strace.kill().and_then(|()| strace.wait()).expect("ours");
+    daemon.wait();
 }
 
 pub(super) fn streamed(daemon: &Daemon, name: &str, input: &Value) -> Reply {
