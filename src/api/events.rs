@@ -121,6 +121,7 @@ pub(super) async fn follow(
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(query) = query.map_err(bad_query)?;
+    let (edge, access) = (Arc::clone(&api.edge), api.edge.settings().access.clone());
     let Some(receiver) = api.executor.follow_events() else {
         return Err(Refusal::new(Code::NotFound, "there is no ledger to follow"));
     };
@@ -157,7 +158,14 @@ pub(super) async fn follow(
         let event = listener.next().await?;
         Some((Ok::<_, Infallible>(event), listener))
     });
-    let events = events.take_until(async move { peer.hung_up().await });
+    // What somebody may hear of was settled above: whoever calls again, as clients do, hears what they may by then.
+    let end = async move {
+        tokio::select! {
+            () = peer.hung_up() => {}
+            () = edge.access_differs(&access) => {}
+        }
+    };
+    let events = events.take_until(end);
     let stream = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     // Where it is to be taken up again that breaks off before its first event.
     let begins_after = [(LAST_EVENT_ID, HeaderValue::from(begins_after))];

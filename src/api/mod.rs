@@ -41,7 +41,7 @@ mod withheld;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::RwLock;
+use tokio::sync::watch;
 
 pub use accept::{Backlog, Limits, serve};
 pub use connection::Routes;
@@ -77,7 +77,7 @@ pub struct Api {
 /// The configuration of the edge, replaced as a whole.
 #[derive(Debug)]
 pub struct Edge {
-    settings: RwLock<Arc<EdgeSettings>>,
+    settings: watch::Sender<Arc<EdgeSettings>>,
 }
 
 /// See [`Edge`].
@@ -93,18 +93,25 @@ impl Edge {
     /// Begins with `settings`.
     pub fn new(settings: EdgeSettings) -> Self {
         Self {
-            settings: RwLock::new(Arc::new(settings)),
+            settings: watch::Sender::new(Arc::new(settings)),
         }
     }
 
     /// What is in force.
     pub fn settings(&self) -> Arc<EdgeSettings> {
-        Arc::clone(&self.settings.read())
+        Arc::clone(&self.settings.borrow())
     }
 
     /// Puts `settings` in force for requests from now on.
     pub fn replace(&self, settings: EdgeSettings) {
-        *self.settings.write() = Arc::new(settings);
+        self.settings.send_replace(Arc::new(settings));
+    }
+
+    /// Completes when somebody may do what they might not under `access`, or the other way round.
+    pub(super) async fn access_differs(&self, access: &Access) {
+        let mut settings = self.settings.subscribe();
+        // It is there for as long as this is.
+        let _ = settings.wait_for(|now| now.access != *access).await;
     }
 }
 

@@ -8,9 +8,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use super::approvals_meanwhile::reconfigure;
 use super::{begin, blocked, call};
 use crate::support::openapi::DOCUMENT;
-use crate::support::{Daemon, Mode, Reply, skip};
+use crate::support::{Daemon, Events, Mode, Reply, skip};
 
 /// Ids that nobody has.
 const USER: u32 = 64_201;
@@ -274,4 +275,40 @@ fn a_stranger_runs_nothing_asynchronously_either() {
         assert_eq!(reply.json()["execution_id"], Value::Null);
     }
     assert!(!marker.exists());
+}
+
+#[test]
+fn who_is_no_admin_any_more_hears_no_more_of_others() {
+    let toml = |admins: &str| {
+        format!(
+            "[cgroup]\nmode = \"group\"\n[access]\ncallers = [\"user:{USER}\"]\nadmins = [{admins}]\n"
+        )
+    };
+    let admin = format!("\"user:{USER}\"");
+    let Some(daemon) = start(&toml(&admin).replace("[cgroup]\nmode = \"group\"\n", "")) else {
+        return;
+    };
+    let listen = || by(user(USER), || Events::get(&daemon, "/events"));
+    let run = || {
+        daemon.bash("true").json()["execution_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
+    };
+    let has = |heard: &[crate::support::Event], id: &str| {
+        heard
+            .iter()
+            .any(|event| event.data.to_string().contains(id))
+    };
+    let events = listen();
+    let before = run();
+    reconfigure(&daemon, &toml(""));
+    let after = run();
+    // It ends, and whoever listens again hears of themselves.
+    let heard = events.rest();
+    assert!(has(&heard, &before) && !has(&heard, &after), "{heard:?}");
+    let mut events = listen();
+    let (other, own) = (run(), by(user(USER), run));
+    let heard: Vec<_> = events.by_ref().take(3).collect();
+    assert!(has(&heard, &own) && !has(&heard, &other), "{heard:?}");
 }

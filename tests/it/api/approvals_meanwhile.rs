@@ -175,7 +175,7 @@ fn what_is_not_trusted_any_more_is_not_run_where_it_could_not_be_confined() {
 }
 
 /// Puts another `executor.toml` in force.
-fn reconfigure(daemon: &Daemon, toml: &str) {
+pub(super) fn reconfigure(daemon: &Daemon, toml: &str) {
     let times = || {
         daemon
             .log()
