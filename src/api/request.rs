@@ -12,6 +12,7 @@ use super::Api;
 use super::pace::Paced;
 use super::problem::{Code, Refusal};
 use super::wire::{parse_call, tool_use_id};
+use crate::Executor;
 use crate::domain::{Call, Digest, brief};
 
 /// A body longer than this is read on a thread of its own: parsing it would keep the event loop
@@ -61,6 +62,8 @@ pub(super) async fn within(
     (body, headers): (Body, &HeaderMap),
     api: &Api,
 ) -> Result<Bytes, Refusal> {
+    // Whatever becomes of it.
+    let _room = Room(&api.executor);
     tokio::select! {
         biased;
         read = read(body, headers, limit) => read,
@@ -68,6 +71,15 @@ pub(super) async fn within(
             let detail = "the daemon was stopped before all of the body had come";
             Err(Refusal::new(Code::ShuttingDown, detail))
         }
+    }
+}
+
+/// That a body took memory, which is given back when nothing happens any more.
+struct Room<'a>(&'a Executor);
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.0.stir();
     }
 }
 

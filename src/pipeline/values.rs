@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -13,10 +15,22 @@ use crate::domain::{Scope, ScopedValues};
 /// new one. Each takes `max_context_bytes` at the most.
 const MAX_SESSIONS: usize = 1000;
 
+/// How much memory the values of all sessions may take together, in bytes, those of the one in use aside; of short values
+/// that is many times what they have as JSON.
+const MAX_SESSIONS_BYTES: usize = 64 << 20;
+
 /// The longest name of a value, in bytes: a word or a path of some.
 const MAX_NAME_BYTES: usize = 256;
 
-type Session = Arc<Mutex<Map<String, Value>>>;
+type Session = Arc<SessionValues>;
+
+/// The values of a session.
+#[derive(Debug, Default)]
+pub(super) struct SessionValues {
+    values: Mutex<Map<String, Value>>,
+    /// How much memory they took at the most since some were brought last.
+    bytes: AtomicUsize,
+}
 
 /// The values of one family of executions.
 #[derive(Debug, Default)]
@@ -71,7 +85,7 @@ impl SharedValues {
             return Err(CannotKeep::Name { bytes: name.len() });
         }
         // Weighed once, for there may be as many of them as fit.
-        let (mut own, mut session) = (self.own.lock(), self.session.lock());
+        let (mut own, mut session) = (self.own.lock(), self.session.values.lock());
         let (mut new_own, mut new_session) = (own.clone(), session.clone());
         for (scope, members) in brought {
             let values = match scope {
@@ -94,6 +108,7 @@ impl SharedValues {
                 return Err(CannotKeep::TooMuch { bytes, max_bytes });
             }
         }
+        self.session.bytes.store(held(&new_session), Relaxed);
         (*own, *session) = (new_own, new_session);
         Ok(())
     }
@@ -125,7 +140,7 @@ impl SharedValues {
 
     fn with<T>(&self, scope: Scope, work: impl FnOnce(&mut Map<String, Value>) -> T) -> T {
         match scope {
-            Scope::Session => work(&mut self.session.lock()),
+            Scope::Session => work(&mut self.session.values.lock()),
             Scope::Memory | Scope::Config | Scope::Scratch => {
                 work(self.own.lock().entry(scope).or_default())
             }
@@ -141,6 +156,24 @@ fn size(values: &Map<String, Value>) -> usize {
         .sum()
 }
 
+/// How much memory they take, in bytes.
+fn held(values: &Map<String, Value>) -> usize {
+    let members = values.iter();
+    members
+        .map(|(name, value)| size_of::<String>() + name.len() + held_by(value))
+        .sum()
+}
+
+fn held_by(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(elements) => elements.iter().map(held_by).sum(),
+        Value::Object(members) => held(members),
+    };
+    size_of::<Value>() + inside
+}
+
 /// The sessions there are, each of one user.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -152,15 +185,18 @@ impl Sessions {
     pub(super) fn of(&self, uid: u32, id: &str) -> Session {
         let mut by_id = self.by_id.lock();
         let now = by_id.values().map(|(_, used)| used + 1).max().unwrap_or(0);
-        let key = (uid, id.to_owned());
-        if by_id.len() >= MAX_SESSIONS && !by_id.contains_key(&key) {
+        let (session, _) = by_id.remove(&(uid, id.to_owned())).unwrap_or_default();
+        let bytes = |(session, _): &(Session, u64)| session.bytes.load(Relaxed);
+        let mut held: usize = by_id.values().map(bytes).sum();
+        while by_id.len() >= MAX_SESSIONS || held > MAX_SESSIONS_BYTES {
             let oldest = by_id.iter().min_by_key(|(_, (_, used))| *used);
-            let oldest = oldest.map(|(key, _)| key.clone());
-            oldest.map(|oldest| by_id.remove(&oldest));
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+                break;
+            };
+            held -= by_id.remove(&oldest).as_ref().map_or(0, bytes);
         }
-        let (session, used) = by_id.entry(key).or_default();
-        *used = now;
-        Arc::clone(session)
+        by_id.insert((uid, id.to_owned()), (Arc::clone(&session), now));
+        session
     }
 }
 
@@ -201,15 +237,28 @@ mod tests {
     #[test]
     fn a_session_is_its_users_and_outlives_calls() {
         let sessions = Sessions::default();
-        sessions.of(1, "a").lock().insert("x".into(), json!(1));
-        assert_eq!(sessions.of(1, "a").lock().get("x"), Some(&json!(1)));
-        assert!(sessions.of(2, "a").lock().is_empty());
+        let of = |uid, id: &str| SharedValues {
+            own: Mutex::default(),
+            session: sessions.of(uid, id),
+        };
+        let x = |uid, id: &str| of(uid, id).get(Scope::Session, "x");
+        let set = |uid, id: &str, value| of(uid, id).set(Scope::Session, "x", value, 1 << 20);
+        assert_eq!(set(1, "a", json!(1)), Ok(()));
+        assert_eq!((x(1, "a"), x(2, "a")), (Some(json!(1)), None));
         for n in 0..MAX_SESSIONS {
             sessions.of(1, "a");
             sessions.of(3, &n.to_string());
         }
-        assert_eq!(sessions.of(1, "a").lock().get("x"), Some(&json!(1)));
+        assert_eq!(x(1, "a"), Some(json!(1)));
         assert!(sessions.by_id.lock().len() <= MAX_SESSIONS);
         assert!(!sessions.by_id.lock().contains_key(&(2, "a".to_owned())));
+        // Two bytes each as JSON.
+        let many = || vec![0; 500_000].into();
+        for n in 0..10 {
+            assert_eq!(set(4, &n.to_string(), many()), Ok(()));
+        }
+        let known = (0..10).filter(|n| x(4, &n.to_string()).is_some());
+        assert_eq!(known.collect::<Vec<_>>(), [6, 7, 8, 9]);
+        assert_eq!(x(1, "a"), None);
     }
 }
