@@ -239,8 +239,15 @@ async fn start(start: Start, state: &State, courier: &Courier) -> Result<(), Dae
         signals,
         probe: guard.path().to_owned(),
     };
+    let executor = daemon.api.executor.clone();
     daemon.run(listener, guard.backlog()).await;
     drop(guard);
+    if executor.running() == 0
+        && process::is_alone()
+        && let Err(error) = state.leave()
+    {
+        tracing::warn!(%error, "the next daemon on this state directory will kill what carries the mark of this one");
+    }
     Ok(())
 }
 

@@ -1,8 +1,10 @@
-//! What this process as a whole must be before it does anything.
+//! What this process as a whole must be before it does anything, and what it leaves.
 
+use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 /// Puts right what whoever started the daemon may have left otherwise.
 pub(super) fn prepare() {
@@ -29,5 +31,18 @@ pub(super) fn prepare() {
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
     {
         tracing::warn!(%error, soft, hard, "cannot raise the limit of open files");
+    }
+}
+
+/// Whether nothing is left of what this process has started, not even in a sleep that nothing interrupts. Reaps what has
+/// ended.
+pub(super) fn is_alone() -> bool {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::ECHILD) => return true,
+            Ok(WaitStatus::StillAlive) | Err(_) => return false,
+            // One less.
+            Ok(_) => {}
+        }
     }
 }

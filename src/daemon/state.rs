@@ -1,5 +1,5 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -105,6 +105,15 @@ impl State {
         &self.instance
     }
 
+    /// Says that this process leaves nothing of its own behind: what carries its mark all the same has found another
+    /// place for itself, as a job of at(1)'s or a container does, and is none of the next daemon's.
+    pub(super) fn leave(&self) -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(self.dir.join("instance"))?;
+        file.write_all(format!("{LEFT}\n").as_bytes())
+    }
+
     /// What is where in it.
     pub(super) fn places(&self) -> StatePlaces {
         StatePlaces {
@@ -154,7 +163,11 @@ fn take(mut lock: File) -> io::Result<Flock<File>> {
     }
 }
 
-/// Reads the instance id, or makes one at the first start of a daemon on this directory. A copy of one has the id of the
+/// What stands behind an instance id that is nobody's any more.
+const LEFT: &str = "left";
+
+/// Reads the instance id, or makes one at the first start of a daemon on this directory and behind each that has left
+/// nothing running. A copy of one has the id of the
 /// original, whose commands may well be running: so it is kept with the device and the inode of the directory.
 fn instance(dir: &Path) -> io::Result<String> {
     let path = dir.join("instance");
@@ -167,11 +180,11 @@ fn instance(dir: &Path) -> io::Result<String> {
     let mut lines = text.lines();
     // One that is none was half written by a crash: what ran under it then was never started.
     let id = lines.next().filter(|id| Uuid::try_parse(id).is_ok());
-    let instance = match (id, lines.next()) {
-        (Some(id), Some(at)) if at == place => return Ok(id.to_owned()),
+    let instance = match (id, lines.next(), lines.next()) {
+        (Some(id), Some(at), None) if at == place => return Ok(id.to_owned()),
         // Of a daemon that did not say so yet.
-        (Some(id), None) => id.to_owned(),
-        (Some(_) | None, _) => Uuid::now_v7().to_string(),
+        (Some(id), None, None) => id.to_owned(),
+        (Some(_) | None, _, _) => Uuid::now_v7().to_string(),
     };
     fs::write(&path, format!("{instance}\n{place}\n"))?;
     Ok(instance)
@@ -204,6 +217,14 @@ mod tests {
         assert_eq!(id(&room.join("moved")), first);
         fs::write(copy.join("instance"), &first).expect("written");
         assert_eq!(id(&copy), first);
+        // Whoever has left nothing has left no mark either.
+        let state = State::open(&copy, Chosen::Named).expect("opened");
+        let left = state.instance().to_owned();
+        state.leave().expect("written");
+        drop(state);
+        let next = id(&copy);
+        assert_ne!(next, left);
+        assert_eq!(id(&copy), next);
         for broken in ["", "\n", "no id", "no id\n1:2\n"] {
             fs::write(copy.join("instance"), broken).expect("written");
             let fresh = id(&copy);

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use super::group::FEW;
 use super::kernel_file::KernelFile;
 use super::procfs::{self, Stat, Variable};
-use crate::domain::{EXECUTION_VARIABLE, ExecutionId, summarize};
+use crate::domain::{EXECUTION_VARIABLE, ExecutionId};
 use crate::runner::spawn::Leader;
 
 /// The leaders of all executions whose trees are held together by process groups, those whose
@@ -248,7 +248,8 @@ impl Leaders {
                 && let Some(seen) = seen.filter(|seen| !seen.is_dead)
                 && self.told(pid, seen).is_err()
             {
-                tracing::warn!(%pid, command = summarize(&procfs::command_line(pid)), "killing a process that an earlier command left behind");
+                // Not its arguments: whose secrets may be in them is not known.
+                tracing::warn!(%pid, program = procfs::program(pid), "killing a process that an earlier command left behind");
                 let _ = procfs::kill_if_same(pid, seen);
             }
             self.reap(pid, seen);

@@ -227,6 +227,12 @@ pub(super) fn variable(pid: Pid, name: &str) -> Variable {
     })
 }
 
+/// The name that the kernel knows a process's program by (proc_pid_comm(5)).
+pub(super) fn program(pid: Pid) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+}
+
 /// Its arguments joined by blanks, or its name in brackets as ps(1) writes it when there are none.
 pub(in crate::runner) fn command_line(pid: Pid) -> String {
     let arguments = read_of_any_thread(pid, "cmdline").unwrap_or_default();

@@ -93,6 +93,26 @@ fn a_daemon_on_a_copy_leaves_those_of_the_original_alone() {
     }
 }
 
+/// A job of at(1)'s, a container: what has the environment of a command, and was nobody's when the daemon stopped.
+#[test]
+fn what_has_found_another_place_outlives_a_stop_and_a_start() {
+    for mode in Mode::all() {
+        let mut daemon = Daemon::start_with(mode, "");
+        assert_eq!(daemon.bash("echo hi").stdout(), "hi");
+        let mut job = Command::new("sleep");
+        job.arg("600")
+            .env("SHELLY_INSTANCE_ID", daemon.instance())
+            .stdin(Stdio::null());
+        let mut job = job.spawn().expect("started");
+        daemon.signal(Signal::SIGTERM);
+        daemon.wait();
+        let next = daemon.restart();
+        let ended = job.try_wait().expect("ours");
+        assert!(ended.is_none(), "{mode:?}: {ended:?}: {}", next.log());
+        job.kill().and_then(|()| job.wait()).expect("ours");
+    }
+}
+
 #[test]
 fn a_start_with_nothing_left_says_nothing() {
     for mode in Mode::all() {
