@@ -163,6 +163,10 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             "remote-ext" => scripts.push(rest.get(1..).unwrap_or_default().join(" ")),
             "-c" => {
                 scripts.extend(value_of(next()));
+                if includes(next()) {
+                    // What that says, who knows.
+                    scripts.push(UNKNOWN_WORDS.to_string());
+                }
                 // Each would be all of the rest.
                 scripts.extend(match scripts.len() < MAX_SCRIPTS {
                     true => run_by_alias(next(), rest.get(1..).unwrap_or_default()),
@@ -278,6 +282,12 @@ fn run_for(value: &str, words: &str) -> String {
 /// A word as one of a script's.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Whether a setting has git read others from a file.
+fn includes(setting: &str) -> bool {
+    let section = setting.split(['.', '=']).next().unwrap_or_default();
+    section.to_ascii_lowercase().starts_with("include")
 }
 
 /// The command in a setting (`alias.x=!command`).

@@ -71,6 +71,16 @@ fn given(program: &str, arguments: &[String]) -> impl Iterator<Item = &'static O
     })
 }
 
+/// Whether a program has options that name another.
+pub(super) fn has_options(program: &str) -> bool {
+    let program = native(program);
+    let names = [program, unversioned(program)];
+    let mut of_it = OPTIONS
+        .iter()
+        .filter(|one| one.what == RUNS || one.what == SETTINGS);
+    of_it.any(|one| names.iter().any(|name| one.programs.contains(name)))
+}
+
 /// What the values of options name that a program runs.
 pub(super) fn run_by_options<'w>(program: &str, arguments: &'w [String]) -> Vec<&'w str> {
     /// Those that run a program that they do not name.

@@ -2,11 +2,12 @@
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::containers;
-use super::hazards::{is_ip_exec, is_short, runs_elsewhere};
+use super::hazards::{is_ip_exec, is_short, runs_elsewhere, values_of};
 use super::loose::{Nested, Reader};
 use super::nested::Input;
 use super::programs::OPTIONS_IN;
 use super::remote::{Ssh, is_ssh};
+use super::shells::is_input;
 use super::strict;
 use super::text::{is_known, plain};
 use super::wrappers::Wrapped;
@@ -21,6 +22,9 @@ impl Reader {
         input: Option<&Input>,
         nested: &mut Vec<Nested>,
     ) {
+        if (is_ssh(name) || matches!(name, "scp" | "sftp")) && reads_settings(arguments) {
+            self.unknown();
+        }
         if name == "env" {
             nested.extend(split_by_env(arguments, certain));
         } else if starts_shell(name, arguments) {
@@ -345,6 +349,11 @@ fn without_times(table: &str) -> String {
     };
     let commands: Vec<String> = table.lines().map(command).collect();
     commands.join("\n")
+}
+
+/// Whether a program of OpenSSH's reads its settings from its input, or another descriptor: `-F FILE`.
+fn reads_settings(arguments: &[String]) -> bool {
+    values_of("-F", "bcDeEiIJlLmoOpQRSwW", arguments).any(is_input)
 }
 
 /// What sftp has a shell run here: `!COMMAND`, behind signs of its own.

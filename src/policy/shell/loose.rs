@@ -1,7 +1,7 @@
 //! The reader that refuses. It finds every command that a script may run, rather one too many:
 //! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
 
-use super::super::glob::UNKNOWN_WORDS;
+use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::command::Joined;
 use super::dialect::{Apart, names_extended, names_posix};
 use super::fence::in_time;
@@ -9,7 +9,7 @@ use super::hazards::looks;
 use super::hidden::{hidden, may_run};
 use super::nested::takes_scripts;
 use super::text::{joined, literal};
-use super::variables::{MAX_SET, names_own};
+use super::variables::{MAX_SET, assignment, names_own};
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, bash, strict};
 
@@ -206,6 +206,16 @@ impl Reader {
         }
         segments.iter().all(|segment| {
             let words: Vec<String> = segment.words.iter().map(|word| literal(word)).collect();
+            let settings = words.iter().filter_map(|word| assignment(word));
+            // A template (`-o jsonpath={.items}`) is no command.
+            let is_template = |value: &str| {
+                let inside = value.strip_prefix('{');
+                inside.is_some_and(|inside| !inside.starts_with(INNER_BLANK))
+            };
+            let mut settings = settings.filter(|(_, value)| !is_template(value));
+            if settings.any(|(name, value)| self.set(name, value, certain).is_err()) {
+                return false;
+            }
             let nested = self.command(&words, certain, None);
             depth < 4
                 && nested.iter().all(|nested| {

@@ -4,11 +4,11 @@ use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::super::paths::base_name;
 use super::Shell;
 use super::git;
-use super::hazards::{run_by_options, runs_elsewhere, values_of};
+use super::hazards::{has_options, run_by_options, runs_elsewhere, values_of};
 use super::loose::{Nested, Reader};
 use super::operands::RUN_PACKAGES;
 use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
-use super::shells::{has_history, is_input, is_shell, says_version};
+use super::shells::{has_history, is_input, is_shell, is_standard_input, says_version};
 use super::text::{flatten_unquoted, is_known, plain};
 use super::variables::{assignment, declares, is_read_by_programs};
 
@@ -32,7 +32,7 @@ pub(super) fn takes_scripts(name: &str) -> bool {
 }
 
 /// Words with which tmux runs commands of its own that say what to run, or reads them from a file.
-const TMUX_COMMANDS: [&str; 9] = [
+const TMUX_COMMANDS: [&str; 12] = [
     "if-shell",
     "if",
     "set-hook",
@@ -41,6 +41,9 @@ const TMUX_COMMANDS: [&str; 9] = [
     "source-file",
     "source",
     "confirm-before",
+    "command-prompt",
+    "display-menu",
+    "menu",
     "-f",
 ];
 
@@ -78,6 +81,10 @@ impl Reader {
             "source" | "." => match file_of(arguments) {
                 Some(file) if is_input(file) => {
                     self.shell_input(input, certain && is_known(file), nested);
+                    if !is_standard_input(file) {
+                        // Another descriptor may lead elsewhere.
+                        self.unknown();
+                    }
                 }
                 // A file with a script, whose name may be all that a rule knows of it; or a link to its input.
                 Some(_) => {
@@ -135,12 +142,15 @@ impl Reader {
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
             "bmake" | "gmake" | "make" => {
                 self.scripts_of_make(arguments, nested);
-                // `-f -`.
-                let is_read = |word: &String| word.ends_with('-') || word.contains("/dev/stdin");
-                if let Some(Input::Text(text)) = input
-                    && arguments.iter().any(is_read)
-                {
-                    add_recipes(&as_script(text), nested);
+                let files = ["-f", "--file", "--makefile"].into_iter();
+                let mut files = files.flat_map(|option| values_of(option, "CIEjloW", arguments));
+                if let Some(file) = files.find(|file| is_input(file)) {
+                    match input {
+                        Some(Input::Text(text)) if is_standard_input(file) => {
+                            self.makefile(text, nested);
+                        }
+                        Some(_) | None => self.unknown(),
+                    }
                 }
             }
             _ => scripts_of_options(name, arguments, nested),
@@ -171,16 +181,44 @@ impl Reader {
         }
         for option in ["--eval", "-E"] {
             let texts = values_of(option, "CfIjloW", arguments);
-            for text in texts {
-                add_recipes(&as_script(text), nested);
+            texts.for_each(|text| self.makefile(text, nested));
+        }
+    }
+
+    /// Adds what make runs of a text that it reads: recipes, and what its variables are set to.
+    fn makefile(&mut self, text: &str, nested: &mut Vec<Nested>) {
+        // A line goes on behind a backslash, in a recipe without what it is begun with.
+        let joined = text.replace("\\\n\t", "").replace("\\\n", "");
+        for text in [text, &joined]
+            .into_iter()
+            .take(1 + usize::from(joined != text))
+        {
+            add_recipes(&as_script(text), nested);
+        }
+        let mut settings = joined.lines().filter_map(|line| line.split_once('='));
+        for (name, value) in settings.by_ref().take(MAX_BEGINNINGS) {
+            if name.contains("SHELLFLAGS") {
+                nested.push(script(&format!("sh {value}"), false));
+            } else if name.contains("SHELL") {
+                self.add(format!("{value} {UNKNOWN_WORDS}"), false);
             }
+            nested.push(script(&as_script(value), false));
+        }
+        if settings.next().is_some() {
+            self.unknown();
         }
     }
 
     /// Not all of these are scripts, and none is for certain.
     fn scripts_of_taker(&mut self, name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
         let is_tmux = |word: &String| TMUX_COMMANDS.contains(&word.as_str());
-        if name == "tmux" && arguments.iter().any(is_tmux) {
+        // In formats, too, which most of its commands take.
+        let has_command = |word: &String| word.contains("#(");
+        if name == "tmux"
+            && arguments
+                .iter()
+                .any(|word| is_tmux(word) || has_command(word))
+        {
             self.unknown();
         }
         let elsewhere = runs_elsewhere(name);
@@ -329,13 +367,23 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
         let aliases = arguments.iter().filter_map(|word| word.strip_prefix('!'));
         aliases.for_each(|command| add(&format!("{command} {}", git::GIVEN_LATER)));
     }
+    if name == "rustc" {
+        // `-C linker=PROGRAM`, `--codegen=linker=PROGRAM`.
+        let linkers = arguments
+            .iter()
+            .filter_map(|word| word.split_once("linker="));
+        linkers.for_each(|(_, program)| add(program));
+    }
     if name == "zip" {
         // The program stands in the same word.
         let groups = arguments.iter().filter(|word| word.starts_with('-'));
         let values = groups.filter_map(|group| group.split_once("TT"));
         values.for_each(|(_, program)| add(program));
     }
-    for text in run_by_options(name, arguments) {
+    for text in run_by_options(name, arguments)
+        .into_iter()
+        .chain(after_unknown(name, arguments))
+    {
         match name {
             // To a program, where the name of a file does not say so.
             "strace" if !text.starts_with(['|', '!']) => continue,
@@ -351,6 +399,21 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
             add(&text.replace(',', " "));
         }
     }
+}
+
+/// What may be the value of an option that runs it, where what the option is is not known.
+fn after_unknown<'w>(name: &str, arguments: &'w [String]) -> Vec<&'w str> {
+    if !has_options(name) {
+        return Vec::new();
+    }
+    let values = arguments.iter().enumerate().filter_map(|(at, word)| {
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (word.as_str(), arguments.get(at + 1).map(String::as_str)),
+        };
+        value.filter(|value| !is_known(option) && is_known(value))
+    });
+    values.take(MAX_BEGINNINGS).collect()
 }
 
 /// How many commands are looked for in a binding of fzf before it is not known what it runs: each may be all of the rest.

@@ -55,15 +55,15 @@ impl Reader {
         let arguments = &read_by_shell(name, arguments);
         let mut add = |text: &str, certain: bool| nested.push(script(text, certain));
         let reads = shell_scripts(arguments, certain, &mut add);
-        // One that is interactive has a history of what it reads.
-        if has_history(arguments) || reads && has_letter(arguments, 'i') {
+        // One that is interactive has a history of what it reads, and another descriptor may lead elsewhere.
+        let is_interactive = reads != Reads::Another && has_letter(arguments, 'i');
+        if has_history(arguments) || is_interactive || reads == Reads::Descriptor {
             self.unknown();
         }
-        if reads {
-            self.shell_input(input, certain, nested);
-        } else {
-            // The file that it reads may be a link to it.
-            nested.extend(given(input));
+        match reads {
+            Reads::Input | Reads::Descriptor => self.shell_input(input, certain, nested),
+            // It may be a link to it.
+            Reads::Another => nested.extend(given(input)),
         }
     }
 
@@ -136,8 +136,29 @@ fn read_by_shell(name: &str, arguments: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The scripts a shell is given; whether it reads its input for one.
-fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> bool {
+/// What a shell reads for a script besides what stands in its words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Its standard input.
+    Input,
+    /// A file that may be its standard input, or another descriptor.
+    Descriptor,
+    /// Another file, or nothing.
+    Another,
+}
+
+impl Reads {
+    fn file(file: &str) -> Self {
+        match is_input(file) {
+            true if is_standard_input(file) => Self::Input,
+            true => Self::Descriptor,
+            false => Self::Another,
+        }
+    }
+}
+
+/// The scripts a shell is given; what else it reads for one.
+fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str, bool)) -> Reads {
     let (mut takes_script, mut reads_first) = (false, false);
     let mut rest = arguments.iter().map(String::as_str);
     let mut first = None;
@@ -170,15 +191,28 @@ fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str,
     if !arguments.iter().all(|word| is_known(word)) {
         add(&UNKNOWN_WORDS.to_string(), false);
     }
+    let from_options = match reads_first {
+        true => Reads::Descriptor,
+        false => Reads::Another,
+    };
     if !takes_script {
-        return reads_first || first.is_none_or(is_input) || has_letter(arguments, 's');
+        return match first {
+            _ if reads_first => from_options,
+            None => Reads::Input,
+            Some(_)
+                if has_letter(arguments, 's') && arguments.iter().all(|word| is_known(word)) =>
+            {
+                Reads::Input
+            }
+            Some(file) => Reads::file(file),
+        };
     }
     if let Some(script) = first {
         add(script, certain);
     }
     // Should an option before it have a value that we do not know of.
     arguments.iter().for_each(|word| add(word, false));
-    reads_first
+    from_options
 }
 
 /// Whether a shell is given that short option, alone or with others, or a word that may be it.
@@ -219,6 +253,11 @@ fn values_behind(option: &str) -> usize {
 /// Whether a shell is told to take `!` for what was run before, which may then be run in other words.
 pub(super) fn has_history(arguments: &[String]) -> bool {
     has_letter(arguments, 'H') || arguments.iter().any(|word| word == "histexpand")
+}
+
+/// Whether a file is what a command is given to read, and can be nothing else.
+pub(super) fn is_standard_input(file: &str) -> bool {
+    matches!(file, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
 }
 
 /// Whether a file is what a command is given to read, as far as its name tells: with directories that lead there, or

@@ -323,7 +323,8 @@ impl Reader {
         nested.extend(
             values
                 .filter(|value| !value.is_empty())
-                .map(|value| script(value, false)),
+                // What parts words for env(1).
+                .map(|value| script(&value.replace(['\x0b', '\x0c', '\r'], " "), false)),
         );
         for text in texts.map(plain).filter(is_more) {
             if is_known(&text) {

@@ -330,3 +330,65 @@ fn what_only_another_shell_can_read_hides_no_command() {
     let harmless = ["docker exec c grep 'a(b' f", "git commit -m 'see [[a]] (b'"];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn a_script_from_another_descriptor_is_not_what_the_input_says() {
+    let asked = [
+        ". <(echo marker x) <<< :",
+        ". /dev/fd/3 3< f <<< :",
+        "source \"$1\" <<< :",
+        "bash /dev/fd/3 3< <(echo marker x) <<< :",
+        "sh \"$x\" <<< :",
+        "bash --rcfile /dev/fd/3 -i 3< f <<< :",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "bash <<< ls",
+        "bash -s a b <<< 'echo $1'",
+        "bash - <<< ls",
+        "sh /dev/stdin <<< ls",
+        ". /dev/stdin <<< x=1",
+        ". ./env.sh",
+        "bash /srv/build.sh <<< yes",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
+#[test]
+fn makefiles_formats_and_settings_from_elsewhere_hide_no_command() {
+    let asked = [
+        "printf 'x:;@marker x' | make -f -",
+        "cat f | make --file=-",
+        "make -f <(cat f)",
+        "make -f /dev/fd/3 3< f",
+        "make -f- <<< $'x:;@mar\\\nker x'",
+        "make --eval=$'x:;@mar\\\n\tker x'",
+        "make -f - <<< 'X != marker x'",
+        "make -f - <<< 'override SHELL := marker'",
+        "make -f - <<< '.SHELLFLAGS = -c marker x;'",
+        "make -f - <<< 'CC = marker x'",
+        "tmux ls -F '#(marker x)'",
+        "tmux set -g status-right '#(marker x)'",
+        "tmux command-prompt 'run-shell \"marker x\"'",
+        "tmux display-menu x x 'run-shell \"marker x\"'",
+        "ssh -F /dev/stdin h <<< 'ProxyCommand marker x'",
+        "scp -F- f h: <<< 'ProxyCommand marker x'",
+        "git -c include.path=/dev/stdin -p x <<< '[alias]'",
+        "git -c includeIf.gitdir:/.path=f x",
+        "rustc -Clinker=marker f.rs > x",
+        "foo A=marker\\ x",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "make -f Makefile.dev all",
+        "make -f - <<< $'all:\n\tgcc -o x x.c'",
+        "make -C src -j4 CC=clang",
+        "tmux set -g status-right '%H:%M'",
+        "ssh -F ~/.ssh/work h uptime",
+        "git -c user.name='A B' commit -m x",
+        "rustc -C linker=lld f.rs",
+        "dd if=/dev/zero of=/tmp/x bs=1M count=10",
+        "tar \"$flags\" backup.tgz src",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
