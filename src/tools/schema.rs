@@ -6,7 +6,7 @@ mod closed;
 use std::sync::OnceLock;
 
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{Draft, ValidationError, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -57,7 +57,7 @@ impl InputSchema {
             }),
             Err(error) => Err(Violation {
                 pointer: error.instance_path().as_str().to_owned(),
-                detail: error.to_string(),
+                detail: why_none(&error, error.to_string()),
             }),
         }
     }
@@ -76,7 +76,8 @@ impl InputSchema {
     /// Compiles it.
     pub(crate) fn compiled(&self) -> &Result<Validator, String> {
         self.validator.get_or_init(|| {
-            validator_of(&self.document).map_err(|error| error.masked().to_string())
+            let validator = validator_of(&self.document);
+            validator.map_err(|error| why_none(&error, error.masked().to_string()))
         })
     }
 
@@ -122,10 +123,26 @@ impl InputSchema {
     }
 }
 
-/// What holds inputs against `document`. Nothing but the document is read for it.
+/// Why a document is no schema, in the library's words and ours.
+fn why_none(error: &ValidationError<'_>, told: String) -> String {
+    let is_pattern =
+        matches!(error.kind(), ValidationErrorKind::Format { format } if *format == "regex");
+    if !is_pattern {
+        return told;
+    }
+    format!(
+        "{told}: expected a regular expression without look-around and references to its groups, which may take minutes for a text"
+    )
+}
+
+/// What holds inputs against `document`. Nothing but the document is read for it. A pattern takes a time that grows as the
+/// text does: none that looks around or back, which JSON Schema advises against (Core, section 6.4), and of which a text of
+/// some KiB may take minutes.
 fn validator_of(document: &Value) -> Result<Validator, ValidationError<'_>> {
     let options = jsonschema::options().with_draft(Draft::Draft202012);
-    options.build(document)
+    options
+        .with_pattern_options(PatternOptions::regex())
+        .build(document)
 }
 
 fn fill_in(schema: &Value, value: &mut Value) -> bool {
@@ -415,6 +432,22 @@ mod tests {
             schema.fill_in(&mut input);
             assert_eq!(input, filled, "{given}");
         }
+    }
+
+    #[test]
+    fn a_pattern_takes_no_longer_than_the_text_is_long() {
+        let schema = |pattern: &str| json!({"properties": {"a": {"pattern": pattern}}});
+        for pattern in ["(?=.*[0-9])(?=.*[a-z])", r"(a)\1", "(?<!x)y"] {
+            let violation = InputSchema::compile(schema(pattern)).expect_err(pattern);
+            assert_eq!(violation.pointer, "/properties/a/pattern");
+            assert!(
+                violation.detail.contains("without look-around"),
+                "{violation:?}"
+            );
+        }
+        let schema = InputSchema::compile(schema("(a|a)*$")).expect("a schema");
+        let text = json!({"a": "a".repeat(1 << 20)});
+        assert_eq!(schema.violations(&text), []);
     }
 
     #[test]

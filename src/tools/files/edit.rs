@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::nearest::nearest;
 use super::replacement::Replacement;
-use super::text::Encoding;
+
 use super::{Answer, FileError, Work, access, answer, diff, lines, whole};
 use crate::domain::Digest;
 
@@ -80,7 +80,8 @@ pub(crate) fn edit_file(work: &Work<'_>, input: &Input) -> Result<Answer, FileEr
     };
     let old = whole::read(work, &existing.found)?;
     whole::check_digest(asked, input.expected_digest.as_deref(), Some(&old))?;
-    let encoding = Encoding::of_file(input.encoding.as_deref(), &old)?;
+    let named = input.encoding.as_deref();
+    let encoding = whole::encoding(work, &existing.found, (named, &old))?;
     let encoding = encoding.ok_or_else(|| whole::binary(asked))?;
     let text = whole::text(asked, encoding, &old)?;
     let edited = edited(work, input, &text)?;

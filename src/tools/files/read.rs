@@ -342,7 +342,8 @@ impl Reading<'_> {
     }
 
     fn encoding(&self, head: &[u8]) -> Result<Encoding, FileError> {
-        let encoding = Encoding::of_file(self.input.encoding.as_deref(), head)?;
+        let named = self.input.encoding.as_deref();
+        let encoding = whole::encoding(self.work, &self.found, (named, head))?;
         encoding.ok_or_else(|| whole::binary(&self.found.asked))
     }
 

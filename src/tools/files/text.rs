@@ -331,9 +331,12 @@ fn from_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Decoded {
 fn from_other(bytes: &[u8], encoding: &'static encoding_rs::Encoding) -> Decoded {
     let mut decoder = encoding.new_decoder_without_bom_handling();
     let (mut text, mut rest, mut invalid_bytes) = (String::new(), bytes, 0);
+    // Not into the text at once: all the room there is would be written to for each byte that is invalid.
+    let mut piece = [0; 4096];
     loop {
-        text.reserve(rest.len().max(64));
-        let (result, read) = decoder.decode_to_string_without_replacement(rest, &mut text, true);
+        let (result, read, written) =
+            decoder.decode_to_utf8_without_replacement(rest, &mut piece, true);
+        text.push_str(&String::from_utf8_lossy(&piece[..written]));
         rest = &rest[read..];
         match result {
             DecoderResult::InputEmpty => {
@@ -380,11 +383,36 @@ mod tests {
             (&b"plain"[..], Some("utf-8")),
             (b"", Some("utf-8")),
             (b"\xef\xbb\xbfmarked", Some("utf-8-sig")),
-            (b"\xff\xfea\0", Some("utf-16le")),
-            (b"\xfe\xff\0a", Some("utf-16be")),
+            (b"\xff\xfea\0", Some("utf-16")),
+            (b"\xfe\xff\0a", Some("utf-16")),
+            (b"\xff\xfe\0\0a\0\0\0", None),
             (b"\x7fELF\0", None),
         ] {
             assert_eq!(shown(bytes).as_deref(), expected, "{bytes:?}");
+        }
+    }
+
+    /// However many bytes are invalid: it takes a time that grows as the file does.
+    #[test]
+    fn invalid_bytes_stand_where_the_library_has_them() {
+        for encoding in [
+            encoding_rs::SHIFT_JIS,
+            encoding_rs::EUC_JP,
+            encoding_rs::GB18030,
+            encoding_rs::ISO_2022_JP,
+            encoding_rs::WINDOWS_1252,
+        ] {
+            let many = vec![0xff; 4 << 20];
+            for bytes in [
+                &many[..],
+                "\u{65e5}\u{672c} x".repeat(3000).as_bytes(),
+                b"\x81",
+                b"\xff\x81\x30\x1b(",
+            ] {
+                let (text, _) = encoding.decode_without_bom_handling(bytes);
+                let Decoded { text: own, .. } = from_other(bytes, encoding);
+                assert!(own == text, "{}: {} bytes", encoding.name(), bytes.len());
+            }
         }
     }
 

@@ -41,6 +41,20 @@ pub(super) fn too_large(asked: &str, size: u64, most: u64, instead: &str) -> Fil
     FileError::refused(asked, why)
 }
 
+/// The encoding of a file that begins with `head`: the named one, else what it shows. `None` for bytes that are no text.
+/// Where only text may be touched they are refused, whatever they are said to be.
+pub(super) fn encoding(
+    work: &Work<'_>,
+    found: &Found,
+    (named, head): (Option<&str>, &[u8]),
+) -> Result<Option<Encoding>, FileError> {
+    if work.access.restricts_extensions() && Encoding::of_file(None, head)?.is_none() {
+        let why = "it is binary, and [files] allowed_extensions leaves only text";
+        return Err(FileError::denied(&found.real, why));
+    }
+    Encoding::of_file(named, head)
+}
+
 pub(super) fn binary(asked: &str) -> FileError {
     let why = "is binary: it has NUL bytes; name its encoding if it is text all the same";
     FileError::refused(asked, why)

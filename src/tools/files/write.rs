@@ -207,12 +207,8 @@ fn old(work: &Work<'_>, input: &Input, existing: &Existing) -> Result<Old, FileE
     let encoding = match named.filter(|_| found.size() == 0) {
         // There is no mark that could show it.
         Some(label) => Some(Encoding::named(label)?),
-        None => Encoding::of_file(named, head)?,
+        None => whole::encoding(work, found, (named, head))?,
     };
-    if encoding.is_none() && work.access.restricts_extensions() {
-        let why = "it is binary, and [files] allowed_extensions leaves only text";
-        return Err(FileError::denied(&found.real, why));
-    }
     let decoded = encoding
         .zip(bytes.as_deref())
         .map(|(encoding, bytes)| (encoding, encoding.decode(bytes)));

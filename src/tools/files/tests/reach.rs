@@ -280,6 +280,15 @@ fn extensions_are_held_to_where_they_are_configured() {
     assert!(is_denied(&room, "link.md"));
     let overwrite = json!({"file_path": "bin.md", "content": "x"});
     room.refusal(write_file, overwrite, &["binary", "allowed_extensions"]);
+    // Whatever it is said to be.
+    let read = json!({"file_path": "bin.md", "encoding": "latin1"});
+    room.refusal(read_file, read, &["binary", "allowed_extensions"]);
+    let edit = json!({
+        "file_path": "bin.md", "search_pattern": "ELF", "replacement": "x", "encoding": "latin1",
+    });
+    room.refusal(edit_file, edit, &["binary", "allowed_extensions"]);
+    let add = json!({"file_path": "bin.md", "content": "x", "mode": "a", "encoding": "latin1"});
+    room.refusal(write_file, add, &["binary", "allowed_extensions"]);
 }
 
 /// A directory and a link to another in its place, exchanged again and again: whatever is read is
