@@ -26,7 +26,10 @@ fn main() -> ExitCode {
         check_skill,
         skills_dir,
         json,
-    } = Args::parse();
+    } = match Args::try_parse() {
+        Ok(args) => args,
+        Err(said) => return tell(&said),
+    };
     let options = Options {
         config,
         socket,
@@ -47,6 +50,18 @@ fn main() -> ExitCode {
             fail(&error, INVALID_CONFIGURATION)
         }
         Err(error) => fail(&error, 1),
+    }
+}
+
+/// Says what clap has to say: help, a version, or what is wrong with the command line.
+fn tell(said: &clap::Error) -> ExitCode {
+    match said.print() {
+        // Whoever reads no further has read enough.
+        Err(error) if !said.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+            complain(&format!("cannot write to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+        Ok(()) | Err(_) => u8::try_from(said.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }
 

@@ -42,9 +42,20 @@ use args::{Args, Command, ConfigCommand, PolicyCommand};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(said) => return tell(&said),
+    };
     let json = args.json;
     run(args).unwrap_or_else(|failure| failure.report(json))
+}
+
+/// Says what clap has to say: help, a version, or what is wrong with the command line.
+fn tell(said: &clap::Error) -> ExitCode {
+    match said.print() {
+        Err(source) if !said.use_stderr() => Failure::Stdout { source }.report(false),
+        Ok(()) | Err(_) => u8::try_from(said.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
+    }
 }
 
 fn run(args: Args) -> Result<ExitCode, Failure> {
