@@ -198,6 +198,12 @@ fn kept_at_end(close: CloseRecord, spool: Option<&Arc<Spool>>, name: StreamName)
     let output = output(&close, name);
     match &output.place {
         Place::Inline(bytes) => Kept::Memory(bytes.clone().into()),
+        // Of an empty one a new daemon removes the file.
+        Place::Spool { bytes: 0 }
+            if spool.is_none_or(|spool| spool.stream(close.id, name).is_none()) =>
+        {
+            Kept::Memory(Default::default())
+        }
         Place::Spool { .. } => spooled(close.id, spool, name),
         Place::InContent { .. } => finished(close, spool, None)
             .stream(name)

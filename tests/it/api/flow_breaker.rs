@@ -316,7 +316,8 @@ fn a_call_that_is_cancelled_between_two_tries_is_cancelled() {
         let path = format!("/events?follow=false&type=executionRetried&execution_id={id}");
         let delay = wait_for("it waits for another try", || {
             let told = Events::get(&daemon, &path).rest();
-            told.first().and_then(|event| event.data["delay_ms"].as_f64())
+            told.first()
+                .and_then(|event| event.data["delay_ms"].as_f64())
         });
         let record = cancel(&id);
         // A random part of a minute may be over by now.
