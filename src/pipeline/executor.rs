@@ -248,7 +248,7 @@ impl Executor {
     }
 
     /// Something was done that is no execution and took memory.
-    pub fn stir(&self) {
+    pub(crate) fn stir(&self) {
         self.inner.running.stir();
     }
 

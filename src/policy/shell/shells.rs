@@ -199,11 +199,8 @@ fn shell_scripts(arguments: &[String], certain: bool, add: &mut impl FnMut(&str,
         return match first {
             _ if reads_first => from_options,
             None => Reads::Input,
-            Some(_)
-                if has_letter(arguments, 's') && arguments.iter().all(|word| is_known(word)) =>
-            {
-                Reads::Input
-            }
+            // With one that is not known it is not known what it runs, whatever it reads.
+            Some(_) if has_letter(arguments, 's') => Reads::Input,
             Some(file) => Reads::file(file),
         };
     }
