@@ -1,9 +1,12 @@
 use std::collections::BTreeSet;
 use std::ffi::{CString, NulError, c_char};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use nix::unistd::{Uid, User};
+use tokio::sync::SetOnce;
 
 use crate::domain::{EXECUTION_VARIABLE, ExecutionId, INSTANCE_VARIABLE};
 
@@ -33,9 +36,14 @@ pub(crate) const FIXED: [(&str, &str); 12] = [
 /// this process's own variables is passed on.
 #[derive(Debug)]
 pub(super) struct BaseEnvironment {
-    variables: OnceLock<Arc<[Variable]>>,
+    base: Arc<SetOnce<Base>>,
+    is_asked_for: AtomicBool,
     instance: Option<String>,
 }
+
+/// That part of it.
+#[derive(Clone, Debug)]
+pub(super) struct Base(Arc<[Variable]>);
 
 /// `NAME=value` as execve(2) takes it.
 #[derive(Debug)]
@@ -47,27 +55,46 @@ struct Variable {
 /// The whole environment of one execution: what is the same for all, and what is its own.
 #[derive(Debug)]
 pub(super) struct Environment {
-    base: Arc<[Variable]>,
+    base: Base,
     own: Vec<Variable>,
 }
 
 impl BaseEnvironment {
     pub(super) fn new(instance: Option<String>) -> Self {
         Self {
-            variables: OnceLock::new(),
+            base: Arc::default(),
+            is_asked_for: AtomicBool::new(false),
             instance,
         }
     }
 
-    /// The base, the shell, `added` over both, and last the ids, for they are how the tree is
+    /// What is the same for all. Found out once, beside the event loop: the user database may be one that does not
+    /// answer (nsswitch.conf(5)).
+    pub(super) async fn base(&self) -> Base {
+        if let Some(base) = self.base.get() {
+            return base.clone();
+        }
+        if !self.is_asked_for.swap(true, Ordering::Relaxed) {
+            let base = Arc::clone(&self.base);
+            let find = move || drop(base.set(Base::find()));
+            let thread = thread::Builder::new().name("environment".to_owned());
+            if let Err(error) = thread.spawn(find) {
+                tracing::error!(%error, "there is no thread to look into the user database");
+                self.is_asked_for.store(false, Ordering::Relaxed);
+            }
+        }
+        self.base.wait().await.clone()
+    }
+
+    /// `base`, the shell, `added` over both, and last the ids, for they are how the tree is
     /// found again.
     pub(super) fn of(
         &self,
+        base: Base,
         id: ExecutionId,
         shell: &Path,
         added: &[(String, String)],
     ) -> Result<Environment, NulError> {
-        let base = self.variables.get_or_init(base);
         let (shell, id) = (shell.to_string_lossy(), id.to_string());
         let mut variables = vec![("SHELL", &*shell)];
         variables.extend(
@@ -81,10 +108,7 @@ impl BaseEnvironment {
         let own = last_of_each(variables).into_iter();
         let own = own.map(|(name, value)| Variable::new(name, value));
         let own = own.collect::<Result<Vec<Variable>, NulError>>()?;
-        Ok(Environment {
-            base: Arc::clone(base),
-            own,
-        })
+        Ok(Environment { base, own })
     }
 }
 
@@ -100,12 +124,32 @@ pub(crate) fn last_of_each<'a>(variables: Vec<(&'a str, &'a str)>) -> Vec<(&'a s
     last
 }
 
+impl Base {
+    fn find() -> Self {
+        let uid = Uid::effective();
+        // A user without an entry in the database (a container, mostly) still gets all four.
+        let (name, home) = match User::from_uid(uid) {
+            Ok(Some(user)) => (user.name, user.dir.display().to_string()),
+            Ok(None) | Err(_) => (uid.to_string(), "/".to_owned()),
+        };
+        let who = [
+            ("HOME", home.as_str()),
+            ("USER", name.as_str()),
+            ("LOGNAME", name.as_str()),
+        ];
+        // The user database cannot hold NUL, and the rest is constant.
+        let variables = FIXED.into_iter().chain(who);
+        let variables = variables.filter_map(|(name, value)| Variable::new(name, value).ok());
+        Self(variables.collect())
+    }
+}
+
 impl Environment {
     /// The assignments, each name once. Valid as long as `self` is.
     pub(super) fn pointers(&self) -> impl Iterator<Item = *const c_char> {
         // A dozen, each looked for among those of its own: mostly three.
         let is_own = |name: &[u8]| self.own.iter().any(|own| own.name() == name);
-        let base = self.base.iter();
+        let base = self.base.0.iter();
         let base = base.filter(move |variable| !is_own(variable.name()));
         base.chain(&self.own)
             .map(|variable| variable.assignment.as_ptr())
@@ -129,23 +173,4 @@ impl Variable {
     fn name(&self) -> &[u8] {
         &self.assignment.as_bytes()[..self.name_bytes]
     }
-}
-
-fn base() -> Arc<[Variable]> {
-    let uid = Uid::effective();
-    // A user without an entry in the database (a container, mostly) still gets all four.
-    let (name, home) = match User::from_uid(uid) {
-        Ok(Some(user)) => (user.name, user.dir.display().to_string()),
-        Ok(None) | Err(_) => (uid.to_string(), "/".to_owned()),
-    };
-    let who = [
-        ("HOME", home.as_str()),
-        ("USER", name.as_str()),
-        ("LOGNAME", name.as_str()),
-    ];
-    // The user database cannot hold NUL, and the rest is constant.
-    let variables = FIXED.into_iter().chain(who);
-    variables
-        .filter_map(|(name, value)| Variable::new(name, value).ok())
-        .collect()
 }

@@ -87,7 +87,7 @@ impl Runner {
     /// # Errors
     /// When no process ran: it could not be started, or could not execute its program.
     pub async fn run(&self, mut plan: Plan, live: &Arc<Live>) -> Result<Outcome, RunError> {
-        let born = self.start_script(&mut plan).await?;
+        let born = self.start_script(&mut plan, live).await?;
         self.attend(born, plan, live).await
     }
 

@@ -2,25 +2,28 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::future::pending;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::Runner;
+use super::environment::Base;
 use super::handover::Handover;
 use super::inherited::Corrections;
 use super::pipes::Pipes;
-use super::plan::{Plan, RunError};
+use super::plan::{Live, Plan, RunError};
 use super::reader::Watched;
 use super::spawn::{self, Leader, Program};
 use super::spool::{self, SCRIPT};
 use super::tree::Tree;
-use crate::domain::ExecutionId;
+use crate::domain::{ExecutionId, StopReason};
 
 /// Where a private script lies while its execution lasts.
 #[derive(Debug)]
@@ -52,14 +55,41 @@ impl Runner {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(crate) fn start(&self, plan: &Plan, stdin: Option<OwnedFd>) -> Result<Born, RunError> {
-        self.bear(plan, stdin, None)
+    pub(crate) async fn start(
+        &self,
+        plan: &Plan,
+        stdin: Option<OwnedFd>,
+    ) -> Result<Born, RunError> {
+        let base = self.base(plan.limit, pending()).await?;
+        self.bear(plan, stdin, None, base)
     }
 
     /// The same with a script that is as long as it may be.
-    pub(super) async fn start_script(&self, plan: &mut Plan) -> Result<Born, RunError> {
+    pub(super) async fn start_script(
+        &self,
+        plan: &mut Plan,
+        live: &Live,
+    ) -> Result<Born, RunError> {
+        let base = self.base(plan.limit, live.stop_requested()).await?;
         let script = self.script_file(plan).await?;
-        self.bear(plan, None, script)
+        self.bear(plan, None, script, base)
+    }
+
+    /// What every process is told, which is waited for as long as for the process at the most.
+    async fn base(
+        &self,
+        limit: Duration,
+        stopped: impl Future<Output = StopReason>,
+    ) -> Result<Base, RunError> {
+        tokio::select! {
+            biased;
+            base = self.environment.base() => return Ok(base),
+            _ = stopped => {}
+            () = tokio::time::sleep(limit) => {}
+        }
+        let error = io::Error::from(io::ErrorKind::TimedOut);
+        let step = "the user database has not said whose processes these are (getpwuid_r)";
+        Err(RunError::new(step, error))
     }
 
     fn bear(
@@ -67,6 +97,7 @@ impl Runner {
         plan: &Plan,
         stdin: Option<OwnedFd>,
         script: Option<ScriptFile>,
+        base: Base,
     ) -> Result<Born, RunError> {
         let program = CString::new(plan.program.as_os_str().as_bytes());
         let program =
@@ -74,7 +105,7 @@ impl Runner {
         let args = arguments(plan, script.as_ref())?;
         let env = self
             .environment
-            .of(plan.id, &plan.program, &plan.env)
+            .of(base, plan.id, &plan.program, &plan.env)
             .map_err(|error| RunError::new("a variable holds NUL", error))?;
         let working_dir = plan
             .working_dir

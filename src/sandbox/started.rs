@@ -72,7 +72,7 @@ impl Started {
             limits,
             ..helper(id, &runtime.program, runtime.run(&bundle), &config)
         };
-        let (order, born) = begin(&plan, &runner)?;
+        let (order, born) = begin(&plan, &runner).await?;
         Ok(Self {
             id,
             runtime,
@@ -191,12 +191,12 @@ impl Started {
 }
 
 /// Starts a process that has the end of a pipe for its standard input.
-fn begin(plan: &Plan, runner: &Runner) -> Result<(pipe::Sender, Born), SandboxError> {
+async fn begin(plan: &Plan, runner: &Runner) -> Result<(pipe::Sender, Born), SandboxError> {
     let (input, order) = nix::unistd::pipe2(OFlag::O_CLOEXEC)
         .map_err(|error| SandboxError::broken("make a pipe", &error.into()))?;
     let order = pipe::Sender::from_owned_fd(order)
         .map_err(|error| SandboxError::broken("write to a pipe", &error))?;
-    let born = runner.start(plan, Some(input));
+    let born = runner.start(plan, Some(input)).await;
     Ok((order, born.map_err(SandboxError::from_runtime)?))
 }
 

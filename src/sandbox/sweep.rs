@@ -17,11 +17,13 @@ pub(crate) fn sweep(config: &SandboxConfig) -> usize {
         return 0;
     };
     let runtime = Runtime::of(config).ok();
+    // For all of them: the daemon says that it is ready after this.
+    let until = Instant::now() + PATIENCE;
     let mut swept = 0;
     for entry in entries.flatten() {
         let path = entry.path();
         if let Some(runtime) = &runtime
-            && let Err(error) = delete(runtime, &path)
+            && let Err(error) = delete(runtime, &path, until)
         {
             tracing::warn!(%error, path = %path.display(), "the runtime cannot remove a sandbox");
         }
@@ -36,22 +38,25 @@ pub(crate) fn sweep(config: &SandboxConfig) -> usize {
 }
 
 /// Removes what the runtime keeps outside of the bundle at `path`.
-fn delete(runtime: &Runtime, path: &Path) -> io::Result<()> {
+fn delete(runtime: &Runtime, path: &Path, until: Instant) -> io::Result<()> {
     let (state, id) = (bundle::state(path), bundle::id(path));
     if !runtime.may_leave(&state) {
         return Ok(());
     }
-    let deleted = run(Command::new(&runtime.program).args(runtime.delete(&state, &id)));
+    let mut command = Command::new(&runtime.program);
+    let deleted = run(command.args(runtime.delete(&state, &id)), until);
     // Whatever came of that.
     deleted.and(runtime.clear(&id))
 }
 
 /// Runs a program to its end, before there is anything that could wait for it.
-fn run(command: &mut Command) -> io::Result<()> {
+fn run(command: &mut Command, until: Instant) -> io::Result<()> {
+    if Instant::now() >= until {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     command.stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = command.spawn()?;
-    let until = Instant::now() + PATIENCE;
     loop {
         match running.try_wait()? {
             Some(status) if status.success() => return Ok(()),

@@ -11,6 +11,7 @@ mod limits;
 mod order;
 mod scripts;
 mod secrets;
+mod silent;
 mod text;
 mod timeout;
 mod unattended;

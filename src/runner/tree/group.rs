@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::leaders::{Enlisted, Leaders, Suspicion};
+use super::marks::Marks;
 use super::procfs::{self, Stat, Variable};
 use super::{Members, Remains, signal_group};
 use crate::domain::ExecutionId;
@@ -15,6 +16,25 @@ use crate::runner::spawn::Leader;
 /// How many processes are looked at on the event loop, some 20 µs each. Where there are more of them that is done
 /// elsewhere.
 pub(super) const FEW: usize = 128;
+
+/// How far a look goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Of few processes what the kernel tells at once.
+    Few,
+    /// All of them, and what they say themselves.
+    All,
+}
+
+impl Reach {
+    /// How many processes are looked at.
+    fn max(self) -> usize {
+        match self {
+            Self::Few => FEW,
+            Self::All => usize::MAX,
+        }
+    }
+}
 
 /// One execution's processes, held together by a process group.
 #[derive(Debug)]
@@ -44,6 +64,8 @@ enum Owner {
     Another,
     /// It has ended, perhaps only since it was listed.
     Nobody,
+    /// Would have to be asked, and was not to be.
+    Unasked,
     /// Cannot be told yet.
     Undecided,
     /// Cannot be told.
@@ -88,6 +110,11 @@ impl GroupTree {
         Ok(leader)
     }
 
+    /// What processes say of themselves.
+    pub(super) fn marks(&self) -> &Marks {
+        self.search.leaders.marks()
+    }
+
     /// Whether there is no other tree.
     pub(super) fn is_alone(&self) -> bool {
         self.search.leaders.count() <= 1
@@ -122,21 +149,21 @@ impl GroupTree {
         self.search.leaders.used(self.search.id)
     }
 
-    /// Has `how` look at few processes here and now, and at more of them beside the event loop.
-    async fn search(&self, how: fn(&Search, usize) -> Look) -> Look {
-        let few = how(&self.search, FEW);
+    /// Has `how` look at few processes here and now, and at more of them, or closer, beside the event loop.
+    async fn search(&self, how: fn(&Search, Reach) -> Look) -> Look {
+        let few = how(&self.search, Reach::Few);
         if !few.is_cut {
             return few;
         }
         let search = self.search.clone();
-        beside(move || how(&search, usize::MAX)).await
+        beside(move || how(&search, Reach::All)).await
     }
 }
 
 impl Search {
-    /// Sends SIGKILL to who is there, at most `max` of them, and says who is left.
-    fn kill(&self, max: usize) -> Look {
-        let before = self.look(max);
+    /// Sends SIGKILL to who is there, and says who is left.
+    fn kill(&self, reach: Reach) -> Look {
+        let before = self.look(reach);
         for (pid, seen) in &before.members {
             self.leaders.note_killed(self.id, *pid, *seen);
             let _ = procfs::kill_if_same(*pid, *seen);
@@ -144,26 +171,27 @@ impl Search {
         if before.is_cut {
             return before;
         }
-        self.look(max)
+        self.look(reach)
     }
 
-    /// Who is there, of at most `max` processes. Looks again as long as somebody has turned up or ended meanwhile:
-    /// who ends takes nobody along, its children come back as orphans.
-    fn look(&self, max: usize) -> Look {
+    /// Who is there. Looks again as long as somebody has turned up or ended meanwhile: who ends takes nobody along,
+    /// its children come back as orphans.
+    fn look(&self, reach: Reach) -> Look {
         /// What changes as often as this forks faster than it can be followed.
         const LOOKS: usize = 16;
         let mut look = Look::default();
-        let mut candidates = self.candidates(&mut look, max);
+        let mut candidates = self.candidates(&mut look, reach);
         for _ in 0..LOOKS {
             let mut walk = Walk::default();
-            let is_cut = walk.descend(self.leader.into_iter().chain(candidates).collect(), max);
+            let roots = self.leader.into_iter().chain(candidates).collect();
+            let is_cut = walk.descend(roots, reach.max());
             if look.is_cut || is_cut {
                 look.is_cut = true;
                 look.members = walk.found;
                 return look;
             }
             look = Look::default();
-            candidates = self.candidates(&mut look, max);
+            candidates = self.candidates(&mut look, reach);
             let nobody_new = candidates.iter().all(|pid| walk.seen.contains(pid));
             let is_stable = nobody_new && !look.is_stale && walk.all_live();
             look.members = walk.found;
@@ -177,20 +205,29 @@ impl Search {
 
     /// The orphans that belong to this tree, as roots to walk from besides the leader. Notes in `look` of whom
     /// it cannot be told, now or at all, whose they are.
-    fn candidates(&self, look: &mut Look, max: usize) -> Vec<Pid> {
+    fn candidates(&self, look: &mut Look, reach: Reach) -> Vec<Pid> {
+        let max = reach.max();
         let orphans = self.leaders.subreaper().then(|| self.leaders.orphans());
         let Some(orphans) = orphans.flatten() else {
             let all = procfs::all();
             look.is_cut = all.len() > max;
-            let mine = |pid: &Pid| self.owner(*pid) == Owner::Mine;
-            return all.into_iter().take(max).filter(mine).collect();
+            let mut mine = Vec::new();
+            for pid in all.into_iter().take(max) {
+                match self.owner(pid, reach) {
+                    Owner::Mine => mine.push(pid),
+                    Owner::Unasked => look.is_cut = true,
+                    Owner::Another | Owner::Nobody | Owner::Undecided | Owner::Unknown => {}
+                }
+            }
+            return mine;
         };
         look.is_complete = true;
         look.is_cut = orphans.len() > max;
         let mut mine = Vec::new();
         for pid in orphans.into_iter().take(max) {
-            match self.owner(pid) {
+            match self.owner(pid, reach) {
                 Owner::Mine => mine.push(pid),
+                Owner::Unasked => look.is_cut = true,
                 Owner::Another => {}
                 Owner::Nobody => look.is_stale = true,
                 Owner::Undecided => look.undecided += 1,
@@ -203,7 +240,7 @@ impl Search {
         mine
     }
 
-    fn owner(&self, pid: Pid) -> Owner {
+    fn owner(&self, pid: Pid, reach: Reach) -> Owner {
         let told = self.leaders.owner(pid);
         if told.is_some_and(|id| id != self.id) {
             return Owner::Another;
@@ -221,7 +258,7 @@ impl Search {
         }
         let id = match told {
             Some(id) => id,
-            None => match self.tell(pid, stat) {
+            None => match self.tell(pid, stat, reach) {
                 Ok(id) => id,
                 Err(untold) => return untold,
             },
@@ -237,7 +274,10 @@ impl Search {
     }
 
     /// To which execution a living process belongs.
-    fn tell(&self, pid: Pid, stat: Stat) -> Result<ExecutionId, Owner> {
+    fn tell(&self, pid: Pid, stat: Stat, reach: Reach) -> Result<ExecutionId, Owner> {
+        if reach == Reach::Few {
+            return self.leaders.told_by_session(stat).ok_or(Owner::Unasked);
+        }
         let variable = match self.leaders.told(pid, stat) {
             Ok(id) => return Ok(id),
             Err(variable) => variable,

@@ -7,8 +7,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tokio::runtime::Handle;
 
-use super::group::FEW;
 use super::kernel_file::KernelFile;
+use super::marks::Marks;
 use super::procfs::{self, Stat, Variable};
 use crate::domain::{EXECUTION_VARIABLE, ExecutionId};
 use crate::runner::spawn::Leader;
@@ -26,6 +26,7 @@ pub(in crate::runner) struct Leaders {
     /// When it was last found out whether there are orphans, and the answer.
     looked: Mutex<Option<(Instant, bool)>>,
     known: Mutex<Known>,
+    marks: Marks,
     /// Held by who sees to orphans.
     tidying: Mutex<()>,
 }
@@ -103,6 +104,7 @@ impl Leaders {
             children: OnceLock::new(),
             looked: Mutex::default(),
             known: Mutex::default(),
+            marks: Marks::default(),
             tidying: Mutex::default(),
         }
     }
@@ -136,6 +138,11 @@ impl Leaders {
     /// Whether what has lost its parent comes back to this process.
     pub(super) fn subreaper(&self) -> bool {
         self.subreaper
+    }
+
+    /// What processes say of themselves.
+    pub(super) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// How many there are.
@@ -187,13 +194,18 @@ impl Leaders {
         self.lock().is_here(id).then_some(id)
     }
 
-    /// To which of the executions that are here a process says that it belongs, by its session or its
-    /// environment; else what the latter says.
+    /// To which of the executions that are here a process belongs by its session.
+    pub(super) fn told_by_session(&self, stat: Stat) -> Option<ExecutionId> {
+        self.lock().leaders.get(&stat.session).copied()
+    }
+
+    /// The same by its session or its environment; else what the latter says. Takes a moment of one that does
+    /// not say it.
     pub(super) fn told(&self, pid: Pid, stat: Stat) -> Result<ExecutionId, Variable> {
-        if let Some(id) = self.lock().leaders.get(&stat.session) {
-            return Ok(*id);
+        if let Some(id) = self.told_by_session(stat) {
+            return Ok(id);
         }
-        match procfs::variable(pid, EXECUTION_VARIABLE) {
+        match self.marks.of(pid, EXECUTION_VARIABLE) {
             Variable::Value(id) => self.execution(&id).ok_or(Variable::Value(id)),
             untold @ (Variable::Unset | Variable::Unreadable) => Err(untold),
         }
@@ -224,12 +236,15 @@ impl Leaders {
             return;
         }
         let orphans = self.orphans().unwrap_or_default();
+        if orphans.is_empty() {
+            return;
+        }
         match Handle::try_current() {
-            Ok(runtime) if orphans.len() > FEW => {
+            Ok(runtime) => {
                 let this = Arc::clone(self);
                 drop(runtime.spawn_blocking(move || this.see_to(orphans)));
             }
-            Ok(_) | Err(_) => self.see_to(orphans),
+            Err(_) => self.see_to(orphans),
         }
     }
 

@@ -5,6 +5,7 @@ mod cgroup;
 mod group;
 mod kernel_file;
 mod leaders;
+mod marks;
 mod procfs;
 
 use std::io;
@@ -22,6 +23,7 @@ use group::FEW;
 pub(super) use group::GroupTree;
 use leaders::Enlisted;
 pub(super) use leaders::Leaders;
+use marks::Marks;
 pub(super) use procfs::{command_line, exit, has_executed, held_streams, kill_marked};
 
 use super::beside;
@@ -77,7 +79,11 @@ pub(super) enum Membership {
     Cgroup(LeafMembers),
     /// All that share the leader's session, descend from it, or still say whose they are: the rest
     /// cannot be told.
-    Leader { pid: Pid, id: ExecutionId },
+    Leader {
+        pid: Pid,
+        id: ExecutionId,
+        marks: Marks,
+    },
 }
 
 impl Membership {
@@ -85,10 +91,13 @@ impl Membership {
     pub(super) fn has(&self, pid: Pid) -> bool {
         match self {
             Self::Cgroup(leaf) => leaf.has(pid),
-            Self::Leader { pid: leader, id } => {
+            Self::Leader {
+                pid: leader,
+                id,
+                marks,
+            } => {
                 procfs::descends(pid, *leader)
-                    || procfs::variable(pid, EXECUTION_VARIABLE)
-                        == procfs::Variable::Value(id.to_string())
+                    || marks.of(pid, EXECUTION_VARIABLE) == procfs::Variable::Value(id.to_string())
             }
         }
     }
@@ -161,9 +170,10 @@ impl Tree {
     pub(super) fn membership(&self, leader: &Leader, id: ExecutionId) -> Membership {
         match self {
             Self::Cgroup(tree) => Membership::Cgroup(tree.leaf.membership()),
-            Self::Group(_) => Membership::Leader {
+            Self::Group(group) => Membership::Leader {
                 pid: leader.pid,
                 id,
+                marks: group.marks().clone(),
             },
         }
     }

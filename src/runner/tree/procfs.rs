@@ -11,6 +11,7 @@ use nix::unistd::{Pid, geteuid};
 use rustix::process::{self, PidfdFlags};
 
 use super::kernel_file::KernelFile;
+use super::marks::Marks;
 use crate::domain::{self, Exit, StreamName};
 
 /// What proc_pid_stat(5) says of a process, as far as it matters here.
@@ -293,9 +294,10 @@ pub(super) fn kill_if_same(pid: Pid, seen: Stat) -> io::Result<()> {
 /// Kills every process whose environment marks it with `name=value`, with the session it is in and
 /// all its descendants, marked or not; this process excepted. Returns how many there were once
 /// they are dead, or after a bounded time: nothing kills an uninterruptible sleep.
-pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
+pub(in crate::runner) fn kill_marked(name: &'static str, value: &str) -> usize {
     const PATIENCE: Duration = Duration::from_secs(1);
     let marked = Variable::Value(value.to_owned());
+    let marks = Marks::default();
     let deadline = Instant::now() + PATIENCE;
     let mut killed = HashSet::new();
     loop {
@@ -306,8 +308,16 @@ pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
             .filter(|pid| *pid != Pid::this())
             .filter_map(|pid| Some((pid, stat(pid).filter(may_be_marked)?)))
             .collect();
-        let is_marked = |pid: Pid| variable(pid, name) == marked;
-        let company = company(&living, is_marked);
+        let pids: Vec<Pid> = living.iter().map(|(pid, _)| *pid).collect();
+        let told = marks.of_all(&pids, name);
+        let said = |what: &Variable| -> HashSet<Pid> {
+            let all = pids.iter().zip(&told);
+            all.filter(|(_, told)| *told == what)
+                .map(|(pid, _)| *pid)
+                .collect()
+        };
+        let are_marked = said(&marked);
+        let company = company(&living, |pid| are_marked.contains(&pid));
         for (pid, seen) in &company {
             killed.insert((*pid, seen.started));
             if let Err(error) = kill_if_same(*pid, *seen) {
@@ -316,6 +326,13 @@ pub(in crate::runner) fn kill_marked(name: &str, value: &str) -> usize {
         }
         let is_dying = |(pid, stat): &(Pid, Stat)| killed.contains(&(*pid, stat.started));
         if (company.is_empty() && !living.iter().any(is_dying)) || Instant::now() >= deadline {
+            let silent = said(&Variable::Unreadable);
+            if !silent.is_empty() {
+                tracing::warn!(
+                    ?silent,
+                    "these processes do not tell whose they are, and are left alone"
+                );
+            }
             return killed.len();
         }
         std::thread::sleep(Duration::from_millis(1));
