@@ -70,10 +70,6 @@ impl Store {
     /// Decides on a pending one. After its expiry it can only expire or be withdrawn.
     pub(super) fn decide(&mut self, decision: &Decision) -> Result<Verdicted, Fault> {
         let at = micros(decision.at);
-        let by_itself = matches!(
-            decision.status,
-            ApprovalStatus::Expired | ApprovalStatus::Withdrawn
-        );
         let decided = self
             .connection
             .prepare_cached(
@@ -87,7 +83,7 @@ impl Store {
                 at,
                 decision.reason,
                 decision.remember,
-                by_itself,
+                decision.is_of_the_pipeline(),
             ])?;
         self.settle(decision.id, decided, at, "approval_decided")
     }

@@ -352,9 +352,14 @@ impl Ledger {
         self.write(Failing::Dropped, None, move |store| store.ask(&approval))
     }
 
-    /// Decides on a pending approval; the first to decide does.
+    /// Decides on a pending approval; the first to decide does. That nobody asks any more is written when the disk
+    /// is back, or somebody could still be asked.
     pub fn decide(&self, decision: Decision) -> Receipt<Verdicted> {
-        self.write(Failing::Dropped, None, move |store| store.decide(&decision))
+        let failing = match decision.is_of_the_pipeline() {
+            true => Failing::kept(0),
+            false => Failing::Dropped,
+        };
+        self.write(failing, None, move |store| store.decide(&decision))
     }
 
     /// Uses an approval up, immediately before what it was given for is run: once, if it was

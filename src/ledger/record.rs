@@ -375,6 +375,16 @@ pub struct Decision {
     pub at: SystemTime,
 }
 
+impl Decision {
+    /// Whether it is nobody's, but says that nobody asks any more.
+    pub(super) fn is_of_the_pipeline(&self) -> bool {
+        matches!(
+            self.status,
+            ApprovalStatus::Expired | ApprovalStatus::Withdrawn
+        )
+    }
+}
+
 /// What became of a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdicted {

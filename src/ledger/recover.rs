@@ -90,7 +90,38 @@ impl Store {
             event += count;
             recovered.lost.push(record.open);
         }
+        self.withdraw_the_rest(&recovered, now, event)?;
         Ok(recovered)
+    }
+
+    /// Withdraws what is still asked about executions that have ended: the disk was full when nobody asked any more.
+    fn withdraw_the_rest(
+        &mut self,
+        recovered: &Recovered,
+        now: SystemTime,
+        mut event: u64,
+    ) -> Result<(), Fault> {
+        let waits = |approval: &Approval| {
+            let mut waiting = recovered.waiting.iter();
+            waiting.any(|one| one.record.open.id == approval.execution_id)
+        };
+        for approval in self.pending_approvals()? {
+            if waits(&approval) {
+                continue;
+            }
+            let withdrawn = self.withdraw(&approval, now)?;
+            self.events(&NumberedEvents {
+                first: event,
+                events: Events {
+                    execution_id: Some(approval.execution_id),
+                    tool: Some(approval.tool),
+                    caller_uid: Some(approval.caller_uid),
+                    happened: std::iter::once((now, withdrawn)).collect(),
+                },
+            })?;
+            event += 1;
+        }
+        Ok(())
     }
 
     /// What was told of an execution.
@@ -134,6 +165,17 @@ impl Store {
         );
         let mut unused = self.connection.prepare_cached(&sql)?;
         let rows = unused.query_map([id.as_bytes()], approvals::read)?;
+        rows.collect()
+    }
+
+    /// Those of all executions that nobody has decided on.
+    fn pending_approvals(&self) -> rusqlite::Result<Vec<Approval>> {
+        let sql = format!(
+            "SELECT {} FROM approvals WHERE status = 'pending'",
+            approvals::COLUMNS
+        );
+        let mut pending = self.connection.prepare(&sql)?;
+        let rows = pending.query_map([], approvals::read)?;
         rows.collect()
     }
 

@@ -226,3 +226,23 @@ fn only_what_nobody_waits_for_goes_on_waiting_after_a_restart() {
         Chain::Holds(ledger.head())
     );
 }
+
+#[test]
+fn what_nobody_waits_for_is_not_asked_any_more_after_a_restart() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let record = opening("bash", 1, at(0));
+    let approval = asking(record.id, far());
+    let ended = closing(record.id, Status::Cancelled);
+    drop(ledger.open_execution(record, None));
+    ledger.ask_approval(approval.clone()).wait().expect("asked");
+    ledger.close_execution(ended, None).wait().expect("ended");
+    drop(ledger);
+    let Opened { ledger, recovered } = open(&scratch.file());
+    assert!(recovered.waiting.is_empty() && recovered.lost.is_empty());
+    let found = block_on(ledger.approvals(Approvals::One(approval.id))).expect("read");
+    assert_eq!(found[0].status, ApprovalStatus::Withdrawn);
+    let events = block_on(ledger.events(0, EventFilter::default(), 100)).expect("read");
+    let told: Vec<_> = events.events.iter().map(|event| &*event.kind).collect();
+    assert_eq!(told, ["confirmationDecided"]);
+}

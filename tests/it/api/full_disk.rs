@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::history::{list, summaries};
 use super::keys::keyed;
-use super::{call, hooks};
+use super::{approvals, call, hooks};
 use crate::support::{Daemon, Reply, scratch, skip, wait_to_equal};
 
 /// A file system of its own for the state directory, so small that it can be filled.
@@ -280,5 +280,33 @@ fn what_ended_while_the_disk_was_full_has_ended() {
     });
     all_succeeded();
     assert_eq!(list(&daemon, "status=running")["executions"], json!([]));
+    assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
+}
+
+/// That nobody asks any more is on record as soon as the disk is back, or somebody could still be asked.
+#[test]
+fn a_question_that_ends_while_the_disk_is_full_is_not_asked_any_more() {
+    let dir = scratch();
+    let Some(disk) = SmallDisk::mount(&dir.join("state"), 4) else {
+        return;
+    };
+    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"best_effort\"\n[confirmation]\nself_approval = true\n";
+    fs::write(dir.join("executor.toml"), toml).expect("ours");
+    fs::write(dir.join("policy.toml"), "default = \"ask\"\n").expect("ours");
+    let daemon = Daemon::launch(dir, None, |_| {});
+    let id = daemon.begin("true", &json!({}));
+    let asked = approvals::pending(&daemon);
+    disk.fill();
+    let cancelled = daemon
+        .connect()
+        .request("DELETE", &format!("/executions/{id}"), &[], b"");
+    assert!(cancelled.status < 300, "{}", cancelled.content());
+    assert_eq!(daemon.ended(&id)["status"], "cancelled");
+    disk.free();
+    daemon.wait_until("nobody is asked", || {
+        approvals::approvals(&daemon, "").is_empty()
+    });
+    let answer = approvals::answer(&daemon, &asked, &json!({"decision": "approve"}));
+    assert_eq!(answer.status, 409, "{}", answer.content());
     assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
 }
