@@ -1,6 +1,8 @@
 //! The reader that refuses. It finds every command that a script may run, rather one too many:
 //! nested scripts (`bash -c`, `eval`, substitutions) are read in turn.
 
+use std::collections::BTreeSet;
+
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::command::Joined;
 use super::dialect::{Apart, names_extended, names_posix};
@@ -9,7 +11,7 @@ use super::hazards::looks;
 use super::hidden::{hidden, may_run};
 use super::nested::takes_scripts;
 use super::text::{joined, literal};
-use super::variables::{MAX_SET, assignment, names_own};
+use super::variables::{MAX_SET, Scope, assignment, exports, names_own};
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, bash, strict};
 
@@ -40,6 +42,10 @@ pub(super) struct Reader {
     pub(super) input_expanded: bool,
     /// Variables that it finds set.
     variables: Vec<(String, String)>,
+    /// Those that programs see.
+    pub(super) exported: BTreeSet<String>,
+    /// Of the values of others, commands of which a part is not known. They are some once one is exported.
+    pub(super) withheld: Vec<Command>,
     /// Functions, and which commands are given which texts.
     pub(super) functions: Vec<String>,
     pub(super) fed: Vec<(String, String)>,
@@ -67,7 +73,7 @@ pub(super) struct Reader {
     is_beyond_ascii: bool,
     /// How many commands of git's are around what is looked at, by the names of their programs.
     pub(super) by_git: usize,
-    depth: usize,
+    pub(super) depth: usize,
     bytes: usize,
     /// Bytes of what was found.
     found: usize,
@@ -146,6 +152,8 @@ impl Reader {
             variables: (setting.variables.iter())
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
+            exported: setting.variables.keys().cloned().collect(),
+            withheld: Vec::new(),
             functions: Vec::new(),
             fed: Vec::new(),
             elsewhere: false,
@@ -171,6 +179,7 @@ impl Reader {
     /// Reads a script of the simplest form, as are those in it; none when one is not.
     pub(super) fn read_simple(mut self, script: &str) -> Option<Reading> {
         let simple = self.variables.is_empty() && self.simple(script, true, 0);
+        self.restore();
         (simple && !self.is_full()).then_some(self.reading)
     }
 
@@ -190,6 +199,10 @@ impl Reader {
 
     fn simple(&mut self, script: &str, certain: bool, depth: usize) -> bool {
         if script.len() > MAX_SIMPLE_BYTES || self.shell == Shell::Other {
+            return false;
+        }
+        // Not every shell, nor bash in every mode, has these as they are read there.
+        if script.contains(['!', '#']) || script.contains('"') && script.contains('\\') {
             return false;
         }
         let Ok(segments) = strict::read(script) else {
@@ -213,7 +226,11 @@ impl Reader {
                 inside.is_some_and(|inside| !inside.starts_with(INNER_BLANK))
             };
             let mut settings = settings.filter(|(_, value)| !is_template(value));
-            if settings.any(|(name, value)| self.set(name, value, certain).is_err()) {
+            let scope = match words.iter().all(|word| assignment(word).is_some()) {
+                true => Scope::Script,
+                false => Scope::Programs,
+            };
+            if settings.any(|(name, value)| self.set(name, value, scope, certain).is_err()) {
                 return false;
             }
             let nested = self.command(&words, certain, None);
@@ -238,7 +255,7 @@ impl Reader {
             if redefines(&name) {
                 self.unknown();
             }
-            self.set(&name, &literal(&value), false)?;
+            self.set(&name, &literal(&value), Scope::Programs, false)?;
         }
         self.script(script, true)?;
         self.functions_fed()?;
@@ -252,9 +269,29 @@ impl Reader {
         if is_otherwise {
             self.unknown();
         }
+        self.restore();
         match self.is_full() {
             true => Err(Unreadable::TooMuch),
             false => Ok(self.reading),
+        }
+    }
+
+    /// Adds what was withheld where something may be exported.
+    fn restore(&mut self) {
+        if self.withheld.is_empty() {
+            return;
+        }
+        let mut last = None;
+        let mut commands = self.reading.commands.iter();
+        let exports = commands.any(|command| {
+            // Behind a wrapper each word begins one.
+            let is_part = last
+                .replace(command)
+                .is_some_and(|longer| command.ends(longer));
+            !is_part && exports(command.text())
+        });
+        if exports {
+            self.reading.commands.append(&mut self.withheld);
         }
     }
 

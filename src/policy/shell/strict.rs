@@ -1,4 +1,4 @@
-//! The reader that may allow. It knows plain words, quotes and escapes, joined by `&&`, `||`,
+//! The reader that may allow. It knows plain words, quotes, escapes and comments, joined by `&&`, `||`,
 //! `;`, `|` and newlines, with redirects to `/dev/null` and between descriptors 0 to 2. There
 //! every shell agrees what is run. All else is opaque: no guess is ever made. One pass, no
 //! recursion, linear time.
@@ -67,7 +67,7 @@ pub fn read(script: &str) -> Result<Vec<Segment>, Opaque> {
         begin: 0,
         operator: Operator::Start,
     };
-    reader.script(script)?;
+    reader.script()?;
     Ok(reader.segments)
 }
 
@@ -116,7 +116,7 @@ impl Reader<'_> {
         Err(Opaque { at: self.at, what })
     }
 
-    fn script(&mut self, script: &str) -> Result<(), Opaque> {
+    fn script(&mut self) -> Result<(), Opaque> {
         while let Some(byte) = self.peek() {
             match byte {
                 b' ' | b'\t' => self.at += 1,
@@ -129,7 +129,8 @@ impl Reader<'_> {
                 b';' => self.separator(Operator::Sequence)?,
                 b'|' | b'&' => self.joint(byte)?,
                 b'<' | b'>' => self.redirect()?,
-                _ => self.word(script)?,
+                b'#' => self.comment()?,
+                _ => self.word()?,
             }
         }
         if self.operator == Operator::Joint && self.words.is_empty() {
@@ -223,7 +224,7 @@ impl Reader<'_> {
         next.is_none_or(|byte| b" \t\n;|&".contains(byte))
     }
 
-    fn word(&mut self, script: &str) -> Result<(), Opaque> {
+    fn word(&mut self) -> Result<(), Opaque> {
         let mut word = Vec::new();
         let start = self.at;
         if self.words.is_empty() {
@@ -245,11 +246,11 @@ impl Reader<'_> {
                 }
                 b'\'' => {
                     plain = false;
-                    self.quoted(script, b'\'', &mut word)?;
+                    self.quoted(b'\'', &mut word)?;
                 }
                 b'"' => {
                     plain = false;
-                    self.quoted(script, b'"', &mut word)?;
+                    self.quoted(b'"', &mut word)?;
                 }
                 b'\\' => {
                     plain = false;
@@ -272,6 +273,11 @@ impl Reader<'_> {
                 b'[' | b']' if plain && word.is_empty() && self.stands_alone() => {
                     self.plain(byte, &mut word);
                 }
+                // Elsewhere it is one of the grammar's.
+                b'!' if before.is_some() || !self.words.is_empty() && self.stands_alone() => {
+                    self.plain(byte, &mut word);
+                }
+                b'#' if before.is_some() => self.plain(byte, &mut word),
                 b'_' | b'-' | b'.' | b'/' | b':' | b',' | b'+' | b'@' | b'%' | b'=' | b'^'
                 | b'~' => {
                     self.plain(byte, &mut word);
@@ -297,27 +303,48 @@ impl Reader<'_> {
         self.at += 1;
     }
 
-    /// At the opening quote. Between double quotes nothing may stand that has a meaning there.
-    fn quoted(&mut self, script: &str, quote: u8, word: &mut Vec<u8>) -> Result<(), Opaque> {
+    /// At the opening quote. Between double quotes nothing may stand that is expanded there.
+    fn quoted(&mut self, quote: u8, word: &mut Vec<u8>) -> Result<(), Opaque> {
+        let open = self.at;
         self.at += 1;
-        let rest = &script.as_bytes()[self.at..];
-        let Some(length) = rest.iter().position(|&byte| byte == quote) else {
-            return self.opaque("a quote that is not closed");
-        };
-        for (index, &byte) in rest[..length].iter().enumerate() {
-            let meaning = quote == b'"' && matches!(byte, b'$' | b'`' | b'\\' | b'!');
-            let control = byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t');
-            if meaning || control {
-                self.at += index;
-                return self.opaque(if control {
-                    "a control character"
-                } else {
-                    special(byte)
-                });
+        while let Some(&byte) = self.text.get(self.at) {
+            match (byte, quote) {
+                _ if byte == quote => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                (b'$' | b'`', b'"') => return self.opaque(special(byte)),
+                (b'\\', b'"') => match self.text.get(self.at + 1) {
+                    Some(next @ (b'$' | b'`' | b'"' | b'\\')) => {
+                        word.push(*next);
+                        self.at += 2;
+                    }
+                    Some(b'\n') | None => {
+                        return self.opaque("a line that goes on between double quotes");
+                    }
+                    // It stands for itself (POSIX.1-2024, 2.2.3).
+                    Some(_) => self.plain(byte, word),
+                },
+                _ if byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t') => {
+                    return self.opaque("a control character");
+                }
+                _ => self.plain(byte, word),
             }
         }
-        word.extend_from_slice(&rest[..length]);
-        self.at += length + 1;
+        self.at = open;
+        self.opaque("a quote that is not closed")
+    }
+
+    /// At a `#` that begins a word: up to the end of the line it is read by nobody.
+    fn comment(&mut self) -> Result<(), Opaque> {
+        let rest = &self.text[self.at..];
+        let length = rest.iter().position(|byte| *byte == b'\n');
+        let comment = &rest[..length.unwrap_or(rest.len())];
+        // Whether those go on in the next line, shells need not agree.
+        if self.text[..self.at].ends_with(b"\\\n") || comment.ends_with(b"\\") {
+            return self.opaque("a comment beside a line that goes on");
+        }
+        self.at += comment.len();
         Ok(())
     }
 }
@@ -331,7 +358,6 @@ fn special(byte: u8) -> &'static str {
         b'*' | b'?' | b'[' | b']' => "a file name pattern",
         b'#' => "`#`",
         b'!' => "`!`",
-        b'\\' => "a backslash between double quotes",
         0..=31 | 127 => "a control character",
         128.. => "a character outside ASCII that is not quoted",
         _ => "a character with a meaning",
@@ -374,6 +400,10 @@ mod tests {
             ("a 2\\>x", &["a·2>x"]),
             ("a '' b", &["a··b"]),
             ("echo 'ä\nö'", &["echo·ä\nö"]),
+            ("a \"b! \\$c \\n \\\\ \\\" d\"", &["a·b! $c \\n \\ \" d"]),
+            ("[ ! -f a ] && b hi! c#d", &["[·!·-f·a·]", "b·hi!·c#d"]),
+            ("# a; b\nc # d 'e\nf;# $(g)", &["c", "f"]),
+            ("a && # b\nc", &["a", "c"]),
             ("", &[]),
             ("\n\n", &[]),
         ] {
@@ -409,7 +439,11 @@ mod tests {
             "a ~",
             "a=~",
             "a x=~/b",
-            "a #b",
+            "a #b\\\n",
+            "a \\\n#b\nc",
+            "!a",
+            "a !b",
+            "a && ! b",
             "! a",
             "time a",
             "if a",
@@ -438,8 +472,8 @@ mod tests {
             "a 'b",
             "a \"b",
             "a \"$b\"",
-            "a \"\\b\"",
-            "a \"b!\"",
+            "a \"b\\\nc\"",
+            "a \"b\\\"",
             "a \\",
             "a \\\u{e4}",
             ";",

@@ -19,7 +19,7 @@ use super::loose::Nested;
 pub(super) struct Flat {
     pub text: String,
     pub nested: Vec<Nested>,
-    /// Who may have it otherwise.
+    /// Which shells may read it differently from bash.
     pub apart: Apart,
     /// Braces or patterns in parentheses: it may become any words.
     vague: bool,

@@ -1,13 +1,14 @@
 //! What variables are set to, by a script or for it: programs read commands there.
 
 use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
-use super::Shell;
+use super::super::paths::base_name;
 use super::hidden::hidden;
 use super::inner::with_options;
 use super::loose::{Nested, Reader, opens, reads_variable, redefines};
-use super::shells::is_input;
+use super::shells::{is_input, is_shell};
 use super::text::{flatten_unquoted, is_known, literal, plain};
 use super::walk::{Given, Walk};
+use super::{Command, Shell};
 
 /// The longest value of a variable that is tried as a command, in bytes.
 const MAX_VALUE_BYTES: usize = 4096;
@@ -15,9 +16,18 @@ const MAX_VALUE_BYTES: usize = 4096;
 /// How many variables, or values of one, are looked at before it is not known what they are.
 pub(super) const MAX_SET: usize = 32;
 
+/// Who sees what a variable is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The script alone, unless it is exported.
+    Script,
+    /// Programs as well.
+    Programs,
+}
+
 impl Reader {
     /// Looks at what a variable is set to.
-    pub(super) fn set(&mut self, name: &str, text: &str, certain: bool) -> Walk {
+    pub(super) fn set(&mut self, name: &str, text: &str, scope: Scope, certain: bool) -> Walk {
         self.all(&hidden(text), certain)?;
         if redefines(text) {
             self.unknown();
@@ -28,7 +38,22 @@ impl Reader {
             // BASH_ENV=/dev/stdin.
             self.unknown();
         }
-        self.value(name, text, certain)
+        let before = self.reading.commands.len();
+        self.value(name, text, certain)?;
+        if scope == Scope::Script && !self.is_exported(name) {
+            // `pattern='[0-9]+'`: where a command is made of it, that is asked about.
+            let found = self.reading.commands.split_off(before);
+            let (known, unknown) = found.into_iter().partition(Command::is_known);
+            self.reading.commands.extend::<Vec<Command>>(known);
+            self.withheld.extend::<Vec<Command>>(unknown);
+        }
+        Ok(())
+    }
+
+    /// Whether programs may see what a variable of that name is set to although nothing exports it here.
+    fn is_exported(&self, name: &str) -> bool {
+        let is_own = !is_read_by_programs(name);
+        !is_own && (self.depth > 1 || self.exported.contains(name) || may_be_exported(name))
     }
 
     /// Looks at what bash reads itself.
@@ -84,10 +109,10 @@ impl Reader {
             let mut names = behind.iter().filter(|word| is_read_by_programs(word));
             for name in names.by_ref().take(MAX_SET) {
                 let mut texts = given.texts();
-                texts.try_for_each(|text| self.set(name, text, certain))?;
+                texts.try_for_each(|text| self.set(name, text, Scope::Script, certain))?;
                 let own = self.input.as_deref().filter(|_| given.input.is_none());
                 if let Some(own) = own.map(literal) {
-                    self.set(name, &own, false)?;
+                    self.set(name, &own, Scope::Script, false)?;
                 }
             }
             if names.next().is_some() {
@@ -106,7 +131,7 @@ impl Reader {
                     self.unknown();
                 }
                 let mut texts = behind[1..].iter().take(MAX_SET);
-                texts.try_for_each(|text| self.set(name, text, false))
+                texts.try_for_each(|text| self.set(name, text, Scope::Script, false))
             }
             None => Ok(()),
         }
@@ -177,6 +202,39 @@ pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
 /// Whether a variable of that name may be one that programs read: those are in capitals.
 pub(super) fn is_read_by_programs(name: &str) -> bool {
     !name.contains(|c: char| c.is_ascii_lowercase())
+}
+
+/// Whether a variable of that name may be in the environment of a script: those that the daemon sets, and those that
+/// programs read commands from, which an operator may have set.
+fn may_be_exported(name: &str) -> bool {
+    const NAMES: [&str; 11] = [
+        "_", "CC", "CXX", "HOME", "IFS", "LANG", "LOGNAME", "TERM", "USER", "VISUAL", "ZIP",
+    ];
+    const PARTS: [&str; 20] = [
+        "BASH", "BROWSER", "CMD", "COMMAND", "EDITOR", "ENV", "EXEC", "FLAGS", "GIT", "HOOK",
+        "LESS", "MAKE", "OPEN", "OPT", "PAGER", "PATH", "PROG", "RUN", "SH", "TOOL",
+    ];
+    NAMES.contains(&name)
+        || ["LD_", "PROMPT", "PS"]
+            .iter()
+            .any(|begin| name.starts_with(begin))
+        || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Whether a command may export variables that are set elsewhere: `export X`, `set -a`, `declare -x X`.
+pub(super) fn exports(command: &str) -> bool {
+    let words: Vec<&str> = command.split(' ').collect();
+    let has = |names: &[&str]| words.iter().any(|word| names.contains(word));
+    let has_option = |letter| {
+        let mut options = words.iter().take_while(|word| **word != "--");
+        options.any(|word| {
+            let is_group = word.starts_with(['-', '+']) && word.contains(letter);
+            is_group || word.starts_with([UNKNOWN, UNKNOWN_WORDS])
+        })
+    };
+    has(&["export", "allexport"])
+        || has(&["declare", "local", "typeset"]) && has_option('x')
+        || (has(&["set"]) || words.iter().any(|word| is_shell(base_name(word)))) && has_option('a')
 }
 
 /// Whether a text names a variable that bash expands itself, or one with a file that it runs; also once `read` has taken

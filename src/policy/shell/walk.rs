@@ -15,7 +15,7 @@ use super::shells::is_shell;
 use super::text::{
     Flat, flatten, flatten_arithmetic, flatten_pieces, flatten_unquoted, is_known, literal, plain,
 };
-use super::variables::{MAX_SET, declares, is_read_by_programs, names_own};
+use super::variables::{MAX_SET, Scope, declares, is_read_by_programs, names_own};
 
 pub(super) type Walk = Result<(), Unreadable>;
 
@@ -214,7 +214,7 @@ impl Walker<'_> {
                 for (at, word) in words.iter().enumerate() {
                     let text = self.text(flatten(word)?)?;
                     if is_read && at < MAX_SET {
-                        self.reader.set(name, &text, self.certain)?;
+                        self.reader.set(name, &text, Scope::Script, self.certain)?;
                     }
                 }
                 self.list(body)
@@ -259,7 +259,12 @@ impl Walker<'_> {
                     given.add(found);
                 }
                 Item::Word(word) => {
-                    let text = self.word_or_assignment(word, declares)?;
+                    let scope = match name {
+                        None => Scope::Script,
+                        Some(name) if declares && name.raw != "export" => Scope::Script,
+                        Some(_) => Scope::Programs,
+                    };
+                    let text = self.word_or_assignment(word, declares, scope)?;
                     // Assignments before the name are no words of the command.
                     if simple.name.is_some_and(|name| at >= name) {
                         words.push(text);
@@ -298,6 +303,7 @@ impl Walker<'_> {
         &mut self,
         word: &Word<'_>,
         declares: bool,
+        scope: Scope,
     ) -> Result<String, Unreadable> {
         let (Some(at), Some(name)) = (word.value, word.variable()) else {
             return self.word(word);
@@ -306,7 +312,7 @@ impl Walker<'_> {
         self.text(flatten_pieces(before)?)?;
         let Some(Piece::Array(elements)) = value.first() else {
             let text = self.take(flatten_pieces(value)?)?;
-            self.reader.set(name, &text, self.certain)?;
+            self.reader.set(name, &text, scope, self.certain)?;
             let text = flatten(word)?.text;
             return Ok(match declares {
                 true => text.replace(UNKNOWN_WORDS, &UNKNOWN.to_string()),
@@ -317,7 +323,7 @@ impl Walker<'_> {
             let (key, value) = element.pieces.split_at(element.value.unwrap_or_default());
             self.text(flatten_pieces(key)?)?;
             let text = self.take(flatten_pieces(value)?)?;
-            self.reader.set(name, &text, self.certain)?;
+            self.reader.set(name, &text, scope, self.certain)?;
         }
         self.text(flatten_pieces(&value[1..])?)?;
         Ok(match declares {

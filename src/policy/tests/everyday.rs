@@ -355,6 +355,14 @@ EOF
     r#"env - PATH="$PATH" ls "$A""#,
     r#"docker exec --detach "$C" ls"#,
     r#"docker compose run --rm web ls "$A""#,
+    r#"pattern='[0-9]+'; grep -E "$pattern" file"#,
+    r#"filter='.[] | select(.a > 1)'; jq "$filter" x.json"#,
+    r#"UA='Mozilla/5.0 (X11)'; curl -A "$UA" "$URL""#,
+    r#"URL='https://example.org/?a=[1]&b=2'; curl -s "$URL""#,
+    r#"sql='select count(*) from t'; psql -c "$sql""#,
+    r#"prog='{print $1}'; awk -f x.awk file"#,
+    r#"MSG="it's $N (done)"; echo "$MSG""#,
+    r#"set -euo pipefail; BODY='{"a": [1, 2]}'; curl -d "$BODY" "$URL""#,
 ];
 
 #[test]

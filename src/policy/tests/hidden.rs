@@ -462,3 +462,32 @@ fn names_of_what_bash_expands_itself_matter_only_where_variables_stand_for_other
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
+
+#[test]
+fn of_a_value_what_is_not_known_counts_where_programs_may_see_it() {
+    let asked = [
+        "x='ma?ker a'; $x",
+        "x='ma?ker a'; eval \"$x\"",
+        "X='ma?ker a'; export X; prog",
+        "X='ma?ker a'; e\"x\"port X; prog",
+        "X='ma?ker a'; exp{ort,} X; prog",
+        "export X='ma?ker a'; prog",
+        "set -a; X='ma?ker a'; prog",
+        "set -euxa; X='ma?ker a'; prog",
+        "set -o allexport; X='ma?ker a'; prog",
+        "X='ma?ker a'; declare -x X; prog",
+        "X='ma?ker a'; declare $y X; prog",
+        "X='ma?ker a' prog",
+        "x='ma?ker a' prog",
+        "PAGER='ma?ker a'; git log",
+        "bash -ac \"X='ma?ker a'; prog\"",
+        "for X in 'ma?ker a'; do export X; prog; done",
+    ];
+    assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
+    let harmless = [
+        "X='ma?ker a'; prog",
+        "x='ma?ker (a)'; prog \"$x\"",
+        "set -euo pipefail; X=\"it's $y (a)\"; prog",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
