@@ -37,7 +37,7 @@ pub use flow::{BreakerConfig, FlowConfig, Rate, RetryConfig, ToolFlow};
 pub use hooks::{Asked, Hook, OnFailure};
 pub use log::{AUDIT_HEAD, LogConfig, LogFormat, log_filter};
 pub use places::{Places, SKILLS_DIR, default_socket, skills_dir, socket_from_environment};
-pub use remembered::{REMEMBERED_DIR, remembered_files, write_remembered};
+pub use remembered::{REMEMBERED_DIR, remembered_files, remove_remembered, write_remembered};
 pub use sandbox::{SandboxConfig, SandboxUser};
 pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use text::{is_absent, read_text};

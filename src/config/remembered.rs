@@ -30,6 +30,17 @@ pub fn write_remembered(dir: &Path, approval: ApprovalId, text: &str) -> io::Res
     Ok(path)
 }
 
+/// Removes the file of one approval, if there is one.
+///
+/// # Errors
+/// What the kernel says.
+pub fn remove_remembered(dir: &Path, approval: ApprovalId) -> io::Result<()> {
+    match fs::remove_file(dir.join(format!("{approval}{ENDING}"))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::correlation::{LONGEST_NAME, short};
 use super::{Correlation, ParentSpan, RiskLevel, ScopedValues, TraceId, json_bytes};
 
-/// How deeply an input may nest before it is refused; deeper is an attack, not a tool call.
+/// What serde_json itself refuses to read beyond. Inputs are refused earlier, at `NESTS_AT_MOST`.
 /// `serde_json` itself stops at 128 levels, which bounds every reader behind it.
 pub const DEPTH_LIMIT: usize = 128;
 
@@ -129,12 +129,15 @@ impl fmt::Debug for CallOptions {
 /// How long a string of the environment may be, in bytes: 32 pages (execve(2)).
 const MAX_VARIABLE: usize = 32 * 4096;
 
+/// How many variables a call may add: far more than any has, and few enough that nobody waits while they are copied.
+const MAX_VARIABLES: usize = 4096;
+
 impl CallOptions {
     /// Adds a variable to the command's environment.
     ///
     /// # Errors
     /// A name that is empty or holds `=`, and a NUL anywhere, cannot be put into an environment
-    /// (environ(7)), nor can more than 128 KiB (execve(2)).
+    /// (environ(7)), nor can more than 128 KiB (execve(2)). More than 4096 of them are refused.
     pub fn add_env(&mut self, name: String, value: String) -> Result<(), InvalidCall> {
         if name.is_empty() {
             return Err(InvalidCall::new("env", "a variable needs a name"));
@@ -151,6 +154,12 @@ impl CallOptions {
             let detail = format!(
                 "`{name}` and its value have {} bytes, and no program can be given a variable of more than {MAX_VARIABLE}, `=` and NUL included: use `stdin` or a file",
                 name.len() + value.len()
+            );
+            return Err(InvalidCall::new("env", detail));
+        }
+        if self.env.len() >= MAX_VARIABLES && !self.env.contains_key(&name) {
+            let detail = format!(
+                "expected at most {MAX_VARIABLES} variables: use `stdin` or a file for more"
             );
             return Err(InvalidCall::new("env", detail));
         }
@@ -295,6 +304,18 @@ mod tests {
         let mut options = CallOptions::default();
         options.set_timeout_secs(0.25, max).expect("a fraction");
         assert_eq!(options.timeout, Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn there_is_an_end_to_the_environment() {
+        let mut options = CallOptions::default();
+        let mut add = |n: usize| options.add_env(format!("X{n}"), String::new());
+        for n in 0..MAX_VARIABLES {
+            add(n).expect("valid");
+        }
+        let error = add(MAX_VARIABLES).expect_err("one too many");
+        assert!(error.to_string().contains("at most 4096"), "{error}");
+        add(0).expect("it is there already");
     }
 
     #[test]

@@ -149,6 +149,12 @@ impl Ledger {
         self.inner.shared.problem()
     }
 
+    /// Whether its file was removed or replaced when that was looked at last: what is recorded does not outlast the daemon
+    /// then.
+    pub fn is_gone(&self) -> bool {
+        self.inner.shared.is_gone()
+    }
+
     /// Looks whether its file is still there, which [`Self::problem`] tells from then on.
     pub fn look(&self) {
         self.inner.shared.look();
@@ -510,7 +516,11 @@ impl Ledger {
         let answer = tokio::task::spawn_blocking(move || {
             // Its own until it has read, though nobody may wait for that any more.
             let _turn = turn;
-            inner.readers.ask(question)
+            let answer = inner.readers.ask(question);
+            if let Err(error @ LedgerError::Damaged { .. }) = &answer {
+                inner.shared.set_problem(Some(error));
+            }
+            answer
         });
         answer.await.unwrap_or(Err(LedgerError::Closed))
     }

@@ -17,6 +17,9 @@ use super::work::{Failing, OnTrust, Receipt, Reply, Task, Work, Write};
 use crate::domain::Degradation;
 use crate::metrics::Metrics;
 
+/// The code of a problem that only another file ends.
+const DAMAGED: &str = "ledger_damaged";
+
 /// How long nothing must come before the writer does what can wait. Long enough that a client who
 /// calls again at once does not find it busy.
 const IDLE: Duration = Duration::from_millis(50);
@@ -341,6 +344,11 @@ impl Shared {
         gone.or_else(|| state.problem.clone())
     }
 
+    /// Whether a file that is open is no longer that of its name.
+    pub(super) fn is_gone(&self) -> bool {
+        self.state.lock().gone.is_some()
+    }
+
     /// Looks whether the files that are open are still those of their names. SQLite does not.
     pub(super) fn look(&self) {
         // Some go when it is closed.
@@ -353,10 +361,19 @@ impl Shared {
     }
 
     pub(super) fn set_problem(&self, problem: Option<&LedgerError>) {
-        self.state.lock().problem = problem.map(|error| Degradation {
+        let mut state = self.state.lock();
+        if state
+            .problem
+            .as_ref()
+            .is_some_and(|known| known.code == DAMAGED)
+        {
+            // What can be written elsewhere in the file mends nothing.
+            return;
+        }
+        state.problem = problem.map(|error| Degradation {
             code: match error {
                 LedgerError::Full { .. } => "ledger_full",
-                LedgerError::Damaged { .. } => "ledger_damaged",
+                LedgerError::Damaged { .. } => DAMAGED,
                 LedgerError::Unwritable { .. }
                 | LedgerError::Open { .. }
                 | LedgerError::InUse { .. }

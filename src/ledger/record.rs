@@ -24,7 +24,8 @@ pub struct OpenRecord {
     pub caller_uid: u32,
     /// Their primary group.
     pub caller_gid: u32,
-    /// The call: its input, and what it asks for besides, without the values of variables.
+    /// The call as the pipeline writes it: its input, and what it asks for besides, values of variables included; secrets
+    /// masked.
     #[serde(default, skip_serializing)]
     pub call: Json,
     /// The directory to run in, if already known.

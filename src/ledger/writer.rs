@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::queue::{FEW, Next, Rest, Shared};
 use super::store::{Fault, Store};
 use super::work::{Failing, Work};
-use super::{LedgerError, file};
+use super::{LedgerError, file, reserve};
 
 /// How many ended executions may wait for the text index while there is no idle moment. It takes
 /// a tenth of what an execution costs here, which a burst can do without; each waits with 24 bytes.
@@ -78,8 +78,29 @@ impl Writer {
                 Next::Close => break,
             }
         }
+        self.write_the_rest();
         while !self.is_failing && !self.store.pending.is_empty() {
             self.index();
+        }
+    }
+
+    /// Writes what waits for the disk, at the cost of the reserve: nobody is there to try again. What has no room with
+    /// its texts has it without, perhaps.
+    fn write_the_rest(&mut self) {
+        if self.retries.is_empty() {
+            return;
+        }
+        reserve::give_up(&self.shared.file);
+        self.write(Vec::new());
+        if !self.retries.is_empty() {
+            self.retries.iter_mut().for_each(|task| task.lighten());
+            self.write(Vec::new());
+        }
+        if !self.retries.is_empty() {
+            tracing::error!(
+                count = self.retries.len(),
+                "what the disk had no room for is not in the ledger: executions that have ended are taken for lost at the next start"
+            );
         }
     }
 

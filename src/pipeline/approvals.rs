@@ -10,10 +10,11 @@ use tokio::sync::oneshot;
 use super::execution::Execution;
 use super::executor::{Executor, Inner};
 use super::masking;
-use crate::config::write_remembered;
+use crate::config::{remove_remembered, write_remembered};
 use crate::domain::{ApprovalId, Call, Caller, ExecutorError, Remember, mask_secrets};
 use crate::ledger::{Approval, ApprovalStatus, Approvals, Decision, LedgerError, Verdicted};
 use crate::policy::{Policy, PolicyError, Remembered, Source};
+use crate::runner::beside;
 
 /// Those who wait, each for the decision on one approval.
 #[derive(Debug, Default)]
@@ -100,8 +101,7 @@ pub enum CannotDecide {
 }
 
 impl Inner {
-    /// Decides on an approval, for the execution itself: that nobody has in time, or that nobody
-    /// waits any more. How does it stand?
+    /// Closes an approval as expired or withdrawn on the execution's behalf, and returns it as it then stands.
     pub(super) async fn settle(
         &self,
         id: ApprovalId,
@@ -122,6 +122,24 @@ impl Inner {
             Verdicted::Done(approval) | Verdicted::TooLate(approval) => Some(*approval),
             Verdicted::Unknown => None,
         })
+    }
+}
+
+impl Inner {
+    /// Takes back what an approval has left behind that was given for something else than would have run.
+    pub(super) async fn forget_remembered(&self, id: ApprovalId) {
+        let _alone = self.amending.lock().await;
+        let policy = self.policy();
+        if policy.remembered().all(|one| one.approval != id) {
+            return;
+        }
+        self.set_policy(policy.without_remembered(id));
+        tracing::info!(approval = %id, "what was approved has changed before it ran: it is not remembered");
+        let dir = self.config().remembered_dir.clone();
+        let removed = beside(move || dir.map_or(Ok(()), |dir| remove_remembered(&dir, id)));
+        if let Err(error) = removed.await {
+            tracing::error!(%error, approval = %id, "cannot remove what an approval has left behind: it counts again from the next reload on");
+        }
     }
 }
 
@@ -201,17 +219,24 @@ impl Executor {
         let approval = match ledger.decide(decision).await? {
             Verdicted::Done(approval) => *approval,
             Verdicted::TooLate(approval) => {
-                return Err(CannotDecide::Decided(self.lapsed(approval).await?));
+                return Err(CannotDecide::Decided(
+                    self.expire_if_pending(approval).await?,
+                ));
             }
             Verdicted::Unknown => return Err(CannotDecide::Unknown(id)),
         };
-        let remembered = self.remember(&approval, by, answer.remember).await;
+        // First of all: to remember it waits for the disk, and for whoever changes the policy.
         self.inner.waiters.tell(&approval);
+        let remembered = self.remember(&approval, by, answer.remember).await;
         remembered.map(|()| approval)
     }
 
-    /// What could not be decided on. Where that is for the time alone it lapses now, whoever waits has yet to see it.
-    async fn lapsed(&self, approval: Box<Approval>) -> Result<Box<Approval>, LedgerError> {
+    /// An approval that a decision came too late for. If it is only past its time it is marked expired now: who waits
+    /// for it has not noticed yet.
+    async fn expire_if_pending(
+        &self,
+        approval: Box<Approval>,
+    ) -> Result<Box<Approval>, LedgerError> {
         if approval.status != ApprovalStatus::Pending {
             return Ok(approval);
         }
@@ -248,14 +273,34 @@ impl Executor {
             })
             .collect();
         let remembered = match remember {
-            Remember::Session | Remember::Once => self.remember_for_session(&rules).await,
+            Remember::Session | Remember::Once => {
+                self.remember_for_session(approval.id, &rules).await
+            }
             Remember::Always => self.remember_for_good(approval.id, &rules).await,
         };
         remembered.map_err(CannotDecide::NotRemembered)
     }
 
-    async fn remember_for_session(&self, rules: &[Remembered]) -> Result<(), String> {
+    /// Whether an approval is given still: who waits may have found meanwhile that something else would run.
+    async fn require_given(&self, id: ApprovalId) -> Result<(), String> {
+        let ledger = self.inner.ledger.as_ref().ok_or("there is no ledger")?;
+        let found = ledger.approvals(Approvals::One(id)).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let is_given =
+            |one: &Approval| matches!(one.status, ApprovalStatus::Approved | ApprovalStatus::Used);
+        match found.iter().any(is_given) {
+            true => Ok(()),
+            false => Err("it was withdrawn meanwhile".to_owned()),
+        }
+    }
+
+    async fn remember_for_session(
+        &self,
+        id: ApprovalId,
+        rules: &[Remembered],
+    ) -> Result<(), String> {
         let amendment = self.amend_policy().await;
+        self.require_given(id).await?;
         let policy = amendment.policy().with_remembered(rules);
         amendment.put_in_force(policy.map_err(|error| error.to_string())?);
         Ok(())
@@ -266,6 +311,7 @@ impl Executor {
         let dir = self.config().remembered_dir.clone();
         let dir = dir.ok_or("there is no state directory")?;
         let amendment = self.amend_policy().await;
+        self.require_given(id).await?;
         // First, so that no rule gets on disk that could not be read again.
         amendment.policy().with_remembered(rules).map_err(invalid)?;
         let text = Remembered::write(rules);

@@ -252,7 +252,8 @@ impl Executor {
         self.inner.running.stir();
     }
 
-    /// How often one has begun or ended so far, or something was done that took memory otherwise.
+    /// A counter that rises with every beginning and end of an execution and every `stir`: compare two readings to see
+    /// whether anything has happened.
     pub fn changes(&self) -> u64 {
         self.inner.running.changes()
     }
@@ -282,14 +283,14 @@ impl Executor {
         self.inner.sandbox.reconfigure(config);
     }
 
-    /// The policy in force. Until one is set, everything is allowed (seed 000).
+    /// The policy in force. Until one is set, everything is allowed.
     pub fn policy(&self) -> Policy {
         self.inner.policy()
     }
 
     /// Puts another policy in force for executions that begin from now on.
     pub fn set_policy(&self, policy: Policy) {
-        *self.inner.policy.write() = policy;
+        self.inner.set_policy(policy);
     }
 
     /// What would become of a call to which these tools had led, the outermost first: judged as it would
@@ -350,7 +351,7 @@ impl Executor {
         let shown = CallRecord::new(&call, &summary, &secrets);
         masking::mask_judgement(&mut judgement, &shown, &secrets);
         if judgement.verdict == Verdict::Ask && !stages::can_ask(&self.inner, &config) {
-            judgement.reason += "; nobody can be asked, so that it would be refused";
+            judgement.reason += "; nobody can be asked, so that it would be refused ([access] in executor.toml names `approvers`)";
         }
         Ok(judgement)
     }
@@ -435,7 +436,7 @@ impl Executor {
         self.settle_cancelled().await;
     }
 
-    /// The same with a grace that is over when somebody says so.
+    /// As [`Self::shut_down`]; the grace ends when `grace` completes.
     pub(crate) async fn shut_down_after(&self, grace: impl Future<Output = ()>) {
         self.inner.phase.send_replace(Phase::Draining);
         let running = &self.inner.running;
@@ -460,7 +461,8 @@ impl Executor {
         self.tidy();
     }
 
-    /// Waits until what was cancelled has ended that is left to the next daemon. For when nobody can cancel any more.
+    /// Waits for the end of executions that were left to the next daemon and then cancelled. Call it once no more
+    /// cancels can arrive.
     pub(crate) async fn settle_cancelled(&self) {
         let all = self.inner.records.running();
         let cancelled = |execution: &&Arc<Execution>| {
@@ -555,5 +557,9 @@ impl Inner {
 
     pub(super) fn policy(&self) -> Policy {
         self.policy.read().clone()
+    }
+
+    pub(super) fn set_policy(&self, policy: Policy) {
+        *self.policy.write() = policy;
     }
 }

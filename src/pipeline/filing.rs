@@ -17,11 +17,10 @@ use crate::domain::{
     Digest, Digests, ExecutionId, ExecutorError, StreamName, ToolOutput, Unhashed,
 };
 use crate::ledger::{Ended, LedgerError, Output, Place};
-use crate::runner::SpoolFile;
+use crate::runner::{KEPT_WITH_RECORD, SpoolFile};
 
-/// The longest text of a finished answer that is kept with its record rather than in the spool, in
-/// bytes: in memory, of which a thousand are 4 MiB at the worst, or in the ledger.
-const TEXT_WITH_RECORD: usize = 4096;
+/// How long an answer waits for its text to be in the spool.
+const STORING: Duration = Duration::from_secs(10);
 
 /// What is still to be done when the end of an execution is safe and told.
 struct Aftermath {
@@ -223,7 +222,7 @@ impl Inner {
     ) -> (Output, Option<Arc<SpoolFile>>) {
         let text = finished.text();
         let bytes = text.len() as u64;
-        let spool = self.spool.clone().filter(|_| text.len() > TEXT_WITH_RECORD);
+        let spool = self.spool.clone().filter(|_| text.len() > KEPT_WITH_RECORD);
         let output = |place| Output {
             bytes,
             digest: None::<Digest>,
@@ -239,9 +238,13 @@ impl Inner {
                 thread::yield_now();
                 drop(unhashed);
             });
-            // Only a panic makes this fail.
-            if let Ok(Some(file)) = stored.await {
-                return (output(Place::Spool { bytes }), Some(file));
+            match tokio::time::timeout(STORING, stored).await {
+                Ok(Ok(Some(file))) => return (output(Place::Spool { bytes }), Some(file)),
+                // It was not stored, which is told already; or there was a panic.
+                Ok(Ok(None) | Err(_)) => {}
+                Err(_) => {
+                    tracing::warn!(%id, "the spool's disk does not answer: the ledger keeps the text")
+                }
             }
         } else if unhashed.is_some() {
             tokio::task::spawn_blocking(move || drop(unhashed));

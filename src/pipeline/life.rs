@@ -22,7 +22,7 @@ use crate::domain::{
     Call, Caller, Degradation, ExecutionId, ExecutorError, RiskLevel, Secrets, StopReason,
     ToolOutput,
 };
-use crate::ledger::{Claim, Idempotency};
+use crate::ledger::{Claim, Idempotency, Ledger};
 use crate::runner::Live;
 use crate::tools::Context;
 
@@ -205,7 +205,11 @@ impl Inner {
         tokio::select! {
             biased;
             result = self.perform(execution, call, config) => {
+                let asked = execution.unused_approval();
                 self.withdraw(execution).await;
+                if let (Err(ExecutorError::ApprovalStale { .. }), Some(asked)) = (&result, asked) {
+                    self.forget_remembered(asked.id).await;
+                }
                 self.close(execution, result).await;
             }
             // It stays on record as waiting, for the next daemon, though nobody is asked here any more.
@@ -221,13 +225,13 @@ impl Inner {
         let Some(entry) = &execution.entry else {
             return Ok(());
         };
-        let problem = self
-            .ledger
-            .as_ref()
-            .and_then(crate::ledger::Ledger::problem);
-        let problem = problem.filter(|_| config.audit == Audit::Required);
-        if let Some(problem) = problem {
-            let idempotency = execution.terms.idempotency.as_ref();
+        let idempotency = execution.terms.idempotency.as_ref();
+        // A key in a file that is gone is forgotten when the daemon ends.
+        let refuses = |ledger: &&Ledger| {
+            config.audit == Audit::Required || idempotency.is_some() && ledger.is_gone()
+        };
+        let ledger = self.ledger.as_ref().filter(refuses);
+        if let Some(problem) = ledger.and_then(Ledger::problem) {
             return Err(match idempotency {
                 Some(idempotency) => self.unclaimed(execution, idempotency, problem).await,
                 None => Begun::Unrecorded(problem),

@@ -12,7 +12,7 @@ use super::rule::{Rule, Subject};
 use super::scripts::judge_script;
 use super::shell::Fence;
 use super::tools::UnknownTool;
-use crate::domain::RiskLevel;
+use crate::domain::{ApprovalId, RiskLevel};
 
 /// A policy in force: immutable, cheap to clone.
 #[derive(Clone, Debug)]
@@ -293,6 +293,16 @@ impl Policy {
     pub fn with_session_of(&self, earlier: &Self) -> Self {
         let session = |grant: &&Grant| grant.remembered.source.is_none();
         self.with_grants(earlier.grants.iter().filter(session).cloned().collect())
+    }
+
+    /// The same policy without what an approval has left behind.
+    #[must_use]
+    pub fn without_remembered(&self, approval: ApprovalId) -> Self {
+        let stays = |grant: &&Grant| grant.remembered.approval != approval;
+        Self {
+            inner: Arc::clone(&self.inner),
+            grants: Arc::new(self.grants.iter().filter(stays).cloned().collect()),
+        }
     }
 
     fn with_grants(&self, new: Vec<Grant>) -> Self {

@@ -30,7 +30,7 @@ const INLINE_BYTES: usize = (1 << 20) + SMALL_BYTES;
 
 /// Room for what most commands say, in bytes. A stream that is no longer is kept in memory and in the history, and never
 /// becomes a file.
-pub const SMALL_BYTES: usize = 4 * 1024;
+pub(super) const SMALL_BYTES: usize = 4 * 1024;
 
 /// How much of a stream is hashed as it is read. What follows would keep its writer waiting: it is
 /// hashed on a thread beside the one that reads it, or after the end.

@@ -60,7 +60,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// What the answer has of them. What is written from then on reaches the spool where there is somebody to `keep`.
+    /// What the answer has of them. What is written from then on reaches the spool if `keep`.
     async fn seal([mut stdout, mut stderr]: [Reader; 2], live: &Live, keep: bool) -> Self {
         let (pipes, kept) = if keep {
             stdout.begun().await;
@@ -250,7 +250,7 @@ impl Run {
             };
             describe_all(&others, &pipes, killed, tell);
         });
-        // Nor is it waited for in vain: somebody's memory may be locked for good, which proc_pid_cmdline(5) needs.
+        // Bounded: reading proc_pid_cmdline(5) takes the lock of the process's memory, which may be held for good.
         let _ = tokio::time::timeout(LISTING, listing).await;
         let mut listed = std::mem::take(&mut *listed.lock());
         let unlisted = pids.iter().skip(listed.len());

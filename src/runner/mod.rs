@@ -28,11 +28,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 pub use beside::beside;
-pub use capture::{Ahead, Capture, Captured, Follower, Release, SMALL_BYTES};
+pub use capture::{Ahead, Capture, Captured, Follower, Release};
 pub(crate) use environment::{FIXED, last_of_each};
 pub use plan::{Live, Outcome, Plan, RunError, Script};
 pub(crate) use ready::watch;
-pub use spool::{Kept, Spool, SpoolFile};
+pub use spool::{KEPT_WITH_RECORD, Kept, Spool, SpoolFile};
 pub(crate) use start::Born;
 
 use crate::config::{CgroupChoice, ExecutorConfig, Limits, SpoolConfig};

@@ -102,6 +102,9 @@ struct Successor {
     watched: Mutex<Option<[Follower; 2]>>,
 }
 
+/// How long the end of a run waits for its output to be on disk.
+const KEEPING: Duration = Duration::from_secs(10);
+
 impl Live {
     /// Streams that hold at most `cap` bytes each (of both ends each, with
     /// [`Truncate::Middle`]) in memory, and the whole of it in `spool`, `secrets` masked.
@@ -187,8 +190,9 @@ impl Live {
         for capture in [&self.stdout, &self.stderr] {
             if verbatim.of(capture.name()).is_none() && capture.wants_file() {
                 let capture = Arc::clone(capture);
-                // Only a panic makes this fail, and then the spool lacks what the answer had.
-                let _ = tokio::task::spawn_blocking(move || capture.write_whole()).await;
+                // Where there is a panic, or the disk does not answer, the spool lacks what the answer had.
+                let written = tokio::task::spawn_blocking(move || capture.write_whole());
+                let _ = tokio::time::timeout(KEEPING, written).await;
             }
         }
     }

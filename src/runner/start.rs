@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{SysconfVar, sysconf};
+use tokio::runtime::Handle;
 
 use super::Runner;
 use super::environment::Base;
@@ -60,36 +61,25 @@ impl Runner {
         plan: &Plan,
         stdin: Option<OwnedFd>,
     ) -> Result<Born, RunError> {
-        let base = self.base(plan.limit, pending()).await?;
-        self.bear(plan, stdin, None, base)
+        let base = in_time(plan.limit, pending(), async {
+            Ok(self.environment.base().await)
+        });
+        self.bear(plan, stdin, None, base.await?)
     }
 
-    /// The same with a script that is as long as it may be.
+    /// The same with a script that is as long as it may be, unless `live` says to stop before.
     pub(super) async fn start_script(
         &self,
         plan: &mut Plan,
         live: &Live,
     ) -> Result<Born, RunError> {
-        let base = self.base(plan.limit, live.stop_requested()).await?;
-        let script = self.script_file(plan).await?;
+        let (limit, stopped) = (plan.limit, live.stop_requested());
+        let (base, script) = in_time(limit, stopped, async {
+            let base = self.environment.base().await;
+            Ok((base, self.script_file(plan).await?))
+        })
+        .await?;
         self.bear(plan, None, script, base)
-    }
-
-    /// What every process is told, which is waited for as long as for the process at the most.
-    async fn base(
-        &self,
-        limit: Duration,
-        stopped: impl Future<Output = StopReason>,
-    ) -> Result<Base, RunError> {
-        tokio::select! {
-            biased;
-            base = self.environment.base() => return Ok(base),
-            _ = stopped => {}
-            () = tokio::time::sleep(limit) => {}
-        }
-        let error = io::Error::from(io::ErrorKind::TimedOut);
-        let step = "the user database has not said whose processes these are (getpwuid_r)";
-        Err(RunError::new(step, error))
     }
 
     fn bear(
@@ -204,6 +194,25 @@ impl Runner {
     }
 }
 
+/// Waits for what a process needs for as long as for the process at the most: the user database and the disk may not
+/// answer.
+async fn in_time<T>(
+    limit: Duration,
+    stopped: impl Future<Output = StopReason>,
+    ready: impl Future<Output = Result<T, RunError>>,
+) -> Result<T, RunError> {
+    let (step, kind) = tokio::select! {
+        biased;
+        ready = ready => return ready,
+        _ = stopped => ("cannot start a process that was stopped before", io::ErrorKind::Interrupted),
+        () = tokio::time::sleep(limit) => (
+            "cannot get ready within the time limit: the user database (getpwuid_r) or the disk for long scripts does not answer",
+            io::ErrorKind::TimedOut,
+        ),
+    };
+    Err(RunError::new(step, io::Error::from(kind)))
+}
+
 /// A file in memory that holds `text` as a whole, so that nobody has to feed it and nobody can
 /// hang on it.
 fn file_in_memory(text: &str) -> io::Result<OwnedFd> {
@@ -237,8 +246,16 @@ fn longest_argument() -> usize {
 
 impl Drop for ScriptFile {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
-            tracing::warn!(%error, path = %self.0.display(), "cannot remove a script");
+        let path = std::mem::take(&mut self.0);
+        let remove = move || {
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!(%error, path = %path.display(), "cannot remove a script");
+            }
+        };
+        // Not on the event loop: the disk may not answer.
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
         }
     }
 }

@@ -7,13 +7,17 @@ use super::super::store::Store;
 use super::super::work::Failing;
 use super::*;
 
-/// How long the writer lets this many wait.
-fn patience(writes: usize, rest: Rest) -> Duration {
+fn shared() -> Shared {
     let head = Head {
         number: 0,
         hash: Digest::ZERO,
     };
-    let shared = Shared::new("/nowhere".into(), head, 1);
+    Shared::new("/nowhere".into(), head, 1)
+}
+
+/// How long the writer lets this many wait.
+fn patience(writes: usize, rest: Rest) -> Duration {
+    let shared = shared();
     for _ in 0..writes {
         shared.queue_then(Failing::never(0), None, |_| |_: &mut Store| Ok(()), |_| {});
     }
@@ -43,4 +47,20 @@ fn a_file_that_cannot_be_written_is_tried_again_at_the_usual_time() {
     let once = at_best(3, FEW + 1, Rest::Failing);
     assert!(once >= Duration::from_millis(500), "{once:?}");
     assert!(once < Duration::from_millis(1000), "{once:?}");
+}
+
+#[test]
+fn a_damage_is_told_for_as_long_as_the_file_is_there() {
+    let shared = shared();
+    let code = || shared.problem().map(|problem| problem.code);
+    let file = PathBuf::from("/nowhere");
+    shared.set_problem(Some(&LedgerError::Full { file: file.clone() }));
+    assert_eq!(code(), Some("ledger_full"));
+    shared.set_problem(None);
+    assert_eq!(code(), None);
+    let detail = "a page of it".to_owned();
+    shared.set_problem(Some(&LedgerError::Damaged { file, detail }));
+    // Another write went well.
+    shared.set_problem(None);
+    assert_eq!(code(), Some("ledger_damaged"));
 }

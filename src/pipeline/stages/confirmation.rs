@@ -44,7 +44,7 @@ pub(in crate::pipeline) fn can_ask(inner: &Inner, config: &ExecutorConfig) -> bo
 }
 
 /// Lets through what the policy allows, and has somebody asked about what it asks about. Where
-/// there is nobody to be asked it is refused (seed 004 goes on with a warning; here silence is
+/// there is nobody to be asked it is refused (silence is
 /// never consent).
 pub(super) async fn confirm(
     judged: Judged,
@@ -466,23 +466,19 @@ impl Question<'_> {
                 self.note_decided(approval.id, approval.status, by);
             }
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
-                if let Some(entry) = &self.execution.entry {
-                    entry.note(Event::ConfirmationExpired {
-                        approval_id: approval.id,
-                    });
-                }
+                self.execution.note(Event::ConfirmationExpired {
+                    approval_id: approval.id,
+                });
             }
         }
     }
 
     fn note_decided(&self, approval_id: ApprovalId, decision: ApprovalStatus, by: Option<u32>) {
-        if let Some(entry) = &self.execution.entry {
-            entry.note(Event::ConfirmationDecided {
-                approval_id,
-                decision: decision.as_str().to_owned(),
-                by,
-            });
-        }
+        self.execution.note(Event::ConfirmationDecided {
+            approval_id,
+            decision: decision.as_str().to_owned(),
+            by,
+        });
     }
 
     fn unrecorded(&self, error: &LedgerError) -> ExecutorError {

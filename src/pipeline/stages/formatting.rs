@@ -36,7 +36,7 @@ impl Format {
     }
 
     /// Splits what the model reads from what a person is shown. Whatever ended by itself is an
-    /// output (seed 000), what was stopped an error that carries one.
+    /// output, what was stopped an error that carries one.
     pub(super) fn apply(
         self,
         produced: Produced,

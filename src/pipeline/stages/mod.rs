@@ -1,4 +1,4 @@
-//! The stages of a call, one file each, in the order of seed 004. Each takes what only the one
+//! The stages of a call, one file each, in their order. Each takes what only the one
 //! before it can make, so that none is skipped or taken twice. A call that a hook changes is another
 //! call: it begins with the first.
 
@@ -82,12 +82,12 @@ async fn pass(call: Call, hooks: &Hooks<'_>, context: Context<'_>) -> Result<Too
         };
         let valid = match validation::check(found, &circumstances)? {
             Checked::Valid(valid) => valid,
-            Checked::Unresolved(unresolved) => {
+            Checked::Pending(pending) => {
                 let of = WorkOf {
                     tool: &execution.tool,
-                    timeout: unresolved.timeout(),
+                    timeout: pending.timeout(),
                 };
-                context.look(of, move || unresolved.resolve()).await??
+                context.look(of, move || pending.finish()).await??
             }
         };
         if valid.is_changed {
@@ -260,7 +260,7 @@ pub(super) async fn prepare(
     let found = discovery::find(call, registry, config, summary)
         .map_err(|error| (Stage::Discovery, error))?;
     let valid = match validation::check(found, circumstances) {
-        Ok(Checked::Unresolved(unresolved)) => beside(move || unresolved.resolve()).await,
+        Ok(Checked::Pending(pending)) => beside(move || pending.finish()).await,
         Ok(Checked::Valid(valid)) => Ok(valid),
         Err(error) => Err(error),
     };

@@ -123,7 +123,7 @@ fn cannot_be_confined(
     match tool.implementation.confinement() {
         Confinement::Needless => None,
         Confinement::Impossible => Some(format!(
-            "`{}` is done by the daemon itself and cannot be confined in a sandbox: use a command, or have the policy trust this call",
+            "`{}` is done by the daemon itself and cannot be confined in a sandbox: use a command, or do without `untrusted` for it in [tools] of executor.toml, in the policy and in the call",
             tool.name()
         )),
         Confinement::Process if call.options.background == Background::Keep => {

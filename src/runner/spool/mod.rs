@@ -22,9 +22,9 @@ pub(super) use self::file::create;
 use crate::config::SpoolConfig;
 use crate::domain::{Degradation, ExecutionId, StreamName};
 
-/// A stream up to this length stays in memory with its record instead of becoming a file. With a
-/// thousand records kept this is 8 MiB at the very worst.
-const MEMORY_BYTES: usize = 4096;
+/// The longest stream, and the longest text of an answer, that stays with its record (in memory, or in the ledger) instead
+/// of becoming a file, in bytes. With a thousand records in memory this is 12 MiB at the very worst.
+pub const KEPT_WITH_RECORD: usize = 4096;
 
 /// What the files hold, after their execution's id and a dot: a text for the model, and a script
 /// that is too long for an argument, besides the two streams.
@@ -434,7 +434,7 @@ fn spooled(name: &str) -> Option<(ExecutionId, &'static str)> {
 
 /// Whether a stream of this length is kept in memory rather than on disk.
 pub(super) fn fits_memory(len: usize) -> bool {
-    len <= MEMORY_BYTES
+    len <= KEPT_WITH_RECORD
 }
 
 #[cfg(test)]

@@ -61,6 +61,11 @@ impl Marks {
         told
     }
 
+    /// Those that keep a thread waiting.
+    pub(super) fn silent(&self) -> Vec<Pid> {
+        self.0.lock().keys().copied().collect()
+    }
+
     /// Asks them one after another on a thread of its own. Answers what they have told until one does not.
     fn ask(&self, pids: Vec<Pid>, name: &'static str) -> Vec<Variable> {
         let answers = Arc::new(Mutex::new(Some(Vec::with_capacity(pids.len()))));

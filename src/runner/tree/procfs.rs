@@ -310,13 +310,9 @@ pub(in crate::runner) fn kill_marked(name: &'static str, value: &str) -> usize {
             .collect();
         let pids: Vec<Pid> = living.iter().map(|(pid, _)| *pid).collect();
         let told = marks.of_all(&pids, name);
-        let said = |what: &Variable| -> HashSet<Pid> {
-            let all = pids.iter().zip(&told);
-            all.filter(|(_, told)| *told == what)
-                .map(|(pid, _)| *pid)
-                .collect()
-        };
-        let are_marked = said(&marked);
+        let are_marked: HashSet<Pid> = (pids.into_iter().zip(told))
+            .filter_map(|(pid, told)| (told == marked).then_some(pid))
+            .collect();
         let company = company(&living, |pid| are_marked.contains(&pid));
         for (pid, seen) in &company {
             killed.insert((*pid, seen.started));
@@ -326,12 +322,9 @@ pub(in crate::runner) fn kill_marked(name: &'static str, value: &str) -> usize {
         }
         let is_dying = |(pid, stat): &(Pid, Stat)| killed.contains(&(*pid, stat.started));
         if (company.is_empty() && !living.iter().any(is_dying)) || Instant::now() >= deadline {
-            let silent = said(&Variable::Unreadable);
+            let silent: Vec<i32> = marks.silent().into_iter().map(Pid::as_raw).collect();
             if !silent.is_empty() {
-                tracing::warn!(
-                    ?silent,
-                    "these processes do not tell whose they are, and are left alone"
-                );
+                tracing::warn!(pids = ?silent, "these processes do not tell whose they are, and are left alone: end them if an earlier command has left them");
             }
             return killed.len();
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use rusqlite::Connection;
@@ -123,6 +124,35 @@ fn an_approval_is_for_what_was_shown() {
         approve(&daemon, &pending(&daemon));
     });
     assert_eq!(reply.stdout(), "fine");
+}
+
+/// Who approved what was shown has not approved what is there now, for later calls as little as for this one.
+#[test]
+fn what_has_changed_meanwhile_is_not_remembered_either() {
+    for remember in ["session", "always"] {
+        let daemon = start();
+        let script = daemon.dir().join("deploy");
+        let write = |text: &str| {
+            fs::write(&script, text).expect("ours");
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
+        };
+        write("#!/bin/sh\necho fine\n");
+        let body = bash_call(&script.display().to_string(), &json!({}));
+        let (reply, ()) = during(&daemon, &body, || {
+            let asked = pending(&daemon);
+            write("#!/bin/sh\necho evil\n");
+            let words = json!({"decision": "approve", "remember": remember});
+            // Where the call has seen it before, this is refused.
+            answer(&daemon, &asked, &words);
+        });
+        assert_eq!(reply.json()["code"], "approval_stale", "{remember}");
+        let (reply, ()) = during(&daemon, &body, || {
+            approve(&daemon, &pending(&daemon));
+        });
+        assert_eq!(reply.stdout(), "evil", "{remember}");
+        let kept = fs::read_dir(daemon.dir().join("state/policy.d"));
+        assert_eq!(kept.map_or(0, |files| files.flatten().count()), 0);
+    }
 }
 
 #[test]

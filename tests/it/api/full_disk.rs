@@ -310,3 +310,30 @@ fn a_question_that_ends_while_the_disk_is_full_is_not_asked_any_more() {
     assert_eq!(answer.status, 409, "{}", answer.content());
     assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
 }
+
+/// Whoever restarts a daemon because its disk is full loses nothing that was answered.
+#[test]
+fn what_ended_while_the_disk_was_full_is_known_after_a_stop() {
+    let dir = scratch();
+    let Some(disk) = SmallDisk::mount(&dir.join("state"), 80) else {
+        return;
+    };
+    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"best_effort\"\n";
+    fs::write(dir.join("executor.toml"), toml).expect("ours");
+    let mut daemon = Daemon::launch(dir, None, |_| {});
+    daemon.wait_until("there is room in reserve", || {
+        let reserve = fs::metadata(disk.0.join("ledger.db-reserve"));
+        reserve.is_ok_and(|reserve| reserve.len() == 4 << 20)
+    });
+    disk.fill();
+    let reply = daemon.bash("seq 20000");
+    assert_eq!(reply.status, 200, "{}", reply.content());
+    let id = reply.json()["execution_id"].take();
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    disk.free();
+    daemon = daemon.restart();
+    let record = daemon.ended(id.as_str().expect("an id"));
+    assert_eq!(record["status"], "success", "{record}");
+    assert_eq!(daemon.get("/audit/verify").json()["intact"], true);
+}

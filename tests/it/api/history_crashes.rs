@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::history::{id, killed, spooled};
-use super::{begin, blocked, release};
+use super::keys::keyed;
+use super::{begin, blocked, call, release};
 use crate::support::{Daemon, Fifo, Mode, Reply, scratch, wait_to_equal};
 
 #[test]
@@ -318,5 +319,8 @@ fn a_ledger_that_is_taken_away_is_missed() {
         fs::remove_file(&wal).expect("ours");
         is_missed(&wal);
         assert_eq!(daemon.bash("true").status, status);
+        // The next daemon would not know of it.
+        let once = keyed(&daemon, "k", &call("true"));
+        assert_eq!(once.json()["code"], "audit_unavailable", "{audit}");
     }
 }
