@@ -11,7 +11,7 @@ help:
 all:
 	cargo build --locked --release --bins
 
-## check: what can be said without running anything: format, lints, documentation, rules of the house, scripts
+## check: format, lints, documentation, the house rules and the scripts; not the tests
 check: check-format check-lints check-docs check-rules check-scripts
 
 check-format:

@@ -13,8 +13,8 @@ use super::lost::LostProblem;
 use super::openapi::ResultSchema;
 use super::problem::{Code, Problem, problem_response};
 use crate::domain::{
-    Display, ExecutionId, Exit, KillMode, KillReason, KillReport, LeftBehind, RiskLevel, Ruling,
-    RunReport, Sandboxed, Stage, StageTimes, Status, StreamName, timestamp, whole_millis,
+    Display, ExecutionId, FailureKind, KillMode, KillReason, KillReport, LeftBehind, RiskLevel,
+    Ruling, RunReport, Sandboxed, Stage, StageTimes, Status, StreamName, timestamp, whole_millis,
 };
 use crate::pipeline::{Execution, Finished, Record, beside};
 
@@ -73,7 +73,7 @@ pub(super) struct RunBody<'a> {
     /// The sandbox it ran in; null outside of one.
     #[schema(required, value_type = Option<Sandboxed>)]
     sandbox: Option<&'a Sandboxed>,
-    /// The proof of the kill; there exactly when a signal was sent.
+    /// What was killed, and how that is proven; present only if a signal was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     kill: Option<KillBody>,
@@ -175,7 +175,7 @@ pub(super) struct RecordBody {
     /// The execution whose tool made the call; null of a call from outside.
     #[schema(required, format = "uuid")]
     parent_id: Option<String>,
-    /// How many calls it is inside of; 0 of a call from outside.
+    /// Nesting depth: how many tool calls enclose it; 0 for a call from outside.
     depth: u32,
     /// What came of it by calls of its tool, oldest first. Only of an execution that is asked for by
     /// its id.
@@ -223,7 +223,7 @@ struct ChildBody {
     summary: String,
     /// Where it stands or how it ended.
     status: Status,
-    /// How many calls it is inside of.
+    /// Nesting depth: how many tool calls enclose it.
     depth: u32,
     /// From the start to the end of its work, in milliseconds; null without.
     #[schema(required)]
@@ -305,21 +305,18 @@ impl StageBody {
 }
 
 impl<'a> RunBody<'a> {
-    pub(super) fn new(run: &'a RunReport, display: &'a Display, stopped: bool) -> Self {
-        let (exit_code, signal) = match run.exit {
-            Some(Exit::Code(code)) if !stopped => (Some(code), None),
-            Some(Exit::Code(_)) | None => (None, None),
-            Some(Exit::Signal(signal)) => (
-                None,
-                Some(SignalBody {
-                    number: signal.0,
-                    name: signal.name(),
-                }),
-            ),
-        };
+    pub(super) fn new(
+        run: &'a RunReport,
+        display: &'a Display,
+        failure: Option<FailureKind>,
+    ) -> Self {
+        let (exit_code, signal) = run.exit_told(failure);
         Self {
             exit_code,
-            signal,
+            signal: signal.map(|signal| SignalBody {
+                number: signal.0,
+                name: signal.name(),
+            }),
             oom_killed: run.oom_killed,
             duration_ms: whole_millis(run.duration),
             truncated: run.truncated,
@@ -397,7 +394,10 @@ pub(super) fn result<'a>(
             let problem = Problem::of_failure(failure, subject);
             let status = problem.status();
             let body = match ran {
-                Some(ran) => to_json_around(&text, &problem.with_run(&ran.report, &ran.display)),
+                Some(ran) => {
+                    let run = RunBody::new(&ran.report, &ran.display, Some(failure.kind));
+                    to_json_around(&text, &problem.with_run(run))
+                }
                 None if failure.was_lost_at_work() => {
                     to_json_around(&text, &LostProblem::new(problem, finished.lacks_output()))
                 }
@@ -412,11 +412,11 @@ pub(super) fn result<'a>(
                 is_error: ran.is_error,
                 tool_use_id: subject.tool_use_id,
                 execution_id: subject.id.to_string(),
-                run: RunBody::new(&ran.report, &ran.display, false),
+                run: RunBody::new(&ran.report, &ran.display, None),
             };
             (StatusCode::OK, to_json_around(&text, &answer))
         }
-        // What is no failure has run.
+        // Unreachable: without a failure there was a run.
         (None, None) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
     }
 }

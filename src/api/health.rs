@@ -15,7 +15,7 @@ use super::json::{json_response, to_json};
 use crate::domain::{Degradation, whole_millis};
 use crate::pipeline::{CircuitState, SandboxState, SelfTest};
 
-/// For how long the configuration may be read before that is a problem of its own.
+/// A configuration that takes longer than this to read is reported as a problem.
 const LONGEST_READING: Duration = Duration::from_secs(2);
 
 /// What is known of the daemon besides its executions.

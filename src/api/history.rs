@@ -218,7 +218,7 @@ pub(super) async fn clear(
     ))
 }
 
-/// Make a call again that is on record.
+/// Replay a recorded call.
 ///
 /// A new execution of the caller's own, judged anew, and linked by `replay_of`. It is answered as
 /// `POST /execute` would be.

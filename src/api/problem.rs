@@ -10,8 +10,8 @@ use super::body::RunBody;
 use super::body::Subject;
 use super::json::{Text, to_json_around};
 use crate::domain::{
-    Display, ExecutionId, ExecutorError, Failure, FailureKind, Judgement, LONGEST_NAME, RunReport,
-    Stage, Violation, brief,
+    ExecutionId, ExecutorError, Failure, FailureKind, Judgement, LONGEST_NAME, Stage, Violation,
+    brief,
 };
 
 /// The stable words for what can go wrong.
@@ -277,13 +277,8 @@ impl<'a> Problem<'a> {
     }
 
     /// The same with the facts of the run it broke off.
-    pub(super) fn with_run(self, run: &'a RunReport, display: &'a Display) -> RunProblem<'a> {
-        // What ended by itself has told how.
-        let stopped = self.code != Code::OutputInvalid;
-        RunProblem {
-            problem: self,
-            run: RunBody::new(run, display, stopped),
-        }
+    pub(super) fn with_run(self, run: RunBody<'a>) -> RunProblem<'a> {
+        RunProblem { problem: self, run }
     }
 
     pub(super) fn status(&self) -> StatusCode {

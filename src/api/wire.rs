@@ -83,7 +83,7 @@ pub(super) struct CallBody {
     context: Option<ContextBody>,
 }
 
-/// What a call brings along for the skills it leads to (seed 002).
+/// What a call brings along for the skills it leads to.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Context)]

@@ -26,7 +26,7 @@ use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use crate::domain::{EVENT_TYPES, Status, counted, parse_timestamp};
+pub use crate::domain::{EVENT_TYPES, Status, counted, misleads, parse_timestamp};
 pub use answer::{
     Answer, Connection, Kill, LeftBehind, Outcome, Problem, Sandboxed, SchemaError, Signal, Usage,
 };
@@ -77,7 +77,6 @@ pub fn is_built_in(tool: &str) -> bool {
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// A client of the daemon behind one socket. Cheap to clone; clones share their connections.
 ///
@@ -195,22 +194,6 @@ impl Client {
     /// When the daemon cannot be reached, or what comes back is not an answer.
     pub async fn execute(&self, call: &Call) -> Result<Answer, ClientError> {
         self.transport.send(post(call)?).await?.answer().await
-    }
-
-    /// Makes a call and comes back at once with its record; ask [`Client::execution`] for its end.
-    ///
-    /// # Errors
-    /// As [`Client::tools`].
-    pub async fn execute_async(&self, call: &Call) -> Result<Received<Record>, ClientError> {
-        let ask = post(call)?.header(PREFER, HeaderValue::from_static("respond-async"));
-        parse(
-            self.transport
-                .send(ask)
-                .await?
-                .expect(&[StatusCode::ACCEPTED])
-                .await?,
-        )
-        .await
     }
 
     /// Makes a call and follows it as it happens. Dropping the stream hangs up, and that cancels

@@ -53,11 +53,11 @@ pub struct ExecutorConfig {
     pub tools_file: Option<PathBuf>,
     /// What is masked in outputs before anything is stored or sent. Default well-known tokens.
     pub secrets: SecretsConfig,
-    /// Tools that are not listed and cannot be called. Default all but `bash` (seed 000).
+    /// Tools that are not listed and cannot be called. Default all but `bash`.
     pub disabled_tools: BTreeSet<String>,
     /// Tools that run in the sandbox only, whatever they say of themselves. Default none.
     pub untrusted_tools: BTreeSet<String>,
-    /// Whether executions are counted and their stages timed (seed 004's `enableMetrics`). Default
+    /// Whether executions are counted and their stages timed (`[metrics] enabled`). Default
     /// yes.
     pub metrics: bool,
     /// Where the spans of executions are sent. Default nowhere.
@@ -76,14 +76,13 @@ pub struct ExecutorConfig {
     pub skills: SkillsConfig,
     /// The socket at which processes of tools make their calls, if there is one.
     pub socket: Option<PathBuf>,
-    /// How much of what was executed is remembered. Default a thousand (seed 004's
-    /// `maxHistorySize`).
+    /// How much of what was executed is remembered. Default a thousand.
     pub history: HistoryConfig,
     /// What the file tools may touch. Default there are none.
     pub files: FilesConfig,
     /// Where and how what is not trusted runs. Default nowhere.
     pub sandbox: SandboxConfig,
-    /// How much may happen at once and how often. Default no limits (seed 000).
+    /// How much may happen at once and how often. Default no limits.
     pub flow: FlowConfig,
 }
 
@@ -329,13 +328,13 @@ pub enum Durability {
 /// How somebody is asked about what the policy asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmationConfig {
-    /// Whether there is anybody to be asked.
+    /// Whether there is anybody to be asked. Default no.
     pub has_approvers: bool,
-    /// Whether who calls may approve the call.
+    /// Whether who calls may approve the call. Default no.
     pub self_approval: bool,
-    /// How long a call waits whose caller waits for it.
+    /// How long a call waits whose caller waits for it. Default five minutes.
     pub timeout: Duration,
-    /// How long a call waits whose caller does not.
+    /// How long a call waits whose caller does not. Default a day.
     pub async_timeout: Duration,
     /// How many calls may wait at once. Default 256.
     pub pending_max: u32,
@@ -346,7 +345,7 @@ pub struct ConfirmationConfig {
 pub struct SkillsConfig {
     /// The directory with a directory for each; `None` has none. Default none.
     pub dir: Option<PathBuf>,
-    /// How many calls may be inside one another (seed 002). Default 10.
+    /// How many calls may be inside one another. Default 10.
     pub max_depth: u32,
     /// How many calls may come of one from outside. Default 1000.
     pub max_calls: u32,
@@ -378,11 +377,11 @@ pub enum Audit {
 /// How much of what was executed is remembered. The oldest go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// At most so many executions that have ended.
+    /// At most so many executions that have ended. Default 1000.
     pub max_count: u64,
-    /// None that is older.
+    /// None that is older. Default no limit.
     pub max_age: Option<Duration>,
-    /// At most so many bytes in the ledger and the spool together.
+    /// At most so many bytes in the ledger and the spool together. Default 2 GiB.
     pub max_total_bytes: u64,
 }
 

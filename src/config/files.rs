@@ -10,7 +10,7 @@ use super::values::Bounded;
 /// What the file tools may touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesConfig {
-    /// Whether there are file tools at all. Default no: seed 000's library has only bash.
+    /// Whether there are file tools at all. Default no: the library has only `bash`.
     pub enabled: bool,
     /// They reach nothing outside of these. Default the caller's home.
     pub base_dirs: Vec<BaseDir>,

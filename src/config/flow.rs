@@ -15,7 +15,7 @@ const EVERY_OTHER: &str = "*";
 /// own whenever one comes or goes, which is a millisecond's work for so many.
 pub(crate) const MOST_SHARED: u32 = 1_000;
 
-/// How much may happen at once and how often. The default limits nothing (seed 000).
+/// How much may happen at once and how often. The default limits nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, try_from = "FlowFile")]
 pub struct FlowConfig {

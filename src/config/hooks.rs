@@ -47,7 +47,7 @@ pub enum Asked {
         /// Its arguments, without its own name.
         args: Vec<String>,
     },
-    /// A skill that decides nothing: what it answers is kept for the skills of the call (seed 002).
+    /// A skill that decides nothing: what it answers is kept for the skills of the call.
     Skill {
         /// Its name.
         name: String,

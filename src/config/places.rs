@@ -1,8 +1,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that names the socket where no flag does.
-const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
+use crate::domain::SOCKET_VARIABLE;
 
 /// The directory of skills, beside the configuration.
 pub const SKILLS_DIR: &str = "skills";

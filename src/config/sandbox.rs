@@ -238,7 +238,7 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
-/// Directories that are to be empty, which all there is cannot be.
+/// The directories to hide; `/` is refused.
 fn hidden<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Absolute>>, D::Error> {
     let dirs = Vec::<Absolute>::deserialize(deserializer)?;
     match dirs.iter().any(|Absolute(dir)| dir.parent().is_none()) {

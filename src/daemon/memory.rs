@@ -16,7 +16,7 @@ const HELD_BYTES: libc::c_int = 64 << 20;
 const REST: Duration = Duration::from_secs(5);
 
 /// Tunes the allocator to answers that come and go.
-pub(super) fn hold() {
+pub(super) fn tune() {
     // SAFETY: changes parameters of the allocator, which is made for being told so at any time.
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, HELD_BYTES);

@@ -111,7 +111,7 @@ pub enum DaemonError {
 /// # Errors
 /// What kept it from starting. Once it runs it only ends in order.
 pub fn run(options: &Options) -> Result<(), DaemonError> {
-    signals::hold().map_err(DaemonError::EventLoop)?;
+    signals::block().map_err(DaemonError::EventLoop)?;
     let config_path = config_path(options);
     let (settings, was_read) = read_settings(options)?;
     let path = state_path(options);
@@ -221,7 +221,7 @@ async fn start(start: Start, state: &State, courier: &Courier) -> Result<(), Dae
         KillMode::Group => "process group",
     };
     tracing::info!(socket = %socket.path().display(), "listening; process trees are held together by {mode}");
-    // Not before the ledger's writer has memory of its own (`memory::hold`).
+    // Not before the ledger's writer has memory of its own (`memory::tune`).
     if let Err(error) = courier.carry() {
         tracing::warn!(%error, "there is no thread for the log: a journal that stands still will hold up everything");
     }

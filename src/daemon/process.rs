@@ -8,7 +8,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 /// Puts right what whoever started the daemon may have left otherwise.
 pub(super) fn prepare() {
-    super::memory::hold();
+    super::memory::tune();
     // Everything the daemon makes is its own; commands start with 022 whatever this is.
     umask(Mode::from_bits_truncate(0o077));
     // With SIGCHLD ignored, children would vanish before they are waited for (wait(2), notes),

@@ -14,7 +14,7 @@ pub(super) struct Signals {
 /// Has the signals wait until [`Signals`] takes them: one that comes while the daemon starts is
 /// neither the end of it nor lost between the handler's installation and its first use. Call it
 /// while there is one thread.
-pub(super) fn hold() -> io::Result<()> {
+pub(super) fn block() -> io::Result<()> {
     Ok(own().thread_block()?)
 }
 

@@ -100,7 +100,7 @@ impl Socket {
         )?;
         bind(descriptor.as_raw_fd(), &address)?;
         // Nobody can connect until it is listened on, so who may is settled before.
-        let (file, inode) = hold(path)?;
+        let (file, inode) = open_bound(path)?;
         give_access(&file)?;
         listen(&descriptor, Backlog::new(BACKLOG)?)?;
         let listener = listener(descriptor)?;
@@ -268,7 +268,7 @@ fn in_use() -> io::Error {
 ///
 /// # Errors
 /// When they have done so already.
-fn hold(path: &Path) -> io::Result<(File, u64)> {
+fn open_bound(path: &Path) -> io::Result<(File, u64)> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
@@ -321,7 +321,7 @@ mod tests {
         let dir = scratch("hold");
         let (path, link, file) = (dir.join("s"), dir.join("link"), dir.join("file"));
         let _listener = StdListener::bind(&path).expect("bound");
-        let (held, inode) = hold(&path).expect("ours");
+        let (held, inode) = open_bound(&path).expect("ours");
         assert_eq!(inode, fs::symlink_metadata(&path).expect("there").ino());
         // Whatever is put in its place meanwhile keeps its mode.
         fs::write(&file, "precious").expect("written");
@@ -333,11 +333,11 @@ mod tests {
         assert_eq!((mode(&file), mode(&dir.join("moved"))), (0o600, MODE));
         symlink(dir.join("moved"), &link).expect("made");
         for other in [&path, &link, &file] {
-            assert!(hold(other).is_err(), "{other:?}");
+            assert!(open_bound(other).is_err(), "{other:?}");
         }
         if Uid::effective().is_root() {
             std::os::unix::fs::lchown(dir.join("moved"), Some(4242), None).expect("root may");
-            assert!(hold(&dir.join("moved")).is_err());
+            assert!(open_bound(&dir.join("moved")).is_err());
         }
         fs::remove_dir_all(dir).expect("ours");
     }

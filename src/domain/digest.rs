@@ -115,8 +115,8 @@ impl PendingDigest {
         has_begun && self.rest.len() <= SHORT_BYTES
     }
 
-    /// Leaves what is left of it to whoever lets go of the second value, on a thread that may take its time.
-    /// Who wants the digest before that one has begun does it instead: the thread may be long in coming.
+    /// Splits off the hashing that is left: dropping the [`Unhashed`] does it, on a thread that may take its time. Who
+    /// needs the digest before that has begun does it instead.
     pub fn hand_over(self) -> (Self, Unhashed) {
         let handed_over = Arc::new(HandedOver {
             left: Mutex::new(Some(self)),

@@ -284,7 +284,7 @@ pub enum ExecutorError {
         tool_name: String,
         /// What it was called with.
         input_summary: String,
-        /// By whom.
+        /// Why it was stopped.
         reason: StopReason,
         /// What it had written until then; `None` when it had not started.
         partial: Option<Box<ToolOutput>>,

@@ -129,6 +129,12 @@ impl FailureKind {
         )
     }
 
+    /// Whether the process had ended by itself, so that its exit code counts. What was stopped did not, whatever it
+    /// made of the signal.
+    pub fn ended_by_itself(self) -> bool {
+        matches!(self, Self::OutputCaptureFailed | Self::OutputInvalid)
+    }
+
     /// What kind of failure an error is.
     pub fn of(error: &ExecutorError) -> Self {
         match error {

@@ -9,6 +9,9 @@ pub const EXECUTION_VARIABLE: &str = "SHELLY_EXECUTION_ID";
 /// The variable that says which daemon (or rather: which state directory) runs a process.
 pub const INSTANCE_VARIABLE: &str = "SHELLY_INSTANCE_ID";
 
+/// The variable that names the daemon's socket where no flag does, and to processes where they make calls.
+pub const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
+
 /// A type of ids that are UUIDv7 (RFC 9562), so that they sort by time of creation.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {

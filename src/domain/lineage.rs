@@ -7,6 +7,6 @@ use super::ExecutionId;
 pub struct Lineage {
     /// The execution that made it.
     pub parent: ExecutionId,
-    /// How many calls it is inside of.
+    /// Nesting depth: how many tool calls enclose it.
     pub depth: u32,
 }

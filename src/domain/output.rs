@@ -5,8 +5,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    Digest, Exit, KillReport, LeftBehind, PendingDigest, RiskLevel, StreamName, Unhashed, Usage,
-    words,
+    Digest, Exit, FailureKind, KillReport, LeftBehind, PendingDigest, RiskLevel, Signal,
+    StreamName, Unhashed, Usage, words,
 };
 
 /// What stands where something of a text was cut away.
@@ -203,6 +203,25 @@ impl RunReport {
             kill: None,
             risk_level: RiskLevel::Trusted,
             sandbox: None,
+        }
+    }
+
+    /// How many bytes were written to a stream, what was cut from the answer included.
+    pub fn bytes_of(&self, stream: StreamName) -> u64 {
+        match stream {
+            StreamName::Stdout => self.stdout_bytes,
+            StreamName::Stderr => self.stderr_bytes,
+        }
+    }
+
+    /// The exit code, and the signal that ended the process: the former only where it ended by itself, as `failure` says
+    /// if there is one.
+    pub fn exit_told(&self, failure: Option<FailureKind>) -> (Option<i32>, Option<Signal>) {
+        let is_own = failure.is_none_or(FailureKind::ended_by_itself);
+        match self.exit {
+            Some(Exit::Code(code)) => (is_own.then_some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
         }
     }
 }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::words;
 
 words! {
-    /// Whose the values are that a call brings along and skills share (seed 002).
+    /// Whose the values are that a call brings along and skills share.
     #[derive(PartialOrd, Ord, Hash, ToSchema)]
     pub enum Scope {
         /// What the caller remembers.

@@ -2,12 +2,14 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::secrets::{SHAPES, Shape};
+
 /// The longest summary of a command or an input, in characters.
 pub const SUMMARY_CHARS: usize = 200;
 
 /// How much of a text is looked at for its summary, in characters. A secret that starts inside
 /// the summary and is longer than the rest of this would be cut before it is recognised; none of
-/// the shapes below needs more than a few characters to be recognised.
+/// the shapes below needs more than eighty characters to be recognised.
 const LOOKED_AT_CHARS: usize = 1000;
 
 /// What stands in for a secret.
@@ -21,12 +23,16 @@ static SECRETS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let shapes = [
         format!(r#"(?P<assigned>{name}["']?\s*[=:]\s*){value}"#),
         format!(r"(?P<option>--{name}\s+){value}"),
-        r"(?P<header>[Aa]uthorization:?\s*(?:[Bb]earer|[Bb]asic|[Tt]oken)?\s+)[^\s\x22']+".to_owned(),
+        r"(?P<header>[Aa]uthorization:?\s*(?:[Bb]earer|[Bb]asic|[Tt]oken)?\s+)[^\s\x22']+"
+            .to_owned(),
         r"(?P<bearer>[Bb]earer\s+)[A-Za-z0-9._~+/-]{8,}=*".to_owned(),
         r"(?P<url>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@".to_owned(),
-        r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}|\bxox[abprs]-[A-Za-z0-9-]{10,}|\bA(?:KIA|SIA)[A-Z0-9]{16}\b|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*".to_owned(),
+        r"\b(?:pk|rk)-[A-Za-z0-9_-]{16,}".to_owned(),
+        r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*".to_owned(),
     ];
-    Regex::new(&shapes.join("|")).ok()
+    let tokens = SHAPES.iter().map(Shape::pattern);
+    let all: Vec<String> = shapes.into_iter().chain(tokens).collect();
+    Regex::new(&all.join("|")).ok()
 });
 
 /// Compiles the patterns now rather than at the first use, which takes milliseconds and a few
@@ -60,7 +66,7 @@ pub fn mask_secrets(text: &str) -> String {
 
 /// Whether a character begins another line, or makes others stand elsewhere than they are (UAX #9): people decide by
 /// what they see.
-pub(crate) fn misleads(character: char) -> bool {
+pub fn misleads(character: char) -> bool {
     let turns_around = matches!(
         character,
         '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

@@ -1,7 +1,7 @@
 //! How an execution ended, in the words of the contract.
 
 use super::proto;
-use crate::domain::{Connection, Exit, KillReport, LeftBehind, RunReport, whole_millis};
+use crate::domain::{Connection, FailureKind, KillReport, LeftBehind, whole_millis};
 use crate::pipeline::{Execution, Ran, Record};
 
 /// What an answer says of the execution it is about.
@@ -29,30 +29,26 @@ impl From<&Record> for Subject {
     }
 }
 
-/// Whether somebody else than the tool brought a run to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    ByItself,
-    Stopped,
-}
-
-/// The facts of a run, with `content` as its text.
+/// The facts of a run, with `content` as its text, which came to `failure` if to any.
 pub(super) fn response(
     subject: Subject,
     ran: &Ran,
     content: String,
-    end: End,
+    failure: Option<FailureKind>,
 ) -> proto::ExecuteToolResponse {
     let run = &ran.report;
-    let (exit_code, signal) = exit(run, end);
+    let (exit_code, signal) = run.exit_told(failure);
     proto::ExecuteToolResponse {
         execution_id: subject.execution_id,
         content,
         output_json: ran.output.as_ref().map(ToString::to_string),
-        is_error: ran.is_error || end == End::Stopped,
+        is_error: ran.is_error || failure.is_some(),
         tool_use_id: subject.tool_use_id,
         exit_code,
-        signal,
+        signal: signal.map(|signal| proto::Signal {
+            number: signal.0,
+            name: signal.name(),
+        }),
         oom_killed: run.oom_killed,
         duration_ms: whole_millis(run.duration),
         truncated: run.truncated,
@@ -76,20 +72,6 @@ pub(super) fn response(
             connections: sandbox.connections.iter().map(connection).collect(),
         }),
         kill: run.kill.as_ref().map(kill),
-    }
-}
-
-fn exit(run: &RunReport, end: End) -> (Option<i32>, Option<proto::Signal>) {
-    match run.exit {
-        Some(Exit::Code(code)) if end == End::ByItself => (Some(code), None),
-        Some(Exit::Code(_)) | None => (None, None),
-        Some(Exit::Signal(signal)) => (
-            None,
-            Some(proto::Signal {
-                number: signal.0,
-                name: signal.name(),
-            }),
-        ),
     }
 }
 

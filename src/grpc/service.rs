@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::answer::{End, Subject, response};
+use super::answer::{Subject, response};
 use super::deadline::Deadline;
 use super::proto::tool_executor_server::ToolExecutor;
 use super::proto::{
@@ -55,7 +55,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let is_due = self.deadline.is_some_and(Deadline::is_due);
         if is_due && self.watch.execution.finished().is_none() {
-            // A client takes its call back at its deadline: that is a time limit, and no whim. The first
+            // A client takes its call back at its deadline: so it counts as a timeout, not as a cancel. The first
             // reason counts.
             self.stop_at_deadline();
         }
@@ -138,9 +138,9 @@ fn answer(subject: Subject, finished: &Finished) -> Result<ExecuteToolResponse, 
         (Some(failure), _) => Err(of_failure(subject, finished, failure)),
         (None, Some(ran)) => {
             let content = Arc::unwrap_or_clone(finished.text());
-            Ok(response(subject, ran, content, End::ByItself))
+            Ok(response(subject, ran, content, None))
         }
-        // What is no failure has run.
+        // Unreachable: without a failure there was a run.
         (None, None) => Err(of_refusal(Refusal::new(Code::Internal, "nothing ran"))),
     }
 }

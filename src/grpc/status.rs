@@ -8,10 +8,10 @@ use prost_types::Any;
 use tonic::{Code as GrpcCode, Status};
 use tonic_types::pb::{BadRequest, ErrorInfo, RetryInfo, bad_request::FieldViolation};
 
-use super::answer::{End, Subject, response};
+use super::answer::{Subject, response};
 use super::proto;
 use crate::api::{Code, Refusal, ViolationBody, violations};
-use crate::domain::{CUT_MARK, Failure, FailureKind};
+use crate::domain::{CUT_MARK, Failure};
 use crate::pipeline::Finished;
 
 /// Whose words `ErrorInfo` has.
@@ -91,15 +91,7 @@ pub(super) fn of_failure(subject: Subject, finished: &Finished, failure: &Failur
         let text = finished.text();
         // All that has room, and more where it is more: it is cut below.
         let content = text[..text.floor_char_boundary(PROBLEM_BYTES)].to_owned();
-        // What ended by itself has told how.
-        let end = match failure.kind == FailureKind::OutputInvalid {
-            true => End::ByItself,
-            false => End::Stopped,
-        };
-        proto::ExecuteToolResponse {
-            is_error: true,
-            ..response(subject.clone(), ran, content, end)
-        }
+        response(subject.clone(), ran, content, Some(failure.kind))
     });
     let problem = proto::Problem {
         detail: failure.detail.clone(),

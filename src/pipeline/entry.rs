@@ -9,7 +9,7 @@ use crate::ledger::{
     self, Approval, AuditEntry, Change, CloseRecord, Ended, Events, Happened, Idempotency, Json,
     LateDigests, Ledger, LedgerError, OpenRecord, Output, Place, Receipt,
 };
-use crate::runner::{Kept, SMALL_BYTES};
+use crate::runner::{KEPT_WITH_RECORD, Kept};
 
 /// An execution's entry in the ledger. What is known of it is gathered until somebody has to wait
 /// anyway: a call that runs at once is entered in one piece, behind the start of its process.
@@ -236,10 +236,7 @@ impl Outputs {
         };
         let stream = |name, digest| {
             let report = finished.run();
-            let bytes = report.map_or(0, |report| match name {
-                StreamName::Stdout => report.stdout_bytes,
-                StreamName::Stderr => report.stderr_bytes,
-            });
+            let bytes = report.map_or(0, |report| report.bytes_of(name));
             let place = match (execution.stream(name).kept(), finished.verbatim().of(name)) {
                 // What was left alive may still be writing to it.
                 (Kept::File { length, .. }, _) => Place::Spool { bytes: length },
@@ -247,7 +244,7 @@ impl Outputs {
                     offset: offset as u64,
                 },
                 // What is longer is in the spool, if there is one.
-                (Kept::Memory(bytes), None) if (1..=SMALL_BYTES).contains(&bytes.len()) => {
+                (Kept::Memory(bytes), None) if (1..=KEPT_WITH_RECORD).contains(&bytes.len()) => {
                     Place::Inline(bytes.to_vec())
                 }
                 (Kept::Memory(_) | Kept::Nowhere, None) => Place::Nowhere,

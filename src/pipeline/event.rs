@@ -9,7 +9,7 @@ use crate::domain::{
 };
 use crate::ledger::Happened;
 
-/// What happens, for those who listen. The names are those of seed 004; a type goes over the wire
+/// What happens, for those who listen. A type goes over the wire
 /// as its name, the rest as its body.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(
@@ -51,14 +51,14 @@ pub enum Event {
         /// Why, or how it failed; empty where there is nothing to say.
         detail: String,
     },
-    /// A tool made the call (seed 002).
+    /// A tool made the call.
     #[serde(rename = "skill_call")]
     SkillCall {
         /// The tool that was called.
         skill: String,
         /// The execution that called it.
         parent_id: ExecutionId,
-        /// How many calls it is inside of.
+        /// Nesting depth: how many tool calls enclose it.
         depth: u32,
         /// What it is, in a line.
         summary: String,
@@ -70,7 +70,7 @@ pub enum Event {
         skill: String,
         /// The execution that called it.
         parent_id: ExecutionId,
-        /// How many calls it is inside of.
+        /// Nesting depth: how many tool calls enclose it.
         depth: u32,
         /// From the call to its end, in milliseconds.
         duration_ms: u64,

@@ -60,7 +60,7 @@ pub struct Execution {
     charged: AtomicBool,
     /// Whether it waits for an approval, and what was asked about it.
     questions: Questions,
-    /// That of the last try.
+    /// Output and stop signal of the latest try.
     live: RwLock<Arc<Live>>,
     stages: Mutex<Vec<StageTimes>>,
     /// How it ended, before that is on record.
@@ -346,9 +346,16 @@ impl Execution {
         let _ = self.questions().wait_for(Option::is_some).await;
     }
 
-    /// Returns what it was before.
+    /// Says whether it waits for an approval; returns the previous value.
     pub(super) fn set_waiting(&self, waits: bool) -> bool {
         self.questions.set_waiting(waits)
+    }
+
+    /// Something happened.
+    pub(super) fn note(&self, event: Event) {
+        if let Some(entry) = &self.entry {
+            entry.note(event);
+        }
     }
 
     /// It is left to the next daemon.

@@ -247,11 +247,7 @@ impl Finished {
     /// A stream that the text holds as it was written.
     pub(super) fn stream(&self, name: StreamName) -> Option<Kept> {
         let begin = self.verbatim.of(name)?;
-        let report = &self.ran.as_ref()?.report;
-        let length = match name {
-            StreamName::Stdout => report.stdout_bytes,
-            StreamName::Stderr => report.stderr_bytes,
-        };
+        let length = self.ran.as_ref()?.report.bytes_of(name);
         match &*self.lock_text() {
             Text::Memory(text) => {
                 let end = begin + usize::try_from(length).ok()?;

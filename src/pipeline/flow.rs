@@ -186,13 +186,6 @@ impl Execution {
             drop(entry.write(self));
         }
     }
-
-    /// Something happened.
-    pub(super) fn note(&self, event: Event) {
-        if let Some(entry) = &self.entry {
-            entry.note(event);
-        }
-    }
 }
 
 impl Watch {

@@ -173,10 +173,7 @@ impl Executor {
                 None => self.kept(record.id, name).await.unwrap_or(Kept::Nowhere),
             };
             // What was left alive may have gone on writing to it.
-            let length = run.map_or(u64::MAX, |run| match name {
-                StreamName::Stdout => run.stdout_bytes,
-                StreamName::Stderr => run.stderr_bytes,
-            });
+            let length = run.map_or(u64::MAX, |run| run.bytes_of(name));
             let read = beside(move || kept.head(length.min(cap as u64))).await;
             written.extend(read.ok().flatten().map(|bytes| (name, bytes)));
         }
@@ -214,7 +211,7 @@ impl Executor {
         })
     }
 
-    /// Forgets every execution that has ended (seed 004's clearHistory), and says how many. The
+    /// Forgets every execution that has ended, and says how many. The
     /// audit trail stays, and says who did it. To be polled to its end, or the rest stays.
     ///
     /// # Errors

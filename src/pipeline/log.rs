@@ -2,24 +2,19 @@ use std::borrow::Cow;
 
 use super::termination::Termination;
 use super::{CallRecord, Execution};
-use crate::domain::{
-    ExecutionId, Exit, Failure, Status, TraceId, misleads, summarize, whole_millis,
-};
+use crate::domain::{ExecutionId, Failure, Status, TraceId, misleads, summarize, whole_millis};
 use crate::ledger::OpenRecord;
 
 /// Writes the record of an execution that has ended.
 pub(super) fn ending(execution: &Execution, ended: &Termination<'_>) {
     let (correlation, run) = (&execution.correlation, ended.run);
-    let exit_code = match (ended.failure(), run.and_then(|run| run.exit)) {
-        (None, Some(Exit::Code(code))) => Some(code),
-        _ => None,
-    };
+    let failure = ended.failure().map(|failure| failure.kind);
     write(&Line {
         id: execution.id,
         tool: &execution.tool,
         summary: &execution.call().summary,
         duration_ms: Some(run.map_or(0, |run| whole_millis(run.duration))),
-        exit_code,
+        exit_code: run.and_then(|run| run.exit_told(failure).0),
         output_bytes: run.map(|run| run.stdout_bytes + run.stderr_bytes),
         status: ended.status,
         caller_uid: execution.caller.uid,

@@ -157,11 +157,7 @@ impl Inner {
 
 /// Tells of what was denied, or lapsed, when nobody was there to be told: why the call is not run.
 fn refused(execution: &Execution, approval: &Approval) -> Option<ExecutorError> {
-    let note = |event| {
-        if let Some(entry) = &execution.entry {
-            entry.note(event);
-        }
-    };
+    let note = |event| execution.note(event);
     let approval_id = approval.id;
     if approval.status == ApprovalStatus::Denied {
         note(Event::ConfirmationDecided {

@@ -60,7 +60,7 @@ impl Questions {
         self.channels().asked.subscribe()
     }
 
-    /// Returns what it was before.
+    /// Says whether it waits for an approval; returns the previous value.
     pub(super) fn set_waiting(&self, waits: bool) -> bool {
         match self.0.get() {
             Some(channels) => channels.waiting.send_replace(waits),

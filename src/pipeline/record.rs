@@ -228,10 +228,9 @@ pub(super) fn digests(close: &CloseRecord, spool: Option<&Arc<Spool>>) -> Stream
     let ran: Option<Ran> = close.ending.read().unwrap_or_default();
     [StreamName::Stdout, StreamName::Stderr].map(|name| {
         // Of all that says so what the trail has, too.
-        let bytes = match (&ran, name) {
-            (Some(ran), StreamName::Stdout) => ran.report.stdout_bytes,
-            (Some(ran), StreamName::Stderr) => ran.report.stderr_bytes,
-            (None, name) => output(close, name).bytes,
+        let bytes = match &ran {
+            Some(ran) => ran.report.bytes_of(name),
+            None => output(close, name).bytes,
         };
         match kept_at_end(close.clone(), spool, name) {
             Kept::Memory(kept) => (kept.len() as u64 == bytes).then(|| Digest::of(&kept)),

@@ -158,7 +158,7 @@ mod tests {
             let longest = Duration::from_millis(longest);
             let waits: Vec<Duration> = (0..50).map(|_| jittered(delay, attempt)).collect();
             assert!(waits.iter().all(|wait| *wait <= longest), "{waits:?}");
-            // All the same, of four billion?
+            // Fifty equal draws would mean that there is no jitter.
             assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
         }
     }

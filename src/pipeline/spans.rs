@@ -2,6 +2,7 @@
 
 use super::termination::Termination;
 use super::{Execution, Executor};
+use crate::domain::FailureKind;
 use crate::otlp::{ExecutionSpan, Exporter};
 
 impl Executor {
@@ -25,6 +26,9 @@ pub(super) fn tell(spans: &Exporter, execution: &Execution, end: &Termination<'_
     let tool = execution.tool_found();
     let judged = known.ruling.as_ref();
     let stages = execution.stages();
+    let failure = end.failure().map(|failure| failure.kind);
+    // What was stopped did not, whatever it made of the signal.
+    let ended_by_itself = failure.is_none_or(FailureKind::ended_by_itself);
     spans.tell(ExecutionSpan {
         id: execution.id,
         context,
@@ -44,10 +48,7 @@ pub(super) fn tell(spans: &Exporter, execution: &Execution, end: &Termination<'_
         stages: if execution.timed { stages } else { Vec::new() },
         status: end.status,
         failure: end.failure().map(|failure| (failure.kind, failure.stage)),
-        // What was stopped did not end by itself, whatever it made of the signal.
-        exit: run
-            .filter(|_| end.failure.is_none())
-            .and_then(|run| run.exit),
+        exit: run.and_then(|run| run.exit.filter(|_| ended_by_itself)),
         oom_killed: run.is_some_and(|run| run.oom_killed),
         kill: run.and_then(|run| Some(run.kill.as_ref()?.reason)),
     });

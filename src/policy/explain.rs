@@ -55,7 +55,7 @@ pub(super) fn explain(
     }
 }
 
-/// What of a call's environment has it judged more strictly than without.
+/// The variable of a call that makes its verdict stricter.
 enum Fault<'a> {
     /// Without this variable it would be judged more mildly.
     Of(&'a str),

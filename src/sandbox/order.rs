@@ -11,11 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::bundle::Bundle;
 use super::relay;
 use crate::config::SandboxUser;
-use crate::domain::{EXECUTION_VARIABLE, whole_millis};
+use crate::domain::{EXECUTION_VARIABLE, SOCKET_VARIABLE, whole_millis};
 use crate::runner::{FIXED, Plan, last_of_each};
-
-/// Where calls are made.
-const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
 
 /// How long the text of one argument may be: as outside, where the kernel allows 128 KiB.
 const LONGEST_ARGUMENT: usize = 100 * 1024;

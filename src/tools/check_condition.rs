@@ -9,7 +9,7 @@ use super::{Answer, Confinement, Context, Produced, ToolImpl, WorkOf, schema_of,
 use crate::config::ExecutorConfig;
 use crate::domain::{Call, ExecutorError, ToolDefinition, ToolDetails, Violation};
 
-/// What it takes (seed 003).
+/// What it takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -23,7 +23,7 @@ struct Input {
     cwd: Option<String>,
 }
 
-/// What it answers a program (seed 003).
+/// What it answers a program.
 #[derive(Serialize, JsonSchema)]
 struct Output {
     /// The exit code; the negative number of the signal that ended it, if one did.

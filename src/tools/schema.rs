@@ -239,7 +239,7 @@ fn words(schemas: &Value) -> Option<String> {
 }
 
 /// A pointer (RFC 6901) to a member of what `at` points to.
-fn member(at: &str, name: &str) -> String {
+pub(in crate::tools) fn member(at: &str, name: &str) -> String {
     format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 

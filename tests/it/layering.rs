@@ -29,6 +29,10 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// What a room must not even have heard of, as crates: reasons stand in docs/ARCHITECTURE.md.
 #[rustfmt::skip]
 const UNHEARD_OF: &[(&str, &[&str])] = &[
+    ("daemon",   &["axum", "http", "hyper", "tonic", "prost", "utoipa", "rusqlite"]),
+    ("grpc",     &["nix", "libc", "rustix", "notify", "toml", "rusqlite"]),
+    ("client",   &["axum", "tonic", "prost", "utoipa", "toml", "nix", "libc", "rusqlite"]),
+    ("egress",   &["axum", "tonic", "serde_json", "utoipa", "toml", "rusqlite"]),
     ("runner",   &["axum", "http", "hyper", "rusqlite", "serde", "serde_json", "utoipa", "toml"]),
     ("sandbox",  &["axum", "rusqlite", "utoipa", "toml"]),
     ("domain",   &["tokio", "axum", "http", "hyper", "tracing", "toml", "rusqlite"]),
@@ -252,4 +256,20 @@ fn an_arrow_up_is_seen_however_it_is_written() {
         1
     );
     assert!(first_segments("sd_tokio::x", "tokio").is_empty());
+}
+
+/// The map in the documentation is one of this house.
+#[test]
+fn the_code_map_names_the_rooms_that_there_are() {
+    let map = include_str!("../../docs/ARCHITECTURE.md");
+    let names = map.lines().filter_map(|line| {
+        let name = line.strip_prefix("| `")?.split('`').next()?;
+        name.strip_suffix('/').map(str::to_owned)
+    });
+    let named: Vec<String> = names.collect();
+    let rooms: BTreeSet<&str> = ROOMS.iter().map(|(room, _)| *room).collect();
+    assert_eq!(named.len(), rooms.len(), "{named:?}");
+    for name in &named {
+        assert!(rooms.contains(name.as_str()), "{name}");
+    }
 }

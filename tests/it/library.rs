@@ -1,4 +1,4 @@
-//! The library as another crate sees it: seed 000's interface, without the daemon.
+//! The library as another crate sees it, without the daemon.
 
 use std::error::Error;
 use std::fs::OpenOptions;

@@ -26,7 +26,7 @@ pub struct Args {
     ///
     /// Where neither names one it is the socket systemd hands over, else /run/shelly-executor/executor.sock for
     /// root and $XDG_RUNTIME_DIR/shelly-executor/executor.sock for others (without that variable
-    /// executor.sock in the state directory). An empty SHELLY_SOCKET is as good as none.
+    /// executor.sock in the state directory). An empty SHELLY_SOCKET counts as unset.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 

@@ -165,7 +165,7 @@ fn render(approvals: &[Received<Approval>], page: Page) -> String {
             .as_deref()
             .filter(|_| approval.is_pending());
         [
-            print::one_line(&approval.id),
+            page.id(&approval.id),
             print::one_line(&approval.status),
             expires.map(clock::left).unwrap_or_default(),
             approval.caller_uid.map(print::user).unwrap_or_default(),

@@ -74,6 +74,18 @@ fn details(happening: &Happening) -> Option<String> {
         "executionRetried" => text("detail").map(str::to_owned),
         "stageStarted" => text("stage").map(str::to_owned),
         "stageCompleted" => text("stage").map(|stage| format!("{stage}{took}")),
+        "hookCompleted" => {
+            let detail = text("detail").filter(|detail| !detail.is_empty());
+            let detail = detail.map(|detail| format!(" ({detail})"));
+            Some(format!(
+                "{} {} {}: {}{took}{}",
+                text("hook")?,
+                text("when")?,
+                text("stage")?,
+                text("decision")?,
+                detail.unwrap_or_default()
+            ))
+        }
         "executionCompleted" => {
             let exit = text("exit").filter(|exit| *exit != "0");
             let exit = exit.map(|exit| format!(" {exit}")).unwrap_or_default();
@@ -135,6 +147,10 @@ mod tests {
             (
                 r#""type": "stageCompleted", "stage": "permission", "duration_ms": 0.119"#,
                 "stageCompleted bash e permission in 0.12ms",
+            ),
+            (
+                r#""type": "hookCompleted", "hook": "gate", "stage": "execution", "when": "before", "decision": "deny", "duration_ms": 1.5, "detail": "no""#,
+                "hookCompleted bash e gate before execution: deny in 1.50ms (no)",
             ),
             (
                 r#""type": "executionCompleted", "status": "success", "duration_ms": 12, "exit": "0", "summary": "df -h""#,

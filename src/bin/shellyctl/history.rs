@@ -92,17 +92,17 @@ fn whole(list: &List) -> String {
 }
 
 fn render(executions: &[Received<Summary>], page: Page) -> String {
-    let rows: Vec<[String; 6]> = executions.iter().map(|item| row(item)).collect();
+    let rows: Vec<[String; 6]> = executions.iter().map(|item| row(item, page)).collect();
     page.table(
         ["CREATED", "ID", "TOOL", "STATUS", "TOOK", "SUMMARY"],
         &rows,
     )
 }
 
-fn row(item: &Summary) -> [String; 6] {
+fn row(item: &Summary, page: Page) -> [String; 6] {
     [
         clock::stamp(&item.created_at),
-        print::one_line(&item.execution_id),
+        page.id(&item.execution_id),
         print::one_line(&item.tool),
         print::one_line(&status(item)),
         item.duration_ms.map(clock::span).unwrap_or_default(),
@@ -169,13 +169,16 @@ mod tests {
     #[test]
     fn a_row_says_how_it_ended() {
         assert_eq!(
-            row(&items()[0]),
+            row(&items()[0], Page::plain()),
             ["soon", "2", "bash", "running", "", "sleep 9 now"]
         );
-        assert_eq!(row(&items()[1])[3..], ["error 1", "12ms", "false"]);
+        assert_eq!(
+            row(&items()[1], Page::plain())[3..],
+            ["error 1", "12ms", "false"]
+        );
         // Of a tool that is no process; `failed` is another status.
         let failed = r#"{"execution_id":"1","status":"error","tool":"a","summary":"s","created_at":"soon","exit":"failed"}"#;
-        assert_eq!(row(&item(failed))[3], "error");
+        assert_eq!(row(&item(failed), Page::plain())[3], "error");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use shelly_executor::client::misleads;
+
 use crate::columns;
 use crate::failure::Failure;
 
@@ -62,6 +64,18 @@ impl Page {
         } else {
             text.to_owned()
         }
+    }
+
+    /// An id in a table; where a whole one would leave little room for the rest, its end, by which commands take it as
+    /// well.
+    pub fn id(self, id: &str) -> String {
+        const ROOMY: usize = 120;
+        const END: usize = 12;
+        let id = one_line(id);
+        let is_narrow = self.width.is_some_and(|width| width < ROOMY);
+        let end = id.len().checked_sub(END).filter(|_| is_narrow);
+        end.and_then(|end| id.get(end..))
+            .map_or_else(|| id.clone(), str::to_owned)
     }
 
     /// One line, as much of it as the terminal has room for.
@@ -163,16 +177,6 @@ pub fn plain(text: &str) -> String {
     )
 }
 
-/// Whether a character moves the cursor, or makes the others stand elsewhere than they are: people
-/// decide by what they see.
-fn misleads(character: char) -> bool {
-    let turns_around = matches!(
-        character,
-        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    character.is_control() || turns_around
-}
-
 /// Writes `text` to standard output.
 pub fn text(text: &str) -> Result<(), Failure> {
     bytes(text.as_bytes())
@@ -219,6 +223,27 @@ mod tests {
     use super::*;
 
     const PIPE: Page = Page::plain();
+
+    #[test]
+    fn an_id_is_whole_where_there_is_room() {
+        let id = "01980000-0000-7000-8000-0123456789ab";
+        let screen = |width| Page {
+            colour: false,
+            width: Some(width),
+        };
+        assert_eq!(PIPE.id(id), id);
+        assert_eq!(screen(120).id(id), id);
+        assert_eq!(screen(80).id(id), "0123456789ab");
+        assert_eq!(screen(80).id("short"), "short");
+    }
+
+    /// People approve what they see.
+    #[test]
+    fn nothing_begins_another_line_or_turns_text_around() {
+        let text = "a\u{2028}b\u{2029}c\u{202e}d\u{1b}e\tf\ng";
+        assert_eq!(plain(text), "a b c d e\tf\ng");
+        assert_eq!(one_line(text), "a b c d e f g");
+    }
 
     #[test]
     fn tables_line_up_and_are_cut_on_a_terminal_only() {

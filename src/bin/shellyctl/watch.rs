@@ -24,7 +24,13 @@ const TYPES: [&str; 3] = [
     "confirmationExpired",
 ];
 
-const QUESTION: &str = "[a]pprove / [A]lways / [d]eny / [s]kip? ";
+/// What may be answered; where nothing can be remembered, not that it is to be.
+fn question(approval: &Approval) -> &'static str {
+    match approval.remember_rules.is_empty() {
+        true => "[a]pprove / [d]eny / [s]kip? ",
+        false => "[a]pprove / [A]lways / [d]eny / [s]kip? ",
+    }
+}
 
 /// Shows approvals until it is interrupted, or standard input ends where that is asked.
 pub async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
@@ -185,9 +191,10 @@ impl<'a> Desk<'a> {
     /// Asks about the first in the queue, unless that is being asked already.
     fn ask(&mut self) -> Result<(), Failure> {
         if let (false, Some(first)) = (self.asked, self.queue.front()) {
+            let question = question(first);
             print::text(&card(first, self.page))?;
             self.forget_what_was_typed();
-            print::ask(QUESTION);
+            print::ask(question);
             self.asked = true;
         }
         Ok(())
@@ -208,8 +215,11 @@ impl<'a> Desk<'a> {
         if !self.asked {
             return Ok(());
         }
-        let Some(said) = said(line) else {
-            print::ask(QUESTION);
+        let Some(first) = self.queue.front() else {
+            return Ok(());
+        };
+        let Some(said) = said(line).filter(|said| said.is_offered_for(first)) else {
+            print::ask(question(first));
             return Ok(());
         };
         self.asked = false;
@@ -241,6 +251,17 @@ impl<'a> Desk<'a> {
 enum Said {
     Decided(Resolution),
     Skip,
+}
+
+impl Said {
+    fn is_offered_for(&self, approval: &Approval) -> bool {
+        match self {
+            Self::Decided(resolution) => {
+                resolution.remember != Some(Remember::Always) || !approval.remember_rules.is_empty()
+            }
+            Self::Skip => true,
+        }
+    }
 }
 
 /// None where it means nothing.

@@ -17,7 +17,7 @@ pub(super) fn refused(judgement: &Judgement) -> String {
         text.push_str(&format!(" ({}:{})", source.file.display(), source.line));
     }
     if judgement.verdict == Verdict::Ask {
-        text.push_str("; somebody would have to approve it, and nobody can be asked");
+        text.push_str("; somebody would have to approve it, and nobody can be asked: [access] in executor.toml names `approvers`");
     }
     if let Some(suggest) = &judgement.suggest {
         text.push_str(&format!("; instead: {suggest}"));

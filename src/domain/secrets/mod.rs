@@ -16,7 +16,8 @@ use regex::bytes::Regex;
 use serde_json::{Map, Value};
 
 use super::summary::summarize;
-use shapes::{Class, PREFIXES, Run, SHAPES, Shape};
+use shapes::{Class, PREFIXES, Run};
+pub(in crate::domain) use shapes::{SHAPES, Shape};
 
 /// What stands in for a secret.
 const MASK: &[u8] = b"***";

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 /// A kind of token by what it begins with and goes on with.
-pub(super) struct Shape {
+pub(in crate::domain) struct Shape {
     pub(super) prefix: &'static str,
     pub(super) class: Class,
     /// How many of `class` follow at the least.
@@ -36,9 +36,22 @@ impl Class {
     }
 }
 
+impl Shape {
+    /// The same as a regular expression.
+    pub(in crate::domain) fn pattern(&self) -> String {
+        let class = match self.class {
+            Class::Letters => "A-Za-z0-9",
+            Class::Word => "A-Za-z0-9_",
+            Class::Dashed => "A-Za-z0-9_-",
+            Class::Dotted => "A-Za-z0-9_.-",
+        };
+        format!(r"\b{}[{class}]{{{},}}", self.prefix, self.least)
+    }
+}
+
 /// The shapes that providers have given their tokens so that they can be found.
 #[rustfmt::skip]
-pub(super) const SHAPES: &[Shape] = &[
+pub(in crate::domain) const SHAPES: &[Shape] = &[
     Shape { prefix: "shelly_call_", class: Class::Letters, least: 64 }, // our own, for calls of skills
     Shape { prefix: "sk-",         class: Class::Dashed,  least: 16 }, // Anthropic, OpenAI
     Shape { prefix: "sk_live_",    class: Class::Letters, least: 16 }, // Stripe

@@ -8,6 +8,8 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(super) use crate::tools::schema::member;
+
 /// Something wrong with what `pointer` (RFC 6901) points to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -104,11 +106,6 @@ fn seek<'t, 'p>(
             seek(raw, wanted, found);
         }
     }
-}
-
-/// A pointer to a member of what `at` points to.
-pub(super) fn member(at: &str, name: &str) -> String {
-    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 fn items(text: &str) -> Vec<&str> {

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::skill::{Command, Skill};
 use super::tool::text_of;
 use crate::domain::{
-    Background, Call, Ending, ExecutorError, Exit, RiskLevel, TOO_HEAVY, is_too_heavy,
+    Background, Call, Ending, ExecutorError, Exit, RiskLevel, SOCKET_VARIABLE, TOO_HEAVY,
+    is_too_heavy,
 };
 use crate::runner::{Captured, Plan};
 use crate::sandbox::Grants;
@@ -17,8 +18,6 @@ use crate::tools::{Answer, Context, Produced};
 const DIRECTORY_VARIABLE: &str = "SHELLY_SKILL_DIR";
 /// What it shows to make calls of its own.
 const CAPABILITY_VARIABLE: &str = "SHELLY_CAPABILITY";
-/// Where it makes them.
-const SOCKET_VARIABLE: &str = "SHELLY_SOCKET";
 
 /// Runs it. What it is given on standard input is the call's input; a program that fails is an answer
 /// like a command that does.

@@ -1,4 +1,4 @@
-//! The tool `execute_command` of seed 003: `bash` with a structured output.
+//! The tool `execute_command`: `bash` with a structured output.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The tools of seed 003, by calls alone.
+//! The file tools, by calls alone.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

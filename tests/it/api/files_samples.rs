@@ -1,4 +1,4 @@
-//! What the tools of seed 003 are there for: its examples, by calls alone.
+//! What the file tools are there for: tasks done by calls alone.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Hooks that are skills: seed 002's recall before and capture after.
+//! Hooks that are skills: recall before a call and capture after it.
 
 use std::fs;
 

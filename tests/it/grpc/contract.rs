@@ -1,4 +1,4 @@
-//! What a brain once exchanged with the daemon (seed 001, step 9), field by field through both protocols.
+//! What a brain once exchanged with the daemon, field by field through both protocols.
 //! `"*"` stands for what differs from run to run: it has to be there.
 
 use serde_json::{Map, Value, json};

@@ -52,8 +52,8 @@ pub enum AuditCommand {
         #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
         unit: Option<String>,
 
-        /// Hold it against what the journal was told at this time or later only: where a power cut or a restored
-        /// copy has taken records with it, they are missed until the journal forgets them
+        /// Compare only with heads noted in the journal at this time or later: after a power cut or a restored
+        /// backup, which lose records that the journal still knows of
         ///
         /// A time is one as `shellyctl history --since` takes it.
         #[arg(long, value_name = "TIME", value_parser = when, conflicts_with = "head")]

@@ -43,7 +43,7 @@ pub struct Args {
     /// Where neither names one it is that of a daemon of one's own,
     /// $XDG_RUNTIME_DIR/shelly-executor/executor.sock (without that variable executor.sock in its
     /// state directory), if there is one, else /run/shelly-executor/executor.sock. An empty
-    /// SHELLY_SOCKET is as good as none.
+    /// SHELLY_SOCKET counts as unset.
     #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub socket: Option<PathBuf>,
 
