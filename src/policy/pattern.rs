@@ -11,6 +11,12 @@ const QUOTING: [char; 2] = ['\'', '"'];
 /// Refuses the pattern of a command that hardly any command matches, though it looks as if many
 /// did: a rule that is passed over in silence is worse than none.
 pub(super) fn refuse_unmatchable(pattern: &str) -> Result<(), String> {
+    let first = pattern.split(' ').next().unwrap_or_default();
+    if let Some((name, _)) = first.split_once('=').filter(|(name, _)| is_variable(name)) {
+        return Err(format!(
+            "`{name}=` before a command sets a variable, and is no part of it: expected the command alone"
+        ));
+    }
     let mut chars = pattern.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
@@ -42,6 +48,12 @@ pub(super) fn refuse_unmatchable(pattern: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether it is the name of a variable (POSIX.1-2024, 3.216).
+fn is_variable(name: &str) -> bool {
+    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && name.bytes().all(is_of_it) && !name.as_bytes()[0].is_ascii_digit()
 }
 
 /// Refuses what looks like space between words and is not: a blank too many stands beside an empty word, and a tab
@@ -116,6 +128,17 @@ mod tests {
         ] {
             let refused = refuse_blanks(pattern).expect_err(pattern);
             assert!(refused.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_sets_a_variable_is_no_command() {
+        for pattern in ["FOO=bar ls", "LD_PRELOAD=*", "x= make"] {
+            let refused = refuse_unmatchable(pattern).expect_err(pattern);
+            assert!(refused.contains("sets a variable"), "{refused}");
+        }
+        for pattern in ["env FOO=bar ls", "dd * of=/dev/sd*", "1=2", "*=x", "--a=b"] {
+            assert_eq!(refuse_unmatchable(pattern), Ok(()), "{pattern}");
         }
     }
 
