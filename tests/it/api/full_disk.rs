@@ -62,11 +62,23 @@ impl Drop for SmallDisk {
 
 /// A daemon whose disk can be filled, and that disk, which is to go last; `None` where nothing can be mounted.
 fn on_small_disk(audit: &str) -> Option<(SmallDisk, Daemon)> {
+    on_disk(4, audit)
+}
+
+/// The same on one of this size.
+fn on_disk(mebibytes: u32, audit: &str) -> Option<(SmallDisk, Daemon)> {
     let dir = scratch();
-    let disk = SmallDisk::mount(&dir.join("state"), 4)?;
+    let disk = SmallDisk::mount(&dir.join("state"), mebibytes)?;
     let toml = format!("[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"{audit}\"\n");
     fs::write(dir.join("executor.toml"), toml).expect("ours");
     Some((disk, Daemon::launch(dir, None, |_| {})))
+}
+
+fn wait_for_the_reserve(daemon: &Daemon, disk: &SmallDisk) {
+    daemon.wait_until("there is room in reserve", || {
+        let reserve = fs::metadata(disk.0.join("ledger.db-reserve"));
+        reserve.is_ok_and(|reserve| reserve.len() == 4 << 20)
+    });
 }
 
 #[test]
@@ -140,18 +152,11 @@ fn what_cannot_be_recorded_runs_or_does_not_as_configured() {
 /// Whoever clears up is to have the tool for it, also after a reboot.
 #[test]
 fn a_daemon_starts_on_a_full_disk() {
-    let dir = scratch();
-    let Some(disk) = SmallDisk::mount(&dir.join("state"), 80) else {
+    let Some((disk, mut daemon)) = on_disk(80, "best_effort") else {
         return;
     };
-    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"best_effort\"\n";
-    fs::write(dir.join("executor.toml"), toml).expect("ours");
-    let mut daemon = Daemon::launch(dir, None, |_| {});
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
-        daemon.wait_until("there is room in reserve", || {
-            let reserve = fs::metadata(disk.0.join("ledger.db-reserve"));
-            reserve.is_ok_and(|reserve| reserve.len() == 4 << 20)
-        });
+        wait_for_the_reserve(&daemon, &disk);
         let before = daemon.bash("echo before").json()["execution_id"].take();
         let killed = signal == Signal::SIGKILL;
         // Nobody tells its end: a start has to settle it.
@@ -251,13 +256,9 @@ fn a_key_is_good_for_another_try_of_what_could_not_be_recorded() {
 /// More than is kept for when the disk is back: what became of them is, though not all of their texts are.
 #[test]
 fn what_ended_while_the_disk_was_full_has_ended() {
-    let dir = scratch();
-    let Some(disk) = SmallDisk::mount(&dir.join("state"), 300) else {
+    let Some((disk, daemon)) = on_disk(300, "best_effort") else {
         return;
     };
-    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"best_effort\"\n";
-    fs::write(dir.join("executor.toml"), toml).expect("ours");
-    let daemon = Daemon::launch(dir, None, |_| {});
     disk.fill();
     let ids: Vec<String> = (0..70)
         .map(|_| {
@@ -314,17 +315,10 @@ fn a_question_that_ends_while_the_disk_is_full_is_not_asked_any_more() {
 /// Whoever restarts a daemon because its disk is full loses nothing that was answered.
 #[test]
 fn what_ended_while_the_disk_was_full_is_known_after_a_stop() {
-    let dir = scratch();
-    let Some(disk) = SmallDisk::mount(&dir.join("state"), 80) else {
+    let Some((disk, mut daemon)) = on_disk(80, "best_effort") else {
         return;
     };
-    let toml = "[cgroup]\nmode = \"group\"\n[ledger]\naudit = \"best_effort\"\n";
-    fs::write(dir.join("executor.toml"), toml).expect("ours");
-    let mut daemon = Daemon::launch(dir, None, |_| {});
-    daemon.wait_until("there is room in reserve", || {
-        let reserve = fs::metadata(disk.0.join("ledger.db-reserve"));
-        reserve.is_ok_and(|reserve| reserve.len() == 4 << 20)
-    });
+    wait_for_the_reserve(&daemon, &disk);
     disk.fill();
     let reply = daemon.bash("seq 20000");
     assert_eq!(reply.status, 200, "{}", reply.content());
