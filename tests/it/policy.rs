@@ -230,6 +230,7 @@ fn nothing_that_a_pattern_allows_runs_anything_else() {
 const PIECES: &[&str] = &[
     "git status", "git status", "git status ", "git", " status", "git status --short", "marker", "marker", " marker ", " ", " ", "\t", "\n", ";", "; ", "&&", " && ", "||", " || ", "|", " | ",
     "'", "\"", "'marker'", "\"marker\"", "'; marker; '", "\"; marker; \"", "';'", "\\", "\\\n", "\\;", "\\'", "\\\"", "\\\\", "\\ ", "''", "\"\"", "'\n'", "\"\n\"", "'\n marker\n'",
+    "# ", " # ", " # marker", "# marker\n", "#", "\"!\"", "!", "\"\\\"\"", "\"\\$(marker)\"", "\"\\\\\"",
     ">/dev/null", " >/dev/null", "2>&1", " 2>&1 ", "1>&2", "&>/dev/null", "</dev/null", ">", "<", "2", "1", ">&", "2>", ">>", "/dev/null", "&", "0",
     "x", "a=b", "=", "~", "HEAD~1", "^", "@", "%", "+", ":", ",", "-", "--", "/", ".", "é", "\u{a0}", "\r", "\u{b}",
     "$", "`", "(", ")", "{", "}", "[", "]", "*", "?", "!", "#", " #", "$(marker)", "`marker`", "$'", "<<E", "\nE\n", "E", "<<<", "if ", "then ", "fi", "time ", "! ", "in ", "do", "done", "{ ", "; }",
@@ -290,7 +291,7 @@ impl Random {
 
     /// A script: now and then anything, mostly what stands at the front of the list.
     fn script(&mut self) -> String {
-        let most = [2, 40, 66, PIECES.len()][self.below(4)].max(30);
+        let most = [2, 50, 76, PIECES.len()][self.below(4)].max(30);
         let mut script = String::new();
         if self.below(4) > 0 {
             script.push_str("git status");
