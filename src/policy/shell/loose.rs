@@ -46,6 +46,8 @@ pub(super) struct Reader {
     pub(super) exported: BTreeSet<String>,
     /// Of the values of others, commands of which a part is not known. They are some once one is exported.
     pub(super) withheld: Vec<Command>,
+    /// Whether a program is given something that is not known for the value of a variable.
+    pub(super) passes_on: bool,
     /// Functions, and which commands are given which texts.
     pub(super) functions: Vec<String>,
     pub(super) fed: Vec<(String, String)>,
@@ -154,6 +156,7 @@ impl Reader {
                 .collect(),
             exported: setting.variables.keys().cloned().collect(),
             withheld: Vec::new(),
+            passes_on: false,
             functions: Vec::new(),
             fed: Vec::new(),
             elsewhere: false,
@@ -290,7 +293,7 @@ impl Reader {
                 .is_some_and(|longer| command.ends(longer));
             !is_part && exports(command.text())
         });
-        if exports {
+        if self.passes_on || exports {
             self.reading.commands.append(&mut self.withheld);
         }
     }

@@ -38,6 +38,7 @@ impl Reader {
             // BASH_ENV=/dev/stdin.
             self.unknown();
         }
+        self.passes_on |= scope == Scope::Programs && !is_known(text);
         let before = self.reading.commands.len();
         self.value(name, text, certain)?;
         if scope == Scope::Script && !self.is_exported(name) {
@@ -221,9 +222,13 @@ fn may_be_exported(name: &str) -> bool {
         || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Whether a command may export variables that are set elsewhere: `export X`, `set -a`, `declare -x X`.
+/// Whether a command may let programs see variables that are set elsewhere: `export X`, `set -a`, `declare -x X`, `env X="$Y"`.
 pub(super) fn exports(command: &str) -> bool {
     let words: Vec<&str> = command.split(' ').collect();
+    let passes_on = |word: &&str| assignment(word).is_some_and(|(_, value)| !is_known(value));
+    if !words.first().is_some_and(|name| declares(name)) && words.iter().any(passes_on) {
+        return true;
+    }
     let has = |names: &[&str]| words.iter().any(|word| names.contains(word));
     let has_option = |letter| {
         let mut options = words.iter().take_while(|word| **word != "--");

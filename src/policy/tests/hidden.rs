@@ -481,12 +481,17 @@ fn of_a_value_what_is_not_known_counts_where_programs_may_see_it() {
         "x='ma?ker a' prog",
         "PAGER='ma?ker a'; git log",
         "bash -ac \"X='ma?ker a'; prog\"",
+        "X='ma?ker a'; env X=\"$X\" prog",
+        "X='ma?ker a'; Y=\"$X\" prog",
+        "x='ma?ker a'; PAGER=\"$x\" git log",
+        "printf -v X %s 'ma?ker a'; env X=\"$X\" prog",
         "for X in 'ma?ker a'; do export X; prog; done",
     ];
     assert_eq!(unlike("marker *", &asked, Verdict::Ask), NONE);
     let harmless = [
         "X='ma?ker a'; prog",
         "x='ma?ker (a)'; prog \"$x\"",
+        "f() { local y=\"$1\"; x='ma?ker (a)'; prog --y=\"$x\"; }; f",
         "set -euo pipefail; X=\"it's $y (a)\"; prog",
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
