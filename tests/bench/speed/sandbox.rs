@@ -124,16 +124,18 @@ impl Bare {
 
     fn run(&self) -> Fallible<f64> {
         let start = Instant::now();
-        let status = Command::new(RUNTIME)
+        // Pipes, for it gives what it finds open to the user inside: `/dev/null`, or a terminal, would be his afterwards.
+        let output = Command::new(RUNTIME)
             .arg("--root")
             .arg(self.bundle.join("state"))
             .args(["--ignore-cgroups", "--network=none", "run", "--bundle"])
             .arg(&self.bundle)
             .arg(format!("bare-{}", std::process::id()))
-            .stdin(Stdio::null())
-            .status()?;
-        if !status.success() {
-            return Err(format!("{RUNTIME} ended with {status}").into());
+            .stdin(Stdio::piped())
+            .output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{RUNTIME} ended with {}: {said}", output.status).into());
         }
         Ok(start.elapsed().as_secs_f64())
     }
