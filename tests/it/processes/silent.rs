@@ -10,7 +10,7 @@ use crate::support::{Daemon, Mode, Process, python_with, skip, wait_for};
 
 /// Puts memory that is yet to come (userfaultfd(2)) in the place of a page of its own environment, and stays.
 const SILENT: &str = r#"
-import ctypes, fcntl, os, platform, struct, sys, time
+import ctypes, fcntl, os, platform, signal, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 userfaultfd = libc.syscall({"x86_64": 323, "aarch64": 282}[platform.machine()], 0)
 if userfaultfd < 0:
@@ -25,7 +25,7 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [
 assert libc.mmap(page, size, 3, 0x32, -1, 0) == page
 fcntl.ioctl(userfaultfd, 0xC020AA00, bytearray(struct.pack("QQQQ", page, size, 1, 0)))
 open(sys.argv[1], "w").write(str(os.getpid()))
-time.sleep(600)
+signal.pause()
 "#;
 
 /// A command that leaves such a process behind, whose pid is in the file `silent` in the daemon's directory by then;
