@@ -272,13 +272,15 @@ impl Executor {
                 source: None,
             })
             .collect();
-        let remembered = match remember {
-            Remember::Session | Remember::Once => {
-                self.remember_for_session(approval.id, &rules).await
+        let amendment = self.amend_policy().await;
+        let remembered = async {
+            self.require_given(approval.id).await?;
+            match remember {
+                Remember::Session | Remember::Once => amendment.remember_for_session(&rules),
+                Remember::Always => amendment.remember_for_good(approval.id, &rules).await,
             }
-            Remember::Always => self.remember_for_good(approval.id, &rules).await,
         };
-        remembered.map_err(CannotDecide::NotRemembered)
+        remembered.await.map_err(CannotDecide::NotRemembered)
     }
 
     /// Whether an approval is given still: who waits may have found meanwhile that something else would run.
@@ -292,45 +294,6 @@ impl Executor {
             true => Ok(()),
             false => Err("it was withdrawn meanwhile".to_owned()),
         }
-    }
-
-    async fn remember_for_session(
-        &self,
-        id: ApprovalId,
-        rules: &[Remembered],
-    ) -> Result<(), String> {
-        let amendment = self.amend_policy().await;
-        self.require_given(id).await?;
-        let policy = amendment.policy().with_remembered(rules);
-        amendment.put_in_force(policy.map_err(|error| error.to_string())?);
-        Ok(())
-    }
-
-    async fn remember_for_good(&self, id: ApprovalId, rules: &[Remembered]) -> Result<(), String> {
-        let invalid = |error: PolicyError| error.to_string();
-        let dir = self.config().remembered_dir.clone();
-        let dir = dir.ok_or("there is no state directory")?;
-        let amendment = self.amend_policy().await;
-        self.require_given(id).await?;
-        // First, so that no rule gets on disk that could not be read again.
-        amendment.policy().with_remembered(rules).map_err(invalid)?;
-        let text = Remembered::write(rules);
-        // It waits for the disk.
-        let write = move || {
-            write_remembered(&dir, id, &text)
-                .map(|path| (path, text))
-                .map_err(|error| format!("cannot write to `{}`: {error}", dir.display()))
-        };
-        let written = tokio::task::spawn_blocking(write).await;
-        let (path, text) = written.map_err(|error| error.to_string()).flatten()?;
-        let source = Source {
-            path: &path,
-            text: &text,
-        };
-        let written = Remembered::read(source).map_err(invalid)?;
-        let policy = amendment.policy().with_remembered(&written);
-        amendment.put_in_force(policy.map_err(invalid)?);
-        Ok(())
     }
 
     /// The right to change the policy, once nobody else has it.
@@ -357,6 +320,37 @@ impl Amendment<'_> {
     /// Puts another one in force for executions that begin from now on.
     pub fn put_in_force(self, policy: Policy) {
         self.executor.set_policy(policy);
+    }
+
+    fn remember_for_session(self, rules: &[Remembered]) -> Result<(), String> {
+        let policy = self.policy().with_remembered(rules);
+        self.put_in_force(policy.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    async fn remember_for_good(self, id: ApprovalId, rules: &[Remembered]) -> Result<(), String> {
+        let invalid = |error: PolicyError| error.to_string();
+        let dir = self.executor.config().remembered_dir.clone();
+        let dir = dir.ok_or("there is no state directory")?;
+        // First, so that no rule gets on disk that could not be read again.
+        self.policy().with_remembered(rules).map_err(invalid)?;
+        let text = Remembered::write(rules);
+        // It waits for the disk.
+        let write = move || {
+            write_remembered(&dir, id, &text)
+                .map(|path| (path, text))
+                .map_err(|error| format!("cannot write to `{}`: {error}", dir.display()))
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        let (path, text) = written.map_err(|error| error.to_string()).flatten()?;
+        let source = Source {
+            path: &path,
+            text: &text,
+        };
+        let written = Remembered::read(source).map_err(invalid)?;
+        let policy = self.policy().with_remembered(&written);
+        self.put_in_force(policy.map_err(invalid)?);
+        Ok(())
     }
 }
 
