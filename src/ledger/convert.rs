@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::Row;
 use serde_json::Value;
 
-use super::{Digest, Json};
+use super::{Digest, Json, Place};
 
 pub(super) fn blob_id(blob: &[u8]) -> Option<[u8; 16]> {
     blob.try_into().ok()
@@ -39,6 +39,11 @@ pub(super) fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
     Ok(text
         .and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or(Value::Null))
+}
+
+/// How long a text for the model is, and where it and both streams are.
+pub(super) fn places(row: &Row<'_>, column: usize) -> rusqlite::Result<(u64, [Place; 3])> {
+    Ok(serde_json::from_value(json(row, column)?).unwrap_or_default())
 }
 
 /// A column's word.

@@ -21,14 +21,14 @@ use super::record::{
     Idempotency, Limits, Listed, Page, StreamDigests, Verdicted,
 };
 use super::recover::Recovered;
-use super::retention::{Clearing, Pruned};
+use super::retention::{Clearing, Pruned, STEP};
 use super::store::{Fault, Store};
 use super::time::micros;
 use super::work::{Failing, Receipt};
 use super::writer::{INDEX_BATCH, Writer};
 use super::{Digest, LedgerError, file, reserve};
 use crate::config::Durability;
-use crate::domain::{ApprovalId, Degradation, ExecutionId};
+use crate::domain::{ApprovalId, Degradation, ExecutionId, StreamName};
 use crate::metrics::Metrics;
 
 /// To free as much as this has glibc look how much is free at the top of its thread's heap, in bytes
@@ -262,6 +262,26 @@ impl Ledger {
         }
         self.ask(move |connection| read::list(connection, &filter, of))
             .await
+    }
+
+    /// Counts no more to what the history holds what the spool has given up of it. What a crash or a full disk
+    /// loses of that counts until its execution is forgotten, among the next.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub async fn discount(
+        &self,
+        given_up: &[(ExecutionId, StreamName)],
+    ) -> Result<(), LedgerError> {
+        for step in given_up.chunks(STEP) {
+            let step: Arc<[_]> = step.into();
+            while !self.discount_step(Arc::clone(&step)).await? {}
+        }
+        Ok(())
+    }
+
+    fn discount_step(&self, step: Arc<[(ExecutionId, StreamName)]>) -> Receipt<bool> {
+        self.write(Failing::Dropped, None, move |store| store.discount(&step))
     }
 
     /// Forgets the oldest executions until the limits hold, a step at a time, and says at each which are

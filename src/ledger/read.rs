@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter
 
 use super::chain::Link;
 use super::convert::{
-    blob_digest, id_bytes, json, optional_raw_json, path, raw_json, signed, unsigned, word,
+    blob_digest, id_bytes, optional_raw_json, path, places, raw_json, signed, unsigned, word,
 };
 use super::event::{EventFilter, EventPage, Events, Happened, NumberedEvents};
 use super::record::{
@@ -411,9 +411,7 @@ fn lineage(row: &Row<'_>) -> rusqlite::Result<Option<Lineage>> {
 
 /// Fills in the outputs and the approval.
 fn close(row: &Row<'_>, mut record: CloseRecord) -> rusqlite::Result<CloseRecord> {
-    let kept: (u64, [Place; 3]) =
-        serde_json::from_value::<(u64, [Place; 3])>(json(row, 28)?).unwrap_or_default();
-    let (content_bytes, places) = kept;
+    let (content_bytes, places) = places(row, 28)?;
     let bytes = [
         content_bytes,
         unsigned(row.get::<_, Option<i64>>(24)?.unwrap_or_default()),

@@ -2,21 +2,21 @@
 
 use std::time::SystemTime;
 
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 use serde_json::json;
 
-use super::convert::{signed, unsigned};
+use super::convert::{places, signed, unsigned};
 use super::queue::ON_TRUST;
-use super::record::Limits;
+use super::record::{Limits, Place};
 use super::search::numbers;
 use super::store::{Fault, Store, Totals};
 use super::time::micros;
 use super::writer::INDEX_BATCH;
-use crate::domain::ExecutionId;
+use crate::domain::{ExecutionId, StreamName};
 
-/// How many executions are forgotten in one transaction, so that no commit waits long behind it:
+/// How many executions are forgotten, or hold less, in one transaction, so that no commit waits long behind it:
 /// some 30 µs each.
-const STEP: usize = 128;
+pub(super) const STEP: usize = 128;
 
 /// How long the end of an execution is kept at the most, in microseconds, whatever the limits say.
 const RESPITE: i64 = 10 * 60 * 1_000_000;
@@ -72,6 +72,45 @@ impl Totals {
 }
 
 impl Store {
+    /// Counts no more what the spool has given up of these streams; says whether it could: what is not indexed yet goes first.
+    pub(super) fn discount(
+        &mut self,
+        given_up: &[(ExecutionId, StreamName)],
+    ) -> Result<bool, Fault> {
+        if self.index(INDEX_BATCH)? > 0 {
+            // It is not in the totals yet.
+            return Ok(false);
+        }
+        let mut left = self.totals;
+        for (id, stream) in given_up {
+            let bytes = self.bytes_in_spool(*id, *stream)?;
+            self.connection
+                .prepare_cached("UPDATE executions SET kept_bytes = kept_bytes - ? WHERE id = ?")?
+                .execute(params![signed(bytes), id.as_bytes()])?;
+            left.bytes = left.bytes.saturating_sub(bytes);
+        }
+        self.set_totals(left)?;
+        Ok(true)
+    }
+
+    /// How much of a stream went into the spool, by what is on record of its execution.
+    fn bytes_in_spool(&self, id: ExecutionId, stream: StreamName) -> rusqlite::Result<u64> {
+        let ended = "SELECT kept FROM executions WHERE id = ? AND ended_at IS NOT NULL";
+        let places = self
+            .connection
+            .prepare_cached(ended)?
+            .query_row([id.as_bytes()], |row| places(row, 0))
+            .optional()?;
+        let place = places.map(|(_, [_, stdout, stderr])| match stream {
+            StreamName::Stdout => stdout,
+            StreamName::Stderr => stderr,
+        });
+        Ok(match place {
+            Some(Place::Spool { bytes }) => bytes,
+            Some(Place::Nowhere | Place::Inline(_) | Place::InContent { .. }) | None => 0,
+        })
+    }
+
     /// Forgets the oldest until the limits hold, a step at a time.
     pub(super) fn prune(&mut self, limits: &Limits) -> Result<Pruned, Fault> {
         if self.index(INDEX_BATCH)? > 0 {

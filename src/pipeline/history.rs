@@ -243,6 +243,9 @@ impl Executor {
         let Some(ledger) = &self.inner.ledger else {
             return Ok(());
         };
+        if let Some(spool) = &self.inner.spool {
+            ledger.discount(&spool.take_given_up()).await?;
+        }
         let history = self.config().history;
         let limits = Limits {
             max_count: Some(history.max_count),

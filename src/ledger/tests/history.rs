@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::super::readers::READERS;
 use super::*;
+use crate::domain::StreamName;
 
 fn list(ledger: &Ledger, filter: Filter) -> Page<ExecutionId> {
     block_on(ledger.list(
@@ -367,6 +368,40 @@ fn made_up_names_of_tools_do_not_break_filters() {
         .len(),
         100
     );
+}
+
+#[test]
+fn what_the_spool_has_given_up_is_nothing_that_history_holds() {
+    let scratch = Scratch::new();
+    let ledger = scratch.open();
+    let entered: Vec<_> = (1..=300)
+        .map(|n| {
+            let record = opening("bash", 0, at(n));
+            let mut close = closing(record.id, Status::Success);
+            close.stdout.place = Place::Spool { bytes: 1 << 20 };
+            let id = record.id;
+            drop(ledger.open_execution(record, None));
+            drop(ledger.close_execution(close, None));
+            id
+        })
+        .collect();
+    let mut given_up: Vec<_> = entered[..200]
+        .iter()
+        .map(|id| (*id, StreamName::Stdout))
+        .collect();
+    // Neither of them has anything in the spool.
+    given_up.push((entered[250], StreamName::Stderr));
+    given_up.push((ExecutionId::new(), StreamName::Stdout));
+    block_on(ledger.discount(&given_up)).expect("discounted");
+    let most = |mib: u64| Limits {
+        max_total_bytes: Some(mib << 20),
+        ..Limits::default()
+    };
+    assert_eq!(pruned(&ledger, most(102)), []);
+    // For a MiB and a bit all go that have given up theirs, and two that have not.
+    drop(ledger);
+    let ledger = scratch.open();
+    assert_eq!(pruned(&ledger, most(99)), entered[..=201]);
 }
 
 #[test]

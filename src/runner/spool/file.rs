@@ -198,17 +198,24 @@ impl SpoolFile {
 
     /// Gives the disk space back. Readers that are under way find it empty.
     pub fn evict(&self) {
+        self.give_up();
+    }
+
+    /// Does so, unless somebody has: says whether.
+    pub(super) fn give_up(&self) -> bool {
         let mut writer = self.writer.lock();
-        if !self.evicted.swap(true, Ordering::AcqRel) {
-            let freed = self.len.swap(0, Ordering::AcqRel);
-            self.unreserve(freed);
-            self.spool.files.lock().remove(&self.key);
-            // Gone already when somebody cleared the directory: just as well.
-            let _ = std::fs::remove_file(&self.path);
-            if let Some(file) = writer.take() {
-                let _ = file.set_len(0);
-            }
+        if self.evicted.swap(true, Ordering::AcqRel) {
+            return false;
         }
+        let freed = self.len.swap(0, Ordering::AcqRel);
+        self.unreserve(freed);
+        self.spool.files.lock().remove(&self.key);
+        // Gone already when somebody cleared the directory: just as well.
+        let _ = std::fs::remove_file(&self.path);
+        if let Some(file) = writer.take() {
+            let _ = file.set_len(0);
+        }
+        true
     }
 }
 

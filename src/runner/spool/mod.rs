@@ -64,6 +64,8 @@ pub struct Spool {
     /// Whether files stay when nobody refers to them any more.
     lasting: bool,
     files: Mutex<BTreeMap<Key, Entry>>,
+    /// What has given way and nobody has [asked](Self::take_given_up) about yet.
+    given_up: Mutex<Vec<(ExecutionId, StreamName)>>,
     problem: Mutex<Option<Problem>>,
 }
 
@@ -189,6 +191,7 @@ impl Spool {
             used_by_history: AtomicU64::new(used_by_history),
             lasting,
             files: Mutex::new(files),
+            given_up: Mutex::default(),
             problem: Mutex::default(),
         })
     }
@@ -370,7 +373,11 @@ impl Spool {
                 };
             };
             match self.find(&oldest) {
-                Some(file) => file.evict(),
+                Some(file) => {
+                    if file.give_up() && self.lasting {
+                        self.given_up.lock().extend(stream_of(&oldest));
+                    }
+                }
                 // Somebody else is giving it up.
                 None => thread::yield_now(),
             }
@@ -387,6 +394,11 @@ impl Spool {
             true => wanted,
             false => 0,
         }
+    }
+
+    /// The finished streams that have given way to newer ones since it was last asked: they are on record as kept.
+    pub fn take_given_up(&self) -> Vec<(ExecutionId, StreamName)> {
+        std::mem::take(&mut *self.given_up.lock())
     }
 
     /// Whose files are in it.
@@ -423,6 +435,12 @@ fn take(used: &AtomicU64, wanted: u64, bound: u64) -> bool {
 /// What a file holds that has what a stream said so far.
 fn draft(name: StreamName) -> String {
     format!("{}-draft", name.as_str())
+}
+
+/// Whose stream it is, if it is the whole of one.
+fn stream_of(key: &Key) -> Option<(ExecutionId, StreamName)> {
+    let (id, suffix) = spooled(&key.name)?;
+    Some((id, StreamName::from_word(suffix)?))
 }
 
 /// Whose file it is, and what it holds, if its name is one that a spool gives.

@@ -130,6 +130,21 @@ fn history_is_bounded_and_what_goes_takes_its_output_along() {
 }
 
 #[test]
+fn outputs_that_have_given_way_to_newer_ones_cost_no_history() {
+    let toml = "max_output_bytes = 1000\nspool_max_bytes = 1000000\nspool_total_bytes = 4000000\n\
+                [ledger]\nmax_total_bytes = 16777216\nmax_history_size = 25";
+    let daemon = Daemon::start_with(Mode::Group, toml);
+    for _ in 0..30 {
+        assert_eq!(daemon.bash("yes | head -c 1000000").status, 200);
+    }
+    daemon.wait_until("the oldest are forgotten", || {
+        summaries(&list(&daemon, "")).len() <= 25
+    });
+    assert!(spooled(&daemon).len() <= 8);
+    assert_eq!(summaries(&list(&daemon, "")).len(), 25);
+}
+
+#[test]
 fn other_limits_hold_before_anything_else_is_recorded() {
     let daemon = Daemon::start_with(Mode::Group, "[ledger]\nmax_history_size = 100");
     for n in 1..=5 {
