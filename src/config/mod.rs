@@ -43,5 +43,5 @@ pub use settings::{DEFAULT_EXECUTOR_TOML, Settings};
 pub use text::{is_absent, read_text};
 pub use tools_file::{CheckedTools, DEFAULT_TOOLS_TOML, ToolDescriptions};
 pub use tracing::{OtlpEndpoint, TracingConfig};
-pub(crate) use trust::refuse_foreign;
+pub(crate) use trust::{foreign_hand, refuse_foreign};
 pub use watch::{Watch, leads_to, watch_files, watch_tree};

@@ -62,14 +62,40 @@ fn look(dir: &Path, flag: &str, links: u8) -> io::Result<()> {
     Ok(())
 }
 
+/// That others than root and we decide what is in `path`, a file or a directory that says what the daemon does, in
+/// words, if they do. It is used all the same, as systemd uses such units: an operator may mean it.
+pub(crate) fn foreign_hand(path: &Path) -> Option<String> {
+    // What cannot be looked at is told where it is read.
+    let found = fs::metadata(path).ok()?;
+    let path = path.display();
+    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    if is_foreign(owner) {
+        let own = Uid::effective().as_raw();
+        Some(format!(
+            "`{path}` belongs to uid {owner}, who so decides what this daemon does: give it to uid {own} or root (chown)"
+        ))
+    } else if mode & BY_EVERYBODY != 0 {
+        Some(format!(
+            "`{path}` can be written to by everybody (mode {mode:04o}), who so decide what this daemon does: take that away (chmod o-w)"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Whether a user is neither root, who could do anything in any case, nor us.
+fn is_foreign(owner: u32) -> bool {
+    owner != Uid::effective().as_raw() && owner != 0
+}
+
 /// What is wrong with it, the bits `forbidden` of its mode among that. A file in its place is not: nothing can be put
 /// into that, which is told elsewhere.
 fn fault(found: &Metadata, forbidden: u32) -> Option<String> {
-    let own = Uid::effective().as_raw();
     let owner = found.uid();
     if found.is_symlink() {
         Some(format!("is a symbolic link that uid {owner} has made"))
-    } else if owner != own && owner != 0 {
+    } else if is_foreign(owner) {
+        let own = Uid::effective().as_raw();
         Some(format!("belongs to uid {owner} and not to uid {own}"))
     } else if found.is_dir() && found.mode() & forbidden != 0 {
         let mode = found.mode() & 0o7777;

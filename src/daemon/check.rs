@@ -129,6 +129,7 @@ fn check_files(path: &Path, options: &Options) -> Result<Vec<String>, InvalidCon
     let doubts = settings.doubts().into_iter().chain(described);
     let doubts = doubts.chain(emptied(path));
     let doubts = doubts.chain(policy_files.absence());
+    let doubts = doubts.chain(policy_files.foreign_hands(path));
     let doubts = doubts.chain(executor.unknown_tools());
     let doubts = doubts.chain(executor.wrong_hooks());
     let doubts = doubts.chain(executor.broken_skills());

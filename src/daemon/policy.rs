@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::task::JoinError;
 
-use crate::config::{ConfigError, FilesConfig, is_absent, read_text, remembered_files};
+use crate::config::{
+    ConfigError, FilesConfig, foreign_hand, is_absent, read_text, remembered_files, skills_dir,
+};
 use crate::pipeline::Executor;
 use crate::policy::{BUILT_IN_POLICY, Policy, PolicyError, Remembered, SHIPPED_POLICY, Source};
 
@@ -96,6 +98,19 @@ impl PolicyFiles {
             let path = self.path.display();
             format!("there is no `{path}`: everything is allowed that [access] lets in")
         })
+    }
+
+    /// Which of the files beside this `configuration`, it among them, others than root and we can change, in words.
+    pub(super) fn foreign_hands(&self, configuration: &Path) -> Vec<String> {
+        let tools = configuration.with_file_name("tools.toml");
+        let skills = skills_dir(configuration);
+        let remembered = self.remembered.as_deref();
+        let read = [configuration, &self.path, &tools, &skills];
+        let read = read.into_iter().chain(remembered);
+        // Who can write to a directory can put another file there.
+        let around = [configuration.parent(), remembered.and_then(Path::parent)];
+        let all = read.chain(around.into_iter().flatten());
+        all.filter_map(foreign_hand).collect()
     }
 
     /// Reads all of it, or nothing. Where there is no policy file when the daemon starts, the shipped

@@ -272,14 +272,19 @@ impl Configuration {
         Ok(settings)
     }
 
-    /// Logs what is doubtful about `settings`, which takes a look at directories that they name.
+    /// Logs what is doubtful about `settings` and the files of the configuration, which takes a look at those and at
+    /// directories that they name.
     fn tell_doubts(&self, settings: Arc<Settings>) {
         let path = self.path.clone();
+        let policy_files = self.surroundings.policy_files.clone();
         drop(tokio::task::spawn_blocking(move || {
             if path.exists() {
                 for doubt in settings.doubts() {
                     tracing::warn!(path = %path.display(), "{doubt}");
                 }
+            }
+            for doubt in policy_files.foreign_hands(&path) {
+                tracing::warn!("{doubt}");
             }
         }));
     }

@@ -191,6 +191,37 @@ fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
     });
 }
 
+/// They are used all the same, but not without a word.
+#[test]
+fn files_that_others_can_write_to_are_told() {
+    let dir = scratch();
+    fs::create_dir_all(dir.join("skills")).expect("created");
+    let open_to_all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(dir.join("skills"), open_to_all).expect("set");
+    fs::write(dir.join("policy.toml"), "default = \"allow\"\n").expect("written");
+    let is_root = nix::unistd::geteuid().is_root();
+    if is_root {
+        chown(dir.join("policy.toml"), Some(NOBODY), None).expect("root");
+    } else {
+        skip("a policy of another user takes root");
+    }
+    let mut parts = vec!["/skills` can be written to by everybody (mode 0777)".to_owned()];
+    if is_root {
+        parts.push(format!("/policy.toml` belongs to uid {NOBODY}"));
+    }
+    let daemon = Daemon::start_in(dir, Mode::Group, "", |_| {});
+    daemon.wait_until("it is told", || {
+        let log = daemon.log();
+        parts.iter().all(|part| log.contains(part))
+    });
+    let config = daemon.dir().join("executor.toml");
+    let config = config.to_str().expect("text");
+    let told = refused(daemon.dir(), &["--check-config", "--config", config]);
+    let told = String::from_utf8_lossy(&told.stdout);
+    assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    assert!(!told.contains("executor.toml` "), "{told}");
+}
+
 /// Nobody who asks for JSON means a daemon at the system's places.
 #[test]
 fn what_belongs_to_a_check_starts_no_daemon_without_one() {
