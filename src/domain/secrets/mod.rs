@@ -344,8 +344,8 @@ struct Search<'a> {
 impl Search<'_> {
     fn shapes(&mut self, prefixes: &AhoCorasick) {
         let mut at = self.from;
-        // The last run that was measured, so that none is measured twice.
-        let mut run = Run::default();
+        // The last run of each class that was measured, so that none is measured twice.
+        let mut runs: [Option<Run>; Class::COUNT] = Default::default();
         while let Some(found) = prefixes.find(&self.text[at..]) {
             let (begin, after) = (at + found.start(), at + found.end());
             at = begin + 1;
@@ -353,9 +353,11 @@ impl Search<'_> {
                 continue;
             }
             let shape = &SHAPES[found.pattern().as_usize()];
-            if run.class != Some(shape.class) || after >= run.end {
-                run = Run::measure(self.text, after, shape.class);
-            }
+            let measured = &mut runs[shape.class as usize];
+            let run = match measured.take() {
+                Some(run) if after < run.end => measured.insert(run),
+                Some(_) | None => measured.insert(Run::measure(self.text, after, shape.class)),
+            };
             if run.end == self.text.len() && !self.ended && run.end - begin <= LONGEST_HELD {
                 self.hold(begin);
                 return;

@@ -25,6 +25,9 @@ pub(super) enum Class {
 }
 
 impl Class {
+    /// How many there are.
+    pub(super) const COUNT: usize = Self::Dotted as usize + 1;
+
     pub(super) fn has(self, byte: u8) -> bool {
         byte.is_ascii_alphanumeric()
             || match byte {
@@ -86,9 +89,8 @@ pub(super) static PREFIXES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 });
 
 /// Bytes that a token may go on with.
-#[derive(Default)]
 pub(super) struct Run {
-    pub(super) class: Option<Class>,
+    class: Class,
     pub(super) end: usize,
     /// Where the last but one of its dots is.
     second_last_dot: Option<usize>,
@@ -100,7 +102,7 @@ impl Run {
         let end = length.map_or(text.len(), |length| begin + length);
         let dots = |at: &usize| text[*at] == b'.';
         Self {
-            class: Some(class),
+            class,
             end,
             second_last_dot: (begin..end).rev().filter(dots).nth(1),
         }
@@ -108,6 +110,6 @@ impl Run {
 
     /// Whether what begins there can be a whole token. A JSON Web Token has three parts.
     pub(super) fn is_complete_from(&self, begin: usize) -> bool {
-        self.class != Some(Class::Dotted) || self.second_last_dot.is_some_and(|dot| dot >= begin)
+        self.class != Class::Dotted || self.second_last_dot.is_some_and(|dot| dot >= begin)
     }
 }

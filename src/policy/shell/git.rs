@@ -2,6 +2,7 @@
 
 use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::hazards::{gives, values_of};
+use super::text::is_known;
 
 /// Before git's subcommand, each of these decides which programs git runs, or where it finds
 /// the configuration that does.
@@ -163,7 +164,7 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             "remote-ext" => scripts.push(rest.get(1..).unwrap_or_default().join(" ")),
             "-c" => {
                 scripts.extend(value_of(next()));
-                if includes(next()) {
+                if includes(next()) || may_be_any(next()) {
                     // What that says, who knows.
                     scripts.push(UNKNOWN_WORDS.to_string());
                 }
@@ -182,7 +183,10 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
                 }
             }
             word if word.starts_with('-') => {
-                scripts.extend(word.strip_prefix("-c").and_then(value_of));
+                if let Some(setting) = word.strip_prefix("-c") {
+                    scripts.extend(value_of(setting));
+                    scripts.extend(may_be_any(setting).then(|| UNKNOWN_WORDS.to_string()));
+                }
                 scripts.extend(pager(word));
                 let is_given = clones && gives(word, "-u", valued("clone"));
                 let attached = word.split_once('u').filter(|_| is_given);
@@ -290,9 +294,34 @@ fn includes(setting: &str) -> bool {
     section.to_ascii_lowercase().starts_with("include")
 }
 
+/// Whether it is not known in which section a setting is.
+fn may_be_any(setting: &str) -> bool {
+    !is_known(setting.split(['.', '=']).next().unwrap_or_default())
+}
+
+/// The sections of settings of which none names a program.
+const PLAIN_SECTIONS: &[&str] = &[
+    "advice",
+    "author",
+    "color",
+    "committer",
+    "http",
+    "pull",
+    "push",
+    "safe",
+    "user",
+];
+
 /// The command in a setting (`alias.x=!command`).
 fn value_of(setting: &str) -> Option<String> {
-    let (_, value) = setting.split_once('=')?;
+    let (key, value) = setting.split_once('=')?;
+    let (section, _) = key.split_once('.').unwrap_or((key, ""));
+    if PLAIN_SECTIONS
+        .iter()
+        .any(|plain| section.eq_ignore_ascii_case(plain))
+    {
+        return None;
+    }
     Some(value.trim_start_matches('!').to_owned())
 }
 

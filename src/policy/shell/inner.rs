@@ -8,9 +8,8 @@ use super::nested::Input;
 use super::programs::OPTIONS_IN;
 use super::remote::{Ssh, is_ssh};
 use super::shells::is_input;
-use super::strict;
 use super::text::{is_known, plain};
-use super::wrappers::Wrapped;
+use super::wrappers::{MAX_WRAPPED, Wrapped};
 
 impl Reader {
     /// What programs run or start that name no script in their words.
@@ -408,28 +407,70 @@ fn split_by_env(arguments: &[String], certain: bool) -> Option<Nested> {
 }
 
 fn splice(value: &str, behind: &[String], certain: bool) -> Nested {
-    let mut text = format!("env {}", plain(value));
-    let simple = strict::read(&text).is_ok_and(|segments| segments.len() == 1);
-    let exact = simple && !value.contains('\\');
-    if !exact {
-        // What parts words for env(1), written out or as an escape.
-        for blank in [
-            "\\_", "\\t", "\\n", "\\f", "\\r", "\\v", "\x0b", "\x0c", "\r", "\n",
-        ] {
-            text = text.replace(blank, " ");
+    let words = words_of_env(&plain(value));
+    let behind = behind.iter().map(|word| plain(word));
+    let text = words
+        .into_iter()
+        .chain(behind)
+        .fold("env".to_owned(), |text, word| {
+            // What is not known may part words, and end quotes.
+            let word = word.replace('\'', "'\\''");
+            let word = word.replace([UNKNOWN, UNKNOWN_WORDS], &format!("'{UNKNOWN_WORDS}'"));
+            format!("{text} '{word}'")
+        });
+    let is_known = is_known(&text);
+    Nested::new(text, certain && is_known)
+}
+
+/// The words that env(1) makes of a string: blanks part them, quotes and backslashes are as in its manual, and a
+/// variable in braces is not known.
+fn words_of_env(string: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut rest = string;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        let next = rest.chars().next();
+        match (quote, c) {
+            (None, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r') => words.extend(word.take()),
+            (None, '#') if word.is_none() => break,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if c == open => quote = None,
+            // There it is one only before itself and the quote.
+            (Some('\''), '\\') if !matches!(next, Some('\'' | '\\')) => {
+                word.get_or_insert_default().push(c);
+            }
+            (_, '\\') => {
+                rest = next.map_or("", |next| &rest[next.len_utf8()..]);
+                match next {
+                    Some('c') => break,
+                    Some('_') if quote.is_none() => words.extend(word.take()),
+                    next => word
+                        .get_or_insert_default()
+                        .extend(next.map(|next| match next {
+                            '_' => ' ',
+                            'f' => '\x0c',
+                            'n' => '\n',
+                            'r' => '\r',
+                            't' => '\t',
+                            'v' => '\x0b',
+                            next => next,
+                        })),
+                }
+            }
+            (None | Some('"'), '$') if next == Some('{') => {
+                rest = rest.split_once('}').map_or("", |(_, rest)| rest);
+                word.get_or_insert_default().push(UNKNOWN);
+            }
+            (_, c) => word.get_or_insert_default().push(c),
         }
-        // In single quotes, too, it has escapes.
-        text = text.replace("\\\\", "_").replace("\\'", "_");
-        // To env(1) these are characters like others, to a shell no script.
-        text = text.replace(['(', ')', ';', '&', '|', '<', '>', '`'], "_");
     }
-    for word in behind {
-        text.push_str(" '");
-        text.push_str(&plain(word).replace('\'', "'\\''"));
-        text.push('\'');
-    }
-    let known = is_known(value) && behind.iter().all(|word| is_known(word));
-    Nested::new(text, certain && exact && known)
+    words.extend(word);
+    words
 }
 
 /// The commands that programs run only for one of their own: `git bisect run`, `jobs -x`.
@@ -443,11 +484,29 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
     };
     let begin = match name {
         "git" => after("bisect", Some("run")),
-        "jobs" => after("-x", None),
+        "jobs" => words
+            .iter()
+            .position(|word| word.starts_with('-') && word.contains('x'))
+            .map(|at| at + 1),
         "ip" => of_ip(words),
-        "gdb" => after("--args", None),
-        "aws-vault" | "doppler" | "gcloud" | "lxc-attach" | "mise" => after("--", None),
-        "asdf" | "nodenv" | "pyenv" | "rbenv" => after("exec", None),
+        "consul" => after("lock", None).map(|at| at + 1),
+        "aws-vault" | "bear" | "doppler" | "gcloud" | "lxc-attach" | "lxc-start" | "mise"
+        | "tox" => after("--", None),
+        "asdf" | "cabal" | "ddev" | "fnm" | "nodenv" | "nomad" | "pyenv" | "rbenv" | "stack" => {
+            after("exec", None)
+        }
+        "cargo" if words.iter().any(|word| word == "watch") => after("--", None),
+        "volta" => after("run", None),
+        "rvm" => after("do", None),
+        // Behind the command of its own, and options with values that nobody knows here.
+        "gdb" | "lldb" => return operands_of(words),
+        "restic"
+            if words
+                .iter()
+                .any(|word| is_short(word, "--stdin-from-command", 5)) =>
+        {
+            return operands_of(words);
+        }
         "cmake" => after("-E", Some("env"))
             .or_else(|| after("-E", Some("time")))
             .or_else(|| after("-E", Some("chdir")).map(|at| at + 1)),
@@ -469,7 +528,7 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
                 Some(_) | None => at,
             })
         }
-        "bundle" | "npm" | "pnpm" | "yarn" => words
+        "bun" | "bundle" | "npm" | "pnpm" | "yarn" => words
             .iter()
             .position(|word| matches!(word.as_str(), "x" | "dlx") || is_short(word, "exec", 3))
             .map(|at| at + 1 + usize::from(words.get(at + 1).is_some_and(|word| word == "--"))),
@@ -477,6 +536,13 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
     };
     let begin = begin.filter(|at| *at < words.len());
     begin.map(|at| (at, words.len())).into_iter().collect()
+}
+
+/// Every word that is no option, of which one is a program, and what is behind it are its arguments.
+fn operands_of(words: &[String]) -> Vec<Wrapped> {
+    let operands = (1..words.len()).filter(|at| !words[*at].starts_with('-'));
+    let looked_at = operands.take(MAX_WRAPPED);
+    looked_at.map(|at| (at, words.len())).collect()
 }
 
 /// Where the command of `ip netns exec NAME` or `ip vrf exec NAME` begins.

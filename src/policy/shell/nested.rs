@@ -22,8 +22,8 @@ pub(super) enum Input {
 /// commands elsewhere.
 #[rustfmt::skip]
 pub(super) const SCRIPT_TAKERS: &[&str] = &[
-    "alias", "bind", "capsh", "compgen", "complete", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
-    "asciinema", "bazel", "bunx", "byobu", "execlineb", "just", "mock", "newrole", "nodemon", "sbatch", "sops", "ttyrec", "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pnpm", "pnpx", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
+    "alias", "bind", "capsh", "compgen", "complete", "concurrently", "cross-env-shell", "declare", "entr", "env", "export", "flock", "foot", "gnome-terminal", "hash", "hyperfine", "kitty", "konsole", "local",
+    "asciinema", "bazel", "bunx", "byobu", "execlineb", "just", "mock", "newrole", "nodemon", "sbatch", "sops", "ttyrec", "make-first-existing-target", "mapfile", "mispipe", "nc", "ncat", "netcat", "nix", "nix-shell", "npm", "npx", "parallel", "pee", "pm2", "pnpm", "pnpx", "readarray", "readonly", "runuser", "rxvt", "screen", "script",
     "scriptlive", "sem", "sg", "socat", "start-stop-daemon", "su", "sudo", "sudo-rs", "tmux", "typeset", "urxvt", "uvx", "uxterm", "watch", "watchexec", "xfce4-terminal", "xterm", "yarn",
 ];
 
@@ -367,6 +367,37 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
         let aliases = arguments.iter().filter_map(|word| word.strip_prefix('!'));
         aliases.for_each(|command| add(&format!("{command} {}", git::GIVEN_LATER)));
     }
+    if name == "gh"
+        && arguments
+            .iter()
+            .any(|word| word == "-s" || word == "--shell")
+    {
+        // What it is for stands behind the alias's name.
+        arguments
+            .iter()
+            .for_each(|word| add(&format!("{word} {}", git::GIVEN_LATER)));
+    }
+    if name == "hg" && arguments.iter().any(|word| word.starts_with("bis")) {
+        let commands = ["-c", "--command"]
+            .into_iter()
+            .flat_map(|option| values_of(option, "", arguments));
+        commands.for_each(&mut add);
+    }
+    if name == "cargo" && arguments.iter().any(|word| word == "watch") {
+        let scripts = ["-s", "--shell"]
+            .into_iter()
+            .flat_map(|option| values_of(option, "", arguments));
+        scripts.for_each(&mut add);
+    }
+    if matches!(name, "gdb" | "lldb") {
+        // `!COMMAND`, `shell COMMAND`, `platform shell COMMAND`; in whichever option.
+        for word in arguments.iter().map(|word| plain(word)) {
+            let command = word
+                .rsplit_once("shell ")
+                .map_or(&*word, |(_, command)| command);
+            add(command.trim_start_matches('!'));
+        }
+    }
     if name == "rustc" {
         // `-C linker=PROGRAM`, `--codegen=linker=PROGRAM`.
         let linkers = arguments
@@ -389,7 +420,7 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
             "strace" if !text.starts_with(['|', '!']) => continue,
             "strace" => add(&text[1..]),
             // Macros: `%(COMMAND)`.
-            "rpmbuild" | "rpmspec" => add(&text.replace("%(", "$(")),
+            "rpm" | "rpmbuild" | "rpmspec" => add(&text.replace("%(", "$(")),
             _ => add(text),
         }
         if name == "fzf" {

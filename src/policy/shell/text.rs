@@ -80,9 +80,31 @@ pub(super) fn flatten_pieces(pieces: &[Piece<'_>]) -> Result<Flat, Unreadable> {
             // `let {a[\$,b[}"(rm y)"]`.
             flat.nested.push(unknown());
         }
+        let may_be_option = |sign: &str| flat.text.contains(sign);
+        if flat.braced
+            && (flat.text.starts_with('-') || ["{-", ",-"].into_iter().any(may_be_option))
+        {
+            flat.nested.extend(pieces_of_list(&flat.text));
+        }
         flat.text = UNKNOWN_WORDS.to_string();
     }
     Ok(flat)
+}
+
+/// What may be the program of an option in the words that braces make: `tar {-I,program,-cf}`, `git {-c,alias.x=!program}`.
+fn pieces_of_list(text: &str) -> Vec<Nested> {
+    /// More of them are any words.
+    const MAX_PIECES: usize = 64;
+    let pieces = text.split(['{', '}', ',']);
+    let values = pieces.map(|piece| piece.rsplit('=').next().unwrap_or(piece));
+    let mut values = values.map(|value| plain(value.trim_start_matches('!')));
+    let looked_at = values.by_ref().take(MAX_PIECES);
+    // A variable of such a program's shell is nothing that these words say.
+    let is_said = |value: &String| is_known(value) && (value.contains(' ') || !value.contains('$'));
+    let looked_at = looked_at.filter(|value| !value.is_empty() && is_said(value));
+    let mut found: Vec<Nested> = looked_at.map(|value| Nested::new(value, false)).collect();
+    found.extend(values.next().map(|_| unknown()));
+    found
 }
 
 /// Reads text in which quotes mean nothing but expansions do: here-documents, arithmetic.

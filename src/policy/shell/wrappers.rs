@@ -66,6 +66,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["proxychains"], &["-f"], 0, false),
     wrapper(&["sshpass"], &["-d", "-f", "-P", "-p"], 0, false),
     wrapper(&["systemd-cat"], &["-p", "--priority", "-t", "--identifier", "--level-prefix", "--namespace", "--stderr-priority"], 0, false),
+    wrapper(&["ccache", "distcc", "icecc", "sccache"], &[], 0, false),
     wrapper(&["authbind", "catatonit", "debconf-apt-progress", "fakechroot", "fakeroot-sysv", "fakeroot-tcp", "heaptrack", "memusage", "nocache", "not", "pg_virtualenv", "fstab-decode", "primusrun", "retry", "s6-setsid", "sotruss", "trickle", "vglrun"], &[], 0, false),
     wrapper(&["envdir", "setlock"], &[], 1, false),
     wrapper(&["torify", "torsocks"], &["-a", "--address", "-P", "--port", "-p", "--pass", "-u", "--user"], 0, false),

@@ -52,6 +52,86 @@ fn options_and_variables_that_run_a_program_are_looked_at() {
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
 }
 
+/// In a policy that denies `marker`, each of these runs it.
+#[test]
+fn programs_that_run_others_are_known() {
+    let asked = [
+        "env -S 'sh -c (marker)'",
+        "env -S 'sh -c marker;true'",
+        "env -S \"sh -c '(marker)'\"",
+        "env -S 'sh -c \"true;marker\\_x\"'",
+        "env -S'A=1 marker\\_x' y",
+        "env -S \"$X -c (marker)\"",
+        "tar {-I,marker,-cf} x y",
+        "tar {--use-compress-program=marker,-cf} x y",
+        "git {-c,'alias.x=!marker'} x",
+        "git -c\"$X\" x",
+        "git -c \"$X\" x",
+        "git -c \"$K=$V\" x",
+        "gdb -ex run marker",
+        "gdb -ex '!marker'",
+        "gdb -batch -ex 'shell marker x'",
+        "lldb -- marker",
+        "lldb -o 'platform shell marker'",
+        "jobs -xl marker",
+        "ccache marker",
+        "distcc marker x",
+        "bear -- marker",
+        "stack exec marker",
+        "cabal exec -- marker",
+        "cross-env A=1 marker",
+        "concurrently 'marker x'",
+        "pm2 start marker",
+        "cargo watch -s 'marker x'",
+        "cargo watch -- marker",
+        "bun x marker",
+        "tox -e x -- marker",
+        "volta run marker",
+        "fnm exec marker",
+        "rvm 3.2 do marker",
+        "ddev exec marker",
+        "devcontainer exec marker",
+        "lxc-start -n x -- marker",
+        "nomad alloc exec id marker",
+        "consul lock prefix marker",
+        "rpm -E '%(marker)'",
+        "hg clone --ssh marker x y",
+        "hg bisect -c marker",
+        "certbot renew --deploy-hook 'marker x'",
+        "gh alias set -s x marker",
+        "openvpn --up marker",
+        "restic backup --stdin-from-command -- marker x",
+        "clang --ld-path=marker x.c",
+        "tmate new marker",
+    ];
+    let policy = policy("default = \"allow\"\ndeny = [\"bash(command:marker *)\"]");
+    let allowed = asked
+        .iter()
+        .filter(|script| bash(&policy, script) == Verdict::Allow);
+    assert_eq!(allowed.collect::<Vec<_>>(), [] as [&&str; 0]);
+    let harmless = [
+        "env -S 'ls # marker'",
+        "env -S \"ls '; marker'\"",
+        "mkdir -p src/{main,test}/java",
+        "cp marker{,.bak}",
+        "git -c user.name=\"$N\" commit -m marker",
+        "git -c HTTP.proxy=\"$P\" clone marker",
+        "git -c user.$K=\"$N\" commit -m marker",
+        "gdb -p 12 -batch -ex 'bt marker'",
+        "jobs -l marker",
+        "cargo build --package marker",
+        "cargo test marker",
+        "bun install marker",
+        "rpm -q marker",
+        "hg diff -c 1 marker",
+        "gh alias list marker",
+        "restic backup marker",
+        "clang -c marker.c",
+        "consul kv get marker",
+    ];
+    assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
+}
+
 #[test]
 fn what_is_found_is_asked_about_where_it_is_run() {
     let asked = [

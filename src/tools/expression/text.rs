@@ -248,9 +248,9 @@ fn split(text: &str, args: &[&Value], budget: &mut Budget, from: Ends) -> Made {
     Ok(Value::Array(parts))
 }
 
-/// A text with a word in it.
+/// A text without blanks at one end with a word in it, which is there unless there is nothing.
 fn worded(text: &str) -> Option<&str> {
-    text.contains(|c| !is_space(c)).then_some(text)
+    (!text.is_empty()).then_some(text)
 }
 
 /// The part at one end, and what is left behind what separates them.

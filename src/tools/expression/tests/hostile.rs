@@ -48,6 +48,7 @@ fn cases() -> Vec<(&'static str, String)> {
             &format!("'aa'{}", many(".replace('a', 'aaaaaaaa')", 30)),
         ),
         case("split", "big.split('a')"),
+        case("rsplit", "(' ' * 1000000 + 'a ' * 500000).rsplit() == []"),
         case("splitlines", "big.replace('a', '\\n').splitlines()"),
         case("upper", "('ŉ' * 5000000).upper()"),
         case("concatenation", &format!("big{}", many("+big", 16_000))),
