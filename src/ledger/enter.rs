@@ -1,6 +1,7 @@
 //! An execution's way in: begun in the log and entered as a whole at its end, or entered at once and
 //! changed step by step.
 
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use super::LedgerError;
@@ -118,7 +119,8 @@ impl Ledger {
                 let finish = Finish {
                     close: record,
                     late,
-                    _lines: [],
+                    line: None,
+                    within: Arc::downgrade(&self.inner),
                 };
                 self.inner.shared.queue(failing, events, |_| finish)
             }
@@ -179,7 +181,8 @@ impl Ledger {
                 let finish = Finish {
                     close: record,
                     late,
-                    _lines: [end],
+                    line: Some(end),
+                    within: Weak::new(),
                 };
                 shared.queue_then(failing, events, |_| finish, then);
             }
@@ -254,17 +257,29 @@ impl Inner {
     }
 }
 
-/// The end of an execution that has been entered; the lines stay in the log until that has been done for good.
-struct Finish<const N: usize> {
+/// The end of an execution that has been entered; its line stays in the log until that has been done for good.
+struct Finish {
     close: CloseRecord,
     late: Option<LateDigests>,
-    _lines: [Logged; N],
+    line: Option<Logged>,
+    /// Where a log is for one that has no line yet.
+    within: Weak<Inner>,
 }
 
-impl<const N: usize> Write<()> for Finish<N> {
+impl Write<()> for Finish {
     fn write(&mut self, store: &mut Store) -> Result<(), Fault> {
         self.close.complete(self.late.take().map(|late| late()));
         store.close(&self.close)
+    }
+
+    /// The log has room where the disk has none, and what was to be in the file before it, where it is not, is less
+    /// than the end.
+    fn secure(&mut self, events: Option<&Events>) {
+        let inner = self.within.upgrade().filter(|_| self.line.is_none());
+        if let Some(log) = inner.as_ref().and_then(|inner| inner.log.as_ref()) {
+            let events = (events, Extent::Last);
+            self.line = log.end(&self.close, self.late.is_some(), events);
+        }
     }
 
     fn lighten(&mut self) -> Option<usize> {

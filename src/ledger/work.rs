@@ -95,6 +95,12 @@ pub(super) trait Write<T>: Send + 'static {
     /// Does it within a transaction; done again when that failed.
     fn write(&mut self, store: &mut Store) -> Result<T, Fault>;
 
+    /// Has it wait where the next start finds it, if there is such a place: the disk has failed, and who waits for it
+    /// is about to be told so.
+    fn secure(&mut self, events: Option<&Events>) {
+        let _ = events;
+    }
+
     /// Lets go of what may be long and can be done without, and says how much is left of what may be long, in
     /// bytes; `None` where that is all of it.
     fn lighten(&mut self) -> Option<usize> {
@@ -118,6 +124,8 @@ pub(super) trait Work: Send {
     /// Tells whoever waits.
     fn acknowledge(&mut self, committed: Result<(), LedgerError>);
     fn failing(&self) -> Failing;
+    /// Has it wait where the next start finds it, if there is such a place.
+    fn secure(&mut self);
     /// Lets go of what can be done without, where there is no room for all of it until the disk is back.
     fn lighten(&mut self);
 }
@@ -170,6 +178,11 @@ impl<T: Send, W: Write<T>> Work for Task<T, W> {
 
     fn failing(&self) -> Failing {
         self.failing
+    }
+
+    fn secure(&mut self) {
+        let events = self.events.as_ref().map(|events| &events.events);
+        self.write.secure(events);
     }
 
     fn lighten(&mut self) {

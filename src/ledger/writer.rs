@@ -252,6 +252,7 @@ impl Writer {
         self.shared.set_problem(Some(error));
         let mut kept = Kept::default();
         for mut task in tasks {
+            task.secure();
             task.acknowledge(Err(error.clone()));
             if !kept.has_room_for(&*task) {
                 // Better an end without its text than an execution that never ended.

@@ -44,6 +44,8 @@ impl Work for Write {
         Failing::kept(self.held)
     }
 
+    fn secure(&mut self) {}
+
     fn lighten(&mut self) {
         (self.name, self.held) = ("lightened", 0);
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::history::{list, summaries};
 use super::keys::keyed;
-use super::{approvals, call, hooks};
+use super::{approvals, blocked, call, hooks, release};
 use crate::support::{Daemon, Reply, scratch, skip, wait_to_equal};
 
 /// A file system of its own for the state directory, so small that it can be filled.
@@ -207,6 +207,41 @@ fn what_has_run_under_a_key_is_repeated_though_nothing_can_be_recorded() {
             (503, &json!("audit_unavailable"))
         );
         assert!(new.content().contains("was not run"), "{}", new.content());
+        assert_eq!(fs::read_to_string(&marker).expect("written"), "ran\n");
+    }
+}
+
+/// Nor is it forgotten by a daemon that is killed before there is room.
+#[test]
+fn what_was_answered_under_a_key_on_a_full_disk_is_known_after_a_kill() {
+    for audit in ["required", "best_effort"] {
+        let Some((disk, mut daemon)) = on_small_disk(audit) else {
+            return;
+        };
+        let marker = daemon.dir().join("marker");
+        let (script, fifo) = blocked(&daemon, "go");
+        let body = call(&format!(
+            "echo ran >>{}; {script}; echo hi",
+            marker.display()
+        ));
+        let first = std::thread::scope(|scope| {
+            let first = scope.spawn(|| keyed(&daemon, "k", &body));
+            daemon.wait_until("it runs", || marker.exists());
+            disk.fill();
+            release(&fifo, "on");
+            first.join().expect("answered")
+        });
+        assert_eq!(first.status, 200, "{}", first.content());
+        let id = first.json()["execution_id"].clone();
+        let path = format!("/executions/{}", id.as_str().expect("an id"));
+        assert_eq!(daemon.get(&path).json()["status"], "success");
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        // A start takes some room.
+        disk.free();
+        let daemon = daemon.restart();
+        assert_eq!(daemon.get(&path).json()["status"], "success", "{audit}");
+        assert_eq!(keyed(&daemon, "k", &body).json(), first.json(), "{audit}");
         assert_eq!(fs::read_to_string(&marker).expect("written"), "ran\n");
     }
 }
