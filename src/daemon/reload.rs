@@ -238,7 +238,7 @@ impl Configuration {
                     self.reload(cause, api).await;
                 }
             }
-            Cause::Skills => reload_skills(api).await,
+            Cause::Skills => self.reload_skills(api).await,
         }
     }
 
@@ -297,7 +297,22 @@ impl Configuration {
         api.health.set_configuration(problems);
         // Who tries again each second does not tell of them as often.
         if cause != Cause::Time || !self.is_unread.load(Ordering::Relaxed) {
-            reload_skills(api).await;
+            self.reload_skills(api).await;
+        }
+    }
+
+    /// Reads the skills anew, which takes a while where there are many: not on the event loop.
+    async fn reload_skills(&self, api: &Api) {
+        let executor = api.executor.clone();
+        // Only a panic makes this fail, of which the log tells; the skills stay as they were.
+        let read = tokio::task::spawn_blocking(move || executor.load_skills()).await;
+        if matches!(read, Ok(false)) {
+            self.is_unread.store(true, Ordering::Relaxed);
+            return;
+        }
+        // Only now is known which tools there are.
+        for doubt in api.executor.unknown_tools() {
+            tracing::warn!("{doubt}");
         }
     }
 
@@ -446,17 +461,6 @@ async fn changed(watch: Option<&mut Watch>) -> Option<()> {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Reads the skills anew, which takes a while where there are many: not on the event loop.
-async fn reload_skills(api: &Api) {
-    let executor = api.executor.clone();
-    // Only a panic makes this fail, of which the log tells; the skills stay as they were.
-    let _ = tokio::task::spawn_blocking(move || executor.load_skills()).await;
-    // Only now is known which tools there are.
-    for doubt in api.executor.unknown_tools() {
-        tracing::warn!("{doubt}");
     }
 }
 

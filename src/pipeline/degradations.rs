@@ -1,6 +1,7 @@
 //! What does not work as it should, for `/health`, the log and whoever looks.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use toml::Value;
 
@@ -92,7 +93,15 @@ impl Executor {
             detail: format!("{problem}; the skill is not there"),
             source: problem.path.display().to_string(),
         };
-        problems.iter().map(degradation).collect()
+        let found = problems.iter().map(degradation);
+        let dir = self.config().skills.dir.clone();
+        let dir = dir.filter(|_| self.inner.lacks_skills.load(Ordering::Relaxed));
+        let unread = dir.map(|dir| Degradation {
+            code: "skill_invalid",
+            detail: format!("{}: cannot be read for want of descriptors or memory: the skills stay as they were until it can", dir.display()),
+            source: dir.display().to_string(),
+        });
+        unread.into_iter().chain(found).collect()
     }
 
     /// The same in a sentence each, for who checks a configuration.

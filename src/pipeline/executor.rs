@@ -1,4 +1,5 @@
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -84,6 +85,8 @@ pub(super) struct Inner {
     registry: RwLock<Arc<Registry>>,
     /// What is wrong with skills that are therefore not there.
     pub(super) skill_problems: Mutex<Vec<SkillProblem>>,
+    /// Whether they could not be read when they were last to be.
+    pub(super) lacks_skills: AtomicBool,
     pub(super) records: Records,
     pub(super) spool: Option<Arc<Spool>>,
     /// Of whom the spool had something at the start; until it is looked through.
@@ -359,16 +362,19 @@ impl Executor {
     /// Reads the skills anew, for executions that begin from now on: those that hold together, the
     /// others are what does not work as it should. Blocks.
     ///
-    /// Returns how many tools there are.
-    pub fn load_skills(&self) -> usize {
+    /// Returns whether it could: where descriptors or memory are lacking they stay as they were, to be read once more.
+    pub fn load_skills(&self) -> bool {
         let Some(dir) = self.config().skills.dir.clone() else {
-            return self.inner.registry().iter().count();
+            return true;
         };
-        let (registry, problems) = Registry::with_skills(&dir);
-        let count = registry.iter().count();
-        self.inner.set_registry(registry);
-        *self.inner.skill_problems.lock() = problems;
-        count
+        let found = Registry::with_skills(&dir);
+        let is_read = found.is_some();
+        if let Some((registry, problems)) = found {
+            self.inner.set_registry(registry);
+            *self.inner.skill_problems.lock() = problems;
+        }
+        self.inner.lacks_skills.store(!is_read, Ordering::Relaxed);
+        is_read
     }
 
     /// The parameters of a built-in tool, whether it is enabled or not.
@@ -526,6 +532,7 @@ impl Inner {
             sandbox: Sandbox::default(),
             registry: RwLock::new(Arc::new(Registry::built_in())),
             skill_problems: Mutex::default(),
+            lacks_skills: AtomicBool::default(),
             spool,
             ledger,
             hurry: Hurry::default(),

@@ -95,13 +95,17 @@ impl Registry {
     }
 
     /// All built-in tools, and the skills of a directory; and what is wrong with other skills there.
-    /// Reads files.
-    pub(crate) fn with_skills(dir: &Path) -> (Self, Vec<SkillProblem>) {
+    /// `None` when descriptors or memory were lacking, so that nobody knows what is there. Reads files.
+    pub(crate) fn with_skills(dir: &Path) -> Option<(Self, Vec<SkillProblem>)> {
         let mut registry = Self::built_in();
         let Loaded {
             mut skills,
             problems,
+            is_lacking,
         } = skills::load(dir, &registry);
+        if is_lacking {
+            return None;
+        }
         // Of several versions the newest is the default; one that is not released never is before
         // others.
         skills.sort_by(|a, b| {
@@ -110,7 +114,7 @@ impl Registry {
         });
         let tools = skills.into_iter().map(SkillTool::new).map(Tool::new);
         registry.tools.extend(tools.map(Arc::new));
-        (registry, problems)
+        Some((registry, problems))
     }
 
     /// What is wrong with the skill in `dir`, if it stood among those of the directories `others`.

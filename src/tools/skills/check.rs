@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::FILE;
-use super::files::{Dir, told};
+use super::files::{Dir, Lack, told};
 use super::load::{self, Draft, Read, SkillProblem};
 use super::set::{Found, Known};
 
@@ -26,7 +26,7 @@ pub(crate) fn check(dir: &Path, others: &[PathBuf], known: &dyn Known) -> SkillC
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
         return refused(load::whole(&dir, "is no directory of a skill"));
     };
-    let root = match Dir::open(parent) {
+    let root = match Dir::open(parent, &Lack::default()) {
         Ok(root) => root,
         Err(error) => return refused(load::whole(parent, told(&error))),
     };
@@ -81,10 +81,11 @@ fn judge(read: Read, others: &[PathBuf], name: &OsStr, known: &dyn Known) -> Ski
 
 /// The skills of a directory that are fine by themselves, but for the one called `except`.
 fn standing(dir: &Path, except: &OsStr) -> Vec<Draft> {
-    let Ok(root) = Dir::open(dir) else {
+    let lack = Lack::default();
+    let Ok(root) = Dir::open(dir, &lack) else {
         return Vec::new();
     };
-    let names = load::names(dir, &mut Vec::new()).into_iter();
+    let names = load::names(dir, &mut Vec::new(), &lack).into_iter();
     names
         .filter(|name| name.as_os_str() != except)
         .filter_map(|name| {

@@ -5,24 +5,53 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
 /// A directory to open things beneath.
-pub(super) struct Dir(OwnedFd);
+pub(super) struct Dir {
+    fd: OwnedFd,
+    lack: Lack,
+}
+
+/// Whether something could not be opened for want of descriptors or memory, which says nothing of what is there.
+#[derive(Clone, Default)]
+pub(super) struct Lack(Arc<AtomicBool>);
+
+impl Lack {
+    /// Whether there was any.
+    pub(super) fn was_felt(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note(&self, error: &io::Error) {
+        let lacking = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM].map(|errno| errno as i32);
+        let is_lack = error
+            .raw_os_error()
+            .is_some_and(|code| lacking.contains(&code));
+        self.0.fetch_or(is_lack, Ordering::Relaxed);
+    }
+}
 
 impl Dir {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens it, and notes here and beneath what is lacking.
+    pub(super) fn open(path: &Path, lack: &Lack) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        Ok(Self(open(path, flags, Mode::empty())?))
+        let opened = open(path, flags, Mode::empty()).map_err(io::Error::from);
+        let fd = opened.inspect_err(|error| lack.note(error))?;
+        let lack = lack.clone();
+        Ok(Self { fd, lack })
     }
 
     /// A directory in it.
     pub(super) fn dir(&self, name: &Path) -> io::Result<Self> {
-        self.beneath(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
-            .map(Self)
+        let fd = self.beneath(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+        let lack = self.lack.clone();
+        Ok(Self { fd, lack })
     }
 
     /// Whether it is what is at `path` now.
@@ -30,13 +59,13 @@ impl Dir {
         let same = |own: FileStat| {
             std::fs::metadata(path).map(|at| (at.dev(), at.ino()) == (own.st_dev, own.st_ino))
         };
-        let own = fstat(&self.0).map_err(io::Error::from);
+        let own = fstat(&self.fd).map_err(io::Error::from);
         own.and_then(same).unwrap_or(false)
     }
 
     /// Whether there is something of that name in it.
     pub(super) fn has(&self, name: &str) -> bool {
-        let found = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        let found = fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW);
         found != Err(Errno::ENOENT)
     }
 
@@ -54,12 +83,16 @@ impl Dir {
         if bytes.len() as u64 > limit {
             return Err(format!("is larger than {} KiB", limit >> 10));
         }
-        String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8(bytes).map_err(|error| {
             format!(
                 "is no UTF-8 from byte {} on",
                 error.utf8_error().valid_up_to()
             )
-        })
+        })?;
+        // A byte order mark, which some editors write, is none of it.
+        Ok(text
+            .strip_prefix('\u{feff}')
+            .map_or_else(|| text.clone(), str::to_owned))
     }
 
     /// What is wrong with a file in it as a program.
@@ -74,7 +107,8 @@ impl Dir {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        Ok(openat2(self.0.as_fd(), name, how)?)
+        let opened = openat2(self.fd.as_fd(), name, how).map_err(io::Error::from);
+        opened.inspect_err(|error| self.lack.note(error))
     }
 }
 

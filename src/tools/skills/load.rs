@@ -11,7 +11,7 @@ use semver::Version;
 
 use super::FILE;
 use super::document::{self, Fault, lines_of};
-use super::files::{Dir, told};
+use super::files::{Dir, Lack, told};
 use super::manifest::{self, Place};
 use super::set::{self, Found, Known};
 use super::skill::Skill;
@@ -37,6 +37,8 @@ pub(crate) struct Loaded {
     pub skills: Vec<Skill>,
     /// Why others do not.
     pub problems: Vec<SkillProblem>,
+    /// Whether descriptors or memory were lacking: there may be more.
+    pub is_lacking: bool,
 }
 
 /// One thing wrong with one skill.
@@ -119,8 +121,8 @@ pub(super) fn whole(path: &Path, detail: impl Into<String>) -> SkillProblem {
 
 /// Reads every `<dir>/*/skill.json`. A directory that is not there holds none.
 pub(crate) fn load(dir: &Path, known: &dyn Known) -> Loaded {
-    let mut problems = Vec::new();
-    let root = match Dir::open(dir) {
+    let (mut problems, lack) = (Vec::new(), Lack::default());
+    let root = match Dir::open(dir, &lack) {
         Ok(root) => root,
         // A link that leads to nothing is a mistake.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !dir.is_symlink() => {
@@ -131,11 +133,12 @@ pub(crate) fn load(dir: &Path, known: &dyn Known) -> Loaded {
             return Loaded {
                 skills: Vec::new(),
                 problems,
+                is_lacking: lack.was_felt(),
             };
         }
     };
     let mut drafts = Vec::new();
-    for name in names(dir, &mut problems) {
+    for name in names(dir, &mut problems, &lack) {
         match read(&root, dir, name.as_ref()) {
             Ok(Some(Read {
                 draft: Some(draft),
@@ -158,34 +161,51 @@ pub(crate) fn load(dir: &Path, known: &dyn Known) -> Loaded {
     }
     tell(TOLD_OF_ALL, dir, &mut problems);
     let skills = drafts.into_iter().map(|draft| draft.skill).collect();
-    Loaded { skills, problems }
+    let is_lacking = lack.was_felt();
+    Loaded {
+        skills,
+        problems,
+        is_lacking,
+    }
 }
 
-/// The entries of `dir` that may be skills, in order.
-pub(super) fn names(dir: &Path, problems: &mut Vec<SkillProblem>) -> BTreeSet<PathBuf> {
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) => {
-            problems.push(whole(dir, told(&error)));
-            return BTreeSet::new();
-        }
+/// The entries of `dir` that may be skills, in order; of too many the first.
+pub(super) fn names(
+    dir: &Path,
+    problems: &mut Vec<SkillProblem>,
+    lack: &Lack,
+) -> BTreeSet<PathBuf> {
+    let mut cannot_read = |error: io::Error| {
+        lack.note(&error);
+        problems.push(whole(dir, told(&error)));
     };
-    let mut names = BTreeSet::new();
-    for entry in entries.flatten() {
-        let name = entry.file_name();
+    let entries = std::fs::read_dir(dir).map_err(&mut cannot_read);
+    let (mut names, mut left_out) = (BTreeSet::new(), 0);
+    for entry in entries.into_iter().flatten() {
+        let name = match entry {
+            Ok(entry) => entry.file_name(),
+            Err(error) => {
+                cannot_read(error);
+                break;
+            }
+        };
         let text = name.to_string_lossy();
         // What editors and installers leave behind on their way.
         if text.starts_with('.') || text.ends_with('~') || text.ends_with(".tmp") {
             continue;
         }
-        if names.len() == SKILL_LIMIT {
-            problems.push(whole(
-                dir,
-                format!("holds more than {SKILL_LIMIT} skills: the others are left out"),
-            ));
-            break;
-        }
         names.insert(PathBuf::from(name));
+        if names.len() > SKILL_LIMIT {
+            names.pop_last();
+            left_out += 1;
+        }
+    }
+    if let Some(last) = names.last().filter(|_| left_out > 0) {
+        let last = last.display();
+        let detail = format!(
+            "holds more than {SKILL_LIMIT} skills: the {left_out} behind `{last}` are left out"
+        );
+        problems.push(whole(dir, detail));
     }
     names
 }

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, prlimit};
 
-use crate::support::{Daemon, Mode, scratch, skip, wait_until};
+use crate::support::{Daemon, Mode, Reply, scratch, skip, wait_until};
 
 /// How many threads and processes a group of processes may have: `TasksMax=`, by a cgroup of the first version or the second.
 struct Tasks(PathBuf);
@@ -221,6 +221,38 @@ fn what_is_kept_is_not_told_as_lost_for_want_of_a_descriptor() {
     limit_descriptors(&daemon, 1024);
     assert_eq!(connection.request("GET", &record, &[], b"").json(), whole);
     assert_eq!(connection.request("GET", &output, &[], b"").status, 200);
+}
+
+#[test]
+fn skills_that_cannot_be_read_for_want_of_a_descriptor_stay_as_they_were() {
+    let dir = scratch();
+    let skill = dir.join("skills/hello");
+    fs::create_dir_all(&skill).expect("created");
+    let describe = |word: &str| {
+        // With the mark that some editors write.
+        let manifest = format!(
+            "\u{feff}{{\"name\": \"hello\", \"version\": \"1.0.0\", \"description\": \"Says {word}.\", \
+             \"mode\": \"composite\", \"input\": {{\"type\": \"object\"}}, \
+             \"steps\": [{{\"tool\": \"bash\", \"parameters\": {{\"command\": \"true\"}}}}]}}"
+        );
+        fs::write(skill.join("skill.json"), manifest).expect("written");
+    };
+    describe("hi");
+    let daemon = Daemon::start_in(dir, Mode::Group, "", |_| {});
+    let mut connection = daemon.connect();
+    let mut get = |path: &str| connection.request("GET", path, &[], b"");
+    let says = |tool: Reply| tool.json()["description"].clone();
+    assert_eq!(says(get("/tools/hello")), "Says hi.");
+    wait_until("only what is held for good is held", || {
+        leave_descriptors(&daemon, 0);
+        describe("there");
+        let health = get("/health").json().to_string();
+        health.contains("skills stay as they were")
+    });
+    assert_eq!(says(get("/tools/hello")), "Says hi.");
+    limit_descriptors(&daemon, 1024);
+    wait_until("it is read", || says(get("/tools/hello")) == "Says there.");
+    assert_eq!(codes(&daemon), [""; 0]);
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn no_more_than_a_thousand_are_read() {
     assert_eq!(problems.len(), 1);
     assert_eq!(
         problems[0].detail,
-        "holds more than 1000 skills: the others are left out"
+        "holds more than 1000 skills: the 1 behind `s998` are left out"
     );
 }
 
