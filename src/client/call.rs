@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::domain::unique;
+
 /// One tool call, in the shape a model emits it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -60,6 +62,17 @@ pub struct Call {
     /// Sent as the `traceparent` header (W3C Trace Context).
     #[serde(skip)]
     pub traceparent: Option<String>,
+}
+
+/// Reads a value as the daemon reads it.
+///
+/// # Errors
+/// What is no JSON, and an object with a member twice: which of the two counts differs from reader to reader.
+pub fn read_json(text: &str) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = unique::value(&mut reader)?;
+    reader.end()?;
+    Ok(value)
 }
 
 impl Call {

@@ -171,7 +171,9 @@ fn refusal_hint(problem: &Problem) -> Option<&'static str> {
         "approval_expired" | "user_rejected" => {
             Some("`shellyctl show ID` shows what was asked about")
         }
-        "timeout" => Some("`--timeout` gives it longer, up to the daemon's `max_timeout_secs`"),
+        "timeout" => Some(
+            "`--timeout` of `exec` and `call` gives it longer, up to the daemon's `max_timeout_secs`",
+        ),
         "approval_decided" => Some("`shellyctl approvals --all` shows what was decided"),
         "queue_full" => Some("try again in a moment"),
         "shutting_down" if problem.duration_ms.is_some() => {

@@ -32,7 +32,7 @@ pub use answer::{
 };
 pub use approvals::{Approval, Approvals, Decision, Remember, Resolution};
 pub use audit::{AuditHead, AuditReport};
-pub use call::{Background, Call};
+pub use call::{Background, Call, read_json};
 pub use documents::{
     Child, GivenApproval, Health, HealthProblem, Judgement, OutputStream, PolicyHealth, Received,
     Record, RecordedJudgement, RuleSource, SandboxHealth, StageTimes, ToolDefinition, ToolDetails,

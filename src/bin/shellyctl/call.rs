@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use shelly_executor::client::{Call, Client, ClientError, EventStream, Outcome};
+use shelly_executor::client::{Call, Client, ClientError, EventStream, Outcome, read_json};
 
 use crate::args::CallArgs;
 use crate::ending::Wanted;
@@ -61,7 +61,7 @@ fn call(args: CallArgs) -> Result<Call, Failure> {
         input,
     } = args;
     let input = if input == "-" { stdin()? } else { input };
-    match serde_json::from_str(&input) {
+    match read_json(&input) {
         Ok(input) => {
             let (name, version) = match tool.split_once('@') {
                 Some((name, version)) => (name, Some(version)),

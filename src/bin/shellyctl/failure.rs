@@ -219,10 +219,12 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use shelly_executor::client::read_json;
+
     use super::*;
 
     fn not_json(text: &str) -> String {
-        let source = serde_json::from_str::<serde_json::Value>(text).expect_err("not JSON");
+        let source = read_json(text).expect_err("not JSON");
         let tool = "bash".to_owned();
         Failure::NotJson { tool, source }.to_string()
     }
@@ -242,6 +244,10 @@ mod tests {
             (
                 "{a: 1}",
                 "key must be a string at line 1 column 2; expected an object",
+            ),
+            (
+                r#"{"a": 1, "a": 2}"#,
+                "duplicate field `a` at line 1 column 12; expected an object",
             ),
         ] {
             let expected = format!("the input for `bash` is not JSON: {told}");

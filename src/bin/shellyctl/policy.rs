@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use shelly_executor::client::{Call, Client, Judgement};
+use shelly_executor::client::{Call, Client, Judgement, read_json};
 
 use crate::args::ExplainArgs;
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ async fn call(client: &Client, args: ExplainArgs) -> Result<Call, Failure> {
         None => Call::bash(&exec::script(&command)?),
         Some(tool) => {
             let input = command.join(" ");
-            match serde_json::from_str(&input) {
+            match read_json(&input) {
                 Ok(input) => Call::new(tool, input),
                 Err(source) => {
                     // What a tool takes does not matter where there is no such tool.

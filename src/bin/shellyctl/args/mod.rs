@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use shelly_executor::client::read_json;
 
 use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 pub use events::{AuditCommand, EventsArgs};
@@ -346,7 +347,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn json(text: &str) -> Result<serde_json::Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+    read_json(text).map_err(|error| format!("no JSON: {error}"))
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
