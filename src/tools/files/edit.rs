@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::nearest::nearest;
 use super::replacement::Replacement;
 
-use super::{Answer, FileError, Work, access, answer, diff, lines, whole};
+use super::{Answer, FileError, Work, access, answer, check_pattern, diff, lines, whole};
 use crate::domain::Digest;
 
 /// What an expression may take compiled, in bytes: ten times what a long one does.
@@ -386,6 +386,7 @@ impl<'a> Edit<'a> {
 }
 
 fn compile(pattern: &str) -> Result<Regex, FileError> {
+    check_pattern("search_pattern", pattern)?;
     let built = RegexBuilder::new(pattern)
         .multi_line(true)
         .size_limit(REGEX_SIZE)

@@ -82,6 +82,18 @@ impl Work<'_> {
     }
 }
 
+/// The longest regular expression or glob, in bytes: what it takes to read one is thousands of times its length.
+const LONGEST_PATTERN: usize = 4096;
+
+fn check_pattern(parameter: &'static str, pattern: &str) -> Result<(), FileError> {
+    let length = pattern.len();
+    if length > LONGEST_PATTERN {
+        let why = format!("is {length} bytes long: expected at most {LONGEST_PATTERN}");
+        return Err(FileError::input(parameter, why));
+    }
+    Ok(())
+}
+
 /// What is answered to the model, and to a program by the tool's output schema.
 fn answer(content: String, output: &impl Serialize) -> Answer {
     Answer {

@@ -117,6 +117,17 @@ fn note(output: &Output) -> String {
     note
 }
 
+/// Where the last line or else the last word of `bytes` begins, unless that is far from their end.
+fn last_break(bytes: &[u8]) -> Option<usize> {
+    /// Longer than any token.
+    const FAR: usize = 8 * 1024;
+    let begin = bytes.len().saturating_sub(FAR).max(1);
+    let last = bytes.get(begin..)?;
+    let line = memchr::memrchr(b'\n', last);
+    let at = line.or_else(|| last.iter().rposition(u8::is_ascii_whitespace))?;
+    Some(begin + at + 1)
+}
+
 /// There is nothing at an offset.
 fn ends_before(size: u64) -> FileError {
     let size = match size {
@@ -285,8 +296,12 @@ impl Reading<'_> {
         };
         let truncated = length < wanted && read == length;
         if truncated {
-            // What follows begins with that character.
+            // What follows begins with that character, or with the line or word that it is in: what is read in pieces is
+            // masked in pieces.
             bytes.truncate(bytes.len() - cut_behind);
+            if encoding.has_byte_lines() {
+                bytes.truncate(last_break(&bytes).unwrap_or(bytes.len()));
+            }
             cut_behind = 0;
         }
         let (first, mut decoded) = match offset {

@@ -81,12 +81,13 @@ impl<'a> Ignored<'a> {
     fn read(&self, dir: &Found) -> Vec<Gitignore> {
         NAMES
             .iter()
-            .filter_map(|name| self.read_one(dir, name))
+            .filter_map(|name| self.text(dir, name))
+            .flat_map(|text| compiled(dir, &text))
             .collect()
     }
 
     /// One that cannot be read, or that the policy keeps to itself, says nothing.
-    fn read_one(&self, dir: &Found, name: &str) -> Option<Gitignore> {
+    fn text(&self, dir: &Found, name: &str) -> Option<String> {
         let file = dir.child(Path::new(name)).ok()?;
         let file = file.regular_of_any_name().ok()?;
         self.work.access.hold_found(&file).ok()?;
@@ -96,15 +97,26 @@ impl<'a> Ignored<'a> {
         let mut bytes = Vec::new();
         let opened = file.open(OFlags::RDONLY).ok()?;
         opened.take(LARGEST).read_to_end(&mut bytes).ok()?;
-        let mut builder = GitignoreBuilder::new(&dir.real);
         // A byte order mark is no part of the first line, as for git.
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-        for line in String::from_utf8_lossy(text).lines() {
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+/// What the lines of such a file in `dir` say, the later before the earlier where they differ: in parts, for of too many
+/// together nothing is made.
+fn compiled(dir: &Found, text: &str) -> Vec<Gitignore> {
+    const PART: usize = 500;
+    let lines: Vec<&str> = text.lines().collect();
+    let parts = lines.chunks(PART).filter_map(|lines| {
+        let mut builder = GitignoreBuilder::new(&dir.real);
+        for line in lines {
             // A glob that is none names nothing.
             let _ = builder.add_line(None, line);
         }
         builder.build().ok()
-    }
+    });
+    parts.collect()
 }
 
 fn is_repository(dir: &Found) -> bool {

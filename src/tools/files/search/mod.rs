@@ -20,7 +20,7 @@ use self::ignored::Ignored;
 use self::sink::Collected;
 use super::access::{Found, Kind};
 use super::list::here;
-use super::{Answer, FileError, ShouldStop, Work, answer};
+use super::{Answer, FileError, ShouldStop, Work, answer, check_pattern};
 
 /// What an expression may take compiled, in bytes: ten times what a long one does.
 const REGEX_SIZE: usize = 1 << 20;
@@ -37,6 +37,7 @@ const MOST_CONTEXT: u64 = 20;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// A regular expression (Rust's), looked for in each line.
+    #[schemars(length(max = 4096))]
     pub(crate) pattern: String,
     /// Whether the pattern is text rather than a regular expression.
     #[serde(default)]
@@ -46,6 +47,7 @@ pub(crate) struct Input {
     #[serde(default = "here")]
     pub(crate) dir_path: String,
     /// Which files to search, such as "*.rs" or "src/**/*.{c,h}"; with ! before it, which not to.
+    #[schemars(length(max = 4096))]
     pub(crate) glob: Option<String>,
     /// Whether upper and lower case are the same.
     #[serde(default)]
@@ -176,7 +178,8 @@ fn check(input: &Input) -> Result<(), FileError> {
         let why = format!("expected a number from 1 to {MOST_MATCHES}");
         return Err(FileError::input("max_matches", why));
     }
-    Ok(())
+    check_pattern("pattern", &input.pattern)?;
+    check_pattern("glob", input.glob.as_deref().unwrap_or_default())
 }
 
 fn matcher(input: &Input) -> Result<RegexMatcher, FileError> {

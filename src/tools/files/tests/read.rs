@@ -194,9 +194,11 @@ fn of_a_file_that_is_too_large_parts_are_read() {
         .call(read_file, json!({"file_path": "f", "offset": 7}))
         .expect("read");
     let output = rest.output.take().expect("there");
-    assert_eq!(output["content"].as_str().map(str::len), Some(1 << 20));
+    let shown = output["content"].as_str().expect("text");
+    let end = ((1 << 20) - "line 1000000\n".len()..=1 << 20).contains(&shown.len());
+    assert!(end && shown.ends_with('\n'), "whole lines");
     assert_eq!(output["truncated"], true);
-    let (told, next) = (rest.take_text(usize::MAX).0, 7 + (1 << 20));
+    let (told, next) = (rest.take_text(usize::MAX).0, 7 + shown.len());
     let hint = format!("\n[more follows: read on from offset {next}]");
     assert!(told.ends_with(&hint), "the model is told, too");
 
@@ -314,6 +316,16 @@ fn characters_that_a_range_of_bytes_cuts_through_are_not_counted() {
     assert_eq!(end["invalid_bytes"], 1);
     let within = room.output(read_file, json!({"file_path": "f", "offset": 1}));
     assert_eq!(within["invalid_bytes"], 1);
+    // A word that is in two parts is read with the second, or nobody would know it for a secret.
+    room.config.files.max_file_size = 20;
+    room.put("f", "a word and sk-0123456789abcdefghij\n");
+    let mut first = room
+        .call(read_file, json!({"file_path": "f", "offset": 0}))
+        .expect("read");
+    assert_eq!(
+        first.take_text(100).0,
+        "a word and \n[more follows: read on from offset 11]"
+    );
     // What is left for the next part is not shown before.
     room.config.files.max_file_size = 4;
     room.put("f", "abc\u{e9}de");

@@ -150,6 +150,12 @@ fn what_git_ignores_is_left_out() {
         "sub/b.log\nsub/deep/e.tmp\nsub/target/d\n"
     );
     assert!(files(json!({"show_hidden": true})).contains(".hidden\n"));
+    // Of many lines none is forgotten, and the last counts.
+    let many: String = (0..20_000)
+        .map(|n| format!("/gen{n}/**/x?*.[ch]\n"))
+        .collect();
+    room.put(".gitignore", format!("*.log\n/target/\n{many}!keep.log\n"));
+    assert_eq!(files(json!({})), "keep.log\nsub/target/d\n");
     // As some editors write it.
     room.put(".gitignore", "\u{feff}*.log\n/target/\n!keep.log\n");
     assert_eq!(files(json!({})), "keep.log\nsub/target/d\n");
@@ -297,4 +303,14 @@ fn of_a_secret_that_is_cut_no_part_is_shown() {
     );
     let shown = found(&room, json!({"pattern": "^x"}));
     assert!(shown.contains("x ***yy"), "{shown}");
+}
+
+#[test]
+fn a_pattern_is_no_longer_than_what_it_takes_to_read_it_allows() {
+    let room = Room::new();
+    let long = "\\pL".repeat(2000);
+    let input = json!({"pattern": long});
+    room.refusal(search_files, input, &["pattern", "6000 bytes", "4096"]);
+    let input = json!({"pattern": "x", "glob": long});
+    room.refusal(search_files, input, &["glob", "4096"]);
 }
