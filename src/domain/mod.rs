@@ -71,7 +71,9 @@ pub use scope::{Scope, ScopedValues};
 pub use secrets::{CONTEXT, SHORTEST_MASKED, Secrets};
 pub use span::{InvalidSpanId, ParentSpan, SpanContext, SpanId};
 pub use stage::{Point, Stage, StageTimes, When};
-pub use summary::{SUMMARY_CHARS, mask_secrets, misleads, prepare_masking, summarize};
+pub use summary::{
+    MASK, SUMMARY_CHARS, looks_secret, mask_secrets, misleads, prepare_masking, summarize,
+};
 pub(crate) use thread_time::thread_time;
 pub use timestamp::parse_timestamp;
 pub(crate) use timestamp::timestamp;

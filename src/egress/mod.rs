@@ -9,7 +9,7 @@ mod seen;
 
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::net::UnixListener;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use rules::Rules;
 
-use crate::domain::{Connection, ExecutionId};
+use crate::domain::{Connection, ExecutionId, Secrets};
 use proxy::Proxy;
 use seen::Seen;
 
@@ -31,6 +31,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The way out of one execution. Dropping it ends every connection.
 pub(crate) struct Egress {
     seen: Arc<Seen>,
+    secrets: Arc<OnceLock<Arc<Secrets>>>,
     open: oneshot::Sender<()>,
 }
 
@@ -42,8 +43,8 @@ impl Egress {
     /// When the socket cannot be waited for.
     pub(crate) fn open(listener: StdListener, rules: Rules, id: ExecutionId) -> io::Result<Self> {
         let listener = UnixListener::from_std(listener)?;
-        let seen = Arc::new(Seen::default());
-        let proxy = Proxy::new(rules, Arc::clone(&seen), id);
+        let (seen, secrets) = (Arc::new(Seen::default()), Arc::default());
+        let proxy = Proxy::new(rules, Arc::clone(&seen), Arc::clone(&secrets), id);
         let (open, closed) = oneshot::channel::<()>();
         tokio::spawn(async move {
             // Nothing is ever sent: it is over when the way out is dropped, and what it serves with it.
@@ -52,14 +53,29 @@ impl Egress {
                 () = serve(listener, proxy) => {}
             }
         });
-        Ok(Self { seen, open })
+        Ok(Self {
+            seen,
+            secrets,
+            open,
+        })
+    }
+
+    /// Has these masked in what is told of where it is asked to connect to: names may be made of them. To be said before
+    /// anything runs inside; what is said first counts.
+    pub(crate) fn mask(&self, secrets: &Arc<Secrets>) {
+        let _ = self.secrets.set(Arc::clone(secrets));
     }
 
     /// Closes it, and says what was asked for, in the order in which it was first. Nothing is connected
     /// to any more when this returns.
     pub(crate) fn close(self) -> Vec<Connection> {
-        let asked = self.seen.close();
+        let mut asked = self.seen.close();
         drop(self.open);
+        if let Some(secrets) = self.secrets.get() {
+            for connection in &mut asked {
+                connection.to = secrets.mask_text(&connection.to);
+            }
+        }
         asked
     }
 }
@@ -86,5 +102,34 @@ async fn serve(listener: UnixListener, proxy: Proxy) {
             }
         }
         while connections.try_join_next().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_secret_that_a_name_is_made_of_is_masked() {
+        let path = std::env::temp_dir().join(format!("shelly-egress-{}", ExecutionId::new()));
+        let listener = StdListener::bind(&path).expect("bound");
+        listener.set_nonblocking(true).expect("set");
+        let egress = Egress::open(listener, Rules::default(), ExecutionId::new()).expect("open");
+        let mut secrets = Secrets::default();
+        secrets.add("zebra-crossing-88");
+        egress.mask(&Arc::new(secrets));
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut stream = UnixStream::connect(&path).expect("connected");
+            let request = "GET http://zebra-crossing-88.example.com/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            stream.write_all(request.as_bytes()).expect("written");
+            stream.read_to_end(&mut Vec::new()).expect("answered");
+            std::fs::remove_file(path).expect("removed");
+        });
+        asked.await.expect("asked");
+        let to: Vec<String> = egress.close().into_iter().map(|one| one.to).collect();
+        assert_eq!(to, ["***.example.com:80"]);
     }
 }

@@ -1,5 +1,5 @@
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use super::dial::{DialError, dial};
 use super::seen::Closed;
 use super::{Rules, Seen};
 use crate::config::Destination;
-use crate::domain::{ConnectionResult, ExecutionId};
+use crate::domain::{ConnectionResult, ExecutionId, Secrets};
 
 /// How long a request's headers may take, and a connection be idle between two.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,6 +51,8 @@ type Body = Either<Full<Bytes>, Incoming>;
 pub(super) struct Proxy {
     rules: Arc<Rules>,
     seen: Arc<Seen>,
+    /// What is masked in the log, once that is known.
+    secrets: Arc<OnceLock<Arc<Secrets>>>,
     lookups: Arc<Semaphore>,
     id: ExecutionId,
 }
@@ -85,10 +87,16 @@ enum Refusal {
 }
 
 impl Proxy {
-    pub(super) fn new(rules: Rules, seen: Arc<Seen>, id: ExecutionId) -> Self {
+    pub(super) fn new(
+        rules: Rules,
+        seen: Arc<Seen>,
+        secrets: Arc<OnceLock<Arc<Secrets>>>,
+        id: ExecutionId,
+    ) -> Self {
         Self {
             rules: Arc::new(rules),
             seen,
+            secrets,
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             id,
         }
@@ -243,13 +251,21 @@ impl Proxy {
         if self.seen.add(to, result)? {
             tracing::info!(
                 execution_id = %self.id,
-                to = to.map(tracing::field::display),
+                to = to.map(|to| self.masked(to)),
                 result = result.as_str(),
-                error = error.map(|error| line(&error.to_string())),
+                error = error.map(|error| line(&self.masked(error))),
                 "a connection out of a sandbox"
             );
         }
         Ok(())
+    }
+
+    fn masked(&self, told: &impl ToString) -> String {
+        let told = told.to_string();
+        match self.secrets.get() {
+            Some(secrets) => secrets.mask_text(&told),
+            None => told,
+        }
     }
 }
 
@@ -343,7 +359,7 @@ mod tests {
             ..Rules::default()
         };
         let seen = Arc::new(Seen::default());
-        let proxy = Proxy::new(rules, Arc::clone(&seen), ExecutionId::new());
+        let proxy = Proxy::new(rules, Arc::clone(&seen), Arc::default(), ExecutionId::new());
         let (mut inside, outside) = UnixStream::pair().expect("made");
         let asks = async {
             inside.write_all(request.as_bytes()).await.expect("written");

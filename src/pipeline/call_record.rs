@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::{
-    Background, Call, CallOptions, Caller, ParentSpan, RiskLevel, ScopedValues, Secrets, TraceId,
-    json_bytes, mask_secrets,
+    Background, Call, CallOptions, Caller, MASK, ParentSpan, RiskLevel, ScopedValues, Secrets,
+    TraceId, json_bytes, looks_secret,
 };
 
 /// A call as it is shown and kept: secrets masked.
@@ -191,10 +191,9 @@ impl Masking<'_> {
 
     /// A variable whose name tells that it is a secret is one, whoever has marked it or not.
     fn variable(&mut self, name: &str, value: &mut String) {
-        let assignment = format!("{name}={value}");
-        if mask_secrets(&assignment) != assignment {
+        if value != MASK && looks_secret(&format!("{name}={value}")) {
             self.is_masked = true;
-            "***".clone_into(value);
+            MASK.clone_into(value);
         }
         self.text(value);
     }

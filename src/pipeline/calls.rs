@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
+use super::beside::{LONG, beside};
 use super::executor::Inner;
 use super::family::Family;
 use super::life::Origin;
@@ -144,7 +145,17 @@ impl Inner {
         // Nobody calls on another's behalf by way of a tool, or in another session.
         call.options.tenant_id = correlation.tenant_id;
         call.options.session_id = correlation.session_id;
-        let execution = Arc::new(self.conceive(&call, caller, &config, origin));
+        let is_long = call.bytes() >= LONG;
+        let inner = Arc::clone(&self);
+        let conceive = move || {
+            let execution = Arc::new(inner.conceive(&call, caller, &config, origin));
+            (execution, call, config)
+        };
+        // All of its texts are looked through for secrets.
+        let (execution, call, config) = match is_long {
+            true => beside(conceive).await,
+            false => conceive(),
+        };
         if !parent.family.adopt(&execution) {
             return Begun::TooLate;
         }

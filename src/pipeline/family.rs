@@ -1,7 +1,7 @@
 //! Calls that come of calls: who made whom, how many more may come of the outermost one, and who may
 //! make them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -48,6 +48,8 @@ struct Shared {
     calls: AtomicU32,
     /// What those of its members may show that run; masked in whatever begins meanwhile.
     tokens: Mutex<Vec<String>>,
+    /// What variables that are marked as secret have for values, of any of its members; masked likewise.
+    secret_values: Mutex<BTreeSet<String>>,
     values: SharedValues,
 }
 
@@ -73,6 +75,7 @@ impl Family {
                 registry,
                 calls: AtomicU32::new(0),
                 tokens: Mutex::default(),
+                secret_values: Mutex::default(),
                 values,
             }),
             children: Mutex::default(),
@@ -230,6 +233,17 @@ impl Family {
     /// What is to be masked, for it would let others make calls.
     pub(super) fn tokens(&self) -> Vec<String> {
         self.shared.tokens.lock().clone()
+    }
+
+    /// Adds what one of its members must not show, and answers what else it must not: what is secret in a call is so in
+    /// those that come of it.
+    pub(super) fn share_secrets<'v>(&self, own: impl Iterator<Item = &'v str>) -> Vec<String> {
+        let own: Vec<&str> = own.collect();
+        let mut shared = self.shared.secret_values.lock();
+        let others = shared.iter().filter(|value| !own.contains(&value.as_str()));
+        let others = others.cloned().collect();
+        shared.extend(own.into_iter().map(str::to_owned));
+        others
     }
 
     pub(super) fn add_token(&self, token: &str) {

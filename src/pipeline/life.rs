@@ -85,10 +85,9 @@ impl Inner {
         let token = token_for(call, family.registry());
         let mut secrets = masking::secrets(call, config);
         let tokens = family.tokens();
-        token
-            .iter()
-            .chain(&tokens)
-            .for_each(|token| secrets.add(token));
+        let inherited = family.share_secrets(masking::marked(call, config));
+        let all = token.iter().chain(&tokens).chain(&inherited);
+        all.for_each(|secret| secrets.add(secret));
         let secrets = Arc::new(secrets);
         let live = self.live_for(id, config, &secrets);
         let summary = self.summary(call, &secrets);

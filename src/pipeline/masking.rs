@@ -7,17 +7,22 @@ use crate::config::ExecutorConfig;
 use crate::domain::{Call, Correlation, ExecutorError, Judgement, Secrets, ToolOutput};
 use crate::tools::Produced;
 
-/// What is to be masked in whatever a call leads to: what the configuration says, and the values
+/// What is to be masked of a call by itself: what the configuration says, and the values
 /// that the variables have which it marks as secret.
 pub(super) fn secrets(call: &Call, config: &ExecutorConfig) -> Secrets {
     let mut secrets = Secrets::new(config.secrets.tokens, Arc::clone(&config.secrets.patterns));
-    for name in &config.secrets.variables {
-        let values = [call.options.env.get(name), config.env.get(name)];
-        for value in values.into_iter().flatten() {
-            secrets.add(value);
-        }
-    }
+    marked(call, config).for_each(|value| secrets.add(value));
     secrets
+}
+
+/// The values of these variables.
+pub(super) fn marked<'a>(
+    call: &'a Call,
+    config: &'a ExecutorConfig,
+) -> impl Iterator<Item = &'a str> {
+    let names = config.secrets.variables.iter();
+    let values = names.flat_map(|name| [call.options.env.get(name), config.env.get(name)]);
+    values.flatten().map(String::as_str)
 }
 
 /// What a call belongs to, as it may be told.

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::{Gid, Uid, chown};
@@ -26,7 +27,7 @@ use super::init;
 use super::report::{Made, Report};
 use super::{Grants, is_directory};
 use crate::config::SandboxConfig;
-use crate::domain::{Connection, Door, ExecutionId};
+use crate::domain::{Connection, Door, ExecutionId, Secrets};
 use crate::egress::{Egress, Rules};
 use crate::runner::LEAF_PREFIX;
 
@@ -187,6 +188,13 @@ impl Bundle {
     /// Whether there is a socket to be reached from inside.
     pub(super) fn has_socket(&self) -> bool {
         self.has_calls() || self.has_egress()
+    }
+
+    /// Has these masked in what is told of the way out.
+    pub(super) fn mask_egress(&self, secrets: &Arc<Secrets>) {
+        if let Some(egress) = &self.egress {
+            egress.mask(secrets);
+        }
     }
 
     /// Closes the way out, and says which connections were asked for.

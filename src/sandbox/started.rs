@@ -111,6 +111,7 @@ impl Started {
         plan: Plan,
         live: &Arc<Live>,
     ) -> Result<Ended, SandboxError> {
+        self.bundle.mask_egress(live.secrets());
         let outer = Plan {
             limit: plan.limit,
             kill_grace: plan.kill_grace,

@@ -388,19 +388,21 @@ impl Search<'_> {
     }
 
     /// Whether a word begins there: after what belongs to none, or after what only looks so, the
-    /// end of an escape (`\x1b[31m`, `\\n`, `%3D`).
+    /// end of an escape (`\x1b[31m`, `\\n`, `\\u00e9`, `%3D`), written out or not.
     fn begins_word(&self, at: usize) -> bool {
         let before = &self.text[at.saturating_sub(CONTEXT)..at];
         match before {
             [] => true,
             [.., last] if !Class::Word.has(*last) => true,
             [.., b'\\', _] => true,
-            [.., b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => true,
+            [.., b'\\', b'x', a, b] if is_hex(&[*a, *b]) => true,
+            [.., b'\\', b'u', a, b, c, d] if is_hex(&[*a, *b, *c, *d]) => true,
+            [.., b'%', a, b] if is_hex(&[*a, *b]) => true,
             [others @ .., last] => {
                 let parameters = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
                 let begin = others.iter().rposition(|byte| !parameters(byte));
                 last.is_ascii_alphabetic()
-                    && begin.is_some_and(|begin| others[..=begin].ends_with(b"\x1b["))
+                    && begin.is_some_and(|begin| ends_with_csi(&others[..=begin]))
             }
         }
     }
@@ -469,6 +471,20 @@ impl Search<'_> {
             self.hold = self.hold.min(at);
         }
     }
+}
+
+fn is_hex(digits: &[u8]) -> bool {
+    digits.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Whether a control sequence begins at the end of `text` (ECMA-48), raw or as printf, Python and JSON write it.
+fn ends_with_csi(text: &[u8]) -> bool {
+    const ESCAPES: [&str; 5] = ["\x1b", "\\e", "\\033", "\\x1b", "\\u001b"];
+    let before = text.strip_suffix(b"[").unwrap_or_default();
+    ESCAPES.iter().any(|escape| {
+        let begin = before.len().saturating_sub(escape.len());
+        before[begin..].eq_ignore_ascii_case(escape.as_bytes())
+    })
 }
 
 /// Where the last line of `text` begins, or `from` if that is behind.

@@ -96,6 +96,19 @@ fn tokens_values_and_patterns_are_masked_and_nothing_else() {
             "\x1b[1;31m***\x1b[0m \\n*** %3d***",
         ),
         ("31mAKIAIOSFODNN7EXAMPLE", "31mAKIAIOSFODNN7EXAMPLE"),
+        (
+            r#""\u001B[31mAKIAIOSFODNN7EXAMPLE" '\x1b[1;31mAKIAIOSFODNN7EXAMPLE'"#,
+            r#""\u001B[31m***" '\x1b[1;31m***'"#,
+        ),
+        (
+            r"\033[0mAKIAIOSFODNN7EXAMPLE \e[mAKIAIOSFODNN7EXAMPLE",
+            r"\033[0m*** \e[m***",
+        ),
+        (
+            r"\u00e9AKIAIOSFODNN7EXAMPLE \xe9AKIAIOSFODNN7EXAMPLE",
+            r"\u00e9*** \xe9***",
+        ),
+        (r"u00e9AKIAIOSFODNN7EXAMPLE", r"u00e9AKIAIOSFODNN7EXAMPLE"),
         ("xhunter2hunter2x", "x******x"),
         ("of two\nlines", "of ***"),
         // Too short to be one.

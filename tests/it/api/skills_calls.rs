@@ -68,6 +68,47 @@ fn calls_what_it_declares(room: Room) {
     }
 }
 
+/// Whether a program makes the call or a hook does, and though it does not have the variable itself.
+#[test]
+fn what_is_secret_in_a_call_is_so_in_those_that_it_leads_to() {
+    let toml = "[secrets]\nvariables = [\"DB_PASS\"]\n\
+                [[hooks]]\nname = \"note\"\nbefore = \"execution\"\nskill = \"note\"\ntools = [\"bash\"]\n\
+                input = { text = \"about {{ input }}\" }\n";
+    let room = Room::in_mode(Mode::Group, toml);
+    room.program("caller", CALLS, json!({"calls": ["bash"]}));
+    let note = "#!/usr/bin/python3\nimport shelly_skill as s\ns.run(lambda input: {})\n";
+    room.program("note", note, json!({}));
+    let daemon = room.start();
+    let secret = "zebra-crossing-88";
+    for (name, input) in [
+        ("bash", json!({"command": format!("echo {secret}")})),
+        (
+            "caller",
+            json!({"tool": "bash", "input": {"command": format!("echo {secret}")}}),
+        ),
+    ] {
+        let call = json!({"name": name, "input": input, "env": {"DB_PASS": secret}});
+        let reply = daemon.post(&call);
+        assert_eq!(reply.status, 200, "{}", reply.content());
+        assert!(!reply.content().contains(secret), "{}", reply.content());
+    }
+    let told = [
+        json!(daemon.get("/executions").json()).to_string(),
+        String::from_utf8_lossy(&daemon.get("/events?follow=false").body).into_owned(),
+        daemon.log(),
+    ];
+    for text in told {
+        assert!(!text.contains("zebra"), "{text}");
+        assert!(text.contains("***"), "{text}");
+    }
+    let records = daemon.get("/executions").json();
+    assert_eq!(
+        records["executions"].as_array().map(Vec::len),
+        Some(5),
+        "{records}"
+    );
+}
+
 #[test]
 fn calls_within_calls_and_their_number_are_bounded() {
     let room = Room::new("[skills]\nmax_depth = 3\nmax_calls = 5\n");
