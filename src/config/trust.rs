@@ -74,6 +74,10 @@ pub(crate) fn foreign_hand(path: &Path) -> Option<String> {
         Some(format!(
             "`{path}` belongs to uid {owner}, who so decides what this daemon does: give it to uid {own} or root (chown)"
         ))
+    } else if mode & (BY_EVERYBODY | STICKY) == BY_EVERYBODY | STICKY {
+        Some(format!(
+            "`{path}` can be added to by everybody (mode {mode:04o}), who so decide what this daemon does: choose another place"
+        ))
     } else if mode & BY_EVERYBODY != 0 {
         Some(format!(
             "`{path}` can be written to by everybody (mode {mode:04o}), who so decide what this daemon does: take that away (chmod o-w)"

@@ -272,17 +272,24 @@ impl Configuration {
         Ok(settings)
     }
 
-    /// Logs what is doubtful about `settings` and the files of the configuration, which takes a look at those and at
-    /// directories that they name.
+    /// Logs what is doubtful about `settings` and about the files, which takes a look at those and at directories that
+    /// they name.
     fn tell_doubts(&self, settings: Arc<Settings>) {
         let path = self.path.clone();
-        let policy_files = self.surroundings.policy_files.clone();
         drop(tokio::task::spawn_blocking(move || {
             if path.exists() {
                 for doubt in settings.doubts() {
                     tracing::warn!(path = %path.display(), "{doubt}");
                 }
             }
+        }));
+        self.tell_foreign_hands();
+    }
+
+    fn tell_foreign_hands(&self) {
+        let path = self.path.clone();
+        let policy_files = self.surroundings.policy_files.clone();
+        drop(tokio::task::spawn_blocking(move || {
             for doubt in policy_files.foreign_hands(&path) {
                 tracing::warn!("{doubt}");
             }
@@ -393,6 +400,7 @@ impl Configuration {
                 amendment.put_in_force(policy);
                 if is_news {
                     tracing::info!(path = %path.display(), rules, "took up a changed policy");
+                    self.tell_foreign_hands();
                 } else if was_refused {
                     tracing::info!(path = %path.display(), rules, "the policy is valid again, and the one that is in force");
                 }

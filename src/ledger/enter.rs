@@ -275,7 +275,8 @@ impl Write<()> for Finish {
     /// The log has room where the disk has none, and what was to be in the file before it, where it is not, is less
     /// than the end.
     fn secure(&mut self, events: Option<&Events>) {
-        let inner = self.within.upgrade().filter(|_| self.line.is_none());
+        // Once: what has found no room there finds none at the next try either.
+        let inner = std::mem::take(&mut self.within).upgrade();
         if let Some(log) = inner.as_ref().and_then(|inner| inner.log.as_ref()) {
             let events = (events, Extent::Last);
             self.line = log.end(&self.close, self.late.is_some(), events);

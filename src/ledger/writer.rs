@@ -99,7 +99,7 @@ impl Writer {
         if !self.retries.is_empty() {
             tracing::error!(
                 count = self.retries.len(),
-                "what the disk had no room for is not in the ledger: executions that have ended are taken for lost at the next start"
+                "what the disk had no room for is not in the ledger: executions whose end is not in its log either are taken for lost at the next start"
             );
         }
     }

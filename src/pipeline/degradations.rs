@@ -98,7 +98,7 @@ impl Executor {
         let dir = dir.filter(|_| self.inner.lacks_skills.load(Ordering::Relaxed));
         let unread = dir.map(|dir| Degradation {
             code: "skill_invalid",
-            detail: format!("{}: cannot be read for want of descriptors or memory: the skills stay as they were until it can", dir.display()),
+            detail: format!("{}: cannot be read for want of descriptors: the skills stay as they were until it can", dir.display()),
             source: dir.display().to_string(),
         });
         unread.into_iter().chain(found).collect()

@@ -362,18 +362,18 @@ impl Executor {
     /// Reads the skills anew, for executions that begin from now on: those that hold together, the
     /// others are what does not work as it should. Blocks.
     ///
-    /// Returns whether it could: where descriptors or memory are lacking they stay as they were, to be read once more.
+    /// Returns whether it could: where descriptors are lacking they stay as they were, to be read once more.
     pub fn load_skills(&self) -> bool {
         let Some(dir) = self.config().skills.dir.clone() else {
             return true;
         };
         let found = Registry::with_skills(&dir);
         let is_read = found.is_some();
+        self.inner.lacks_skills.store(!is_read, Ordering::Relaxed);
         if let Some((registry, problems)) = found {
             self.inner.set_registry(registry);
             *self.inner.skill_problems.lock() = problems;
         }
-        self.inner.lacks_skills.store(!is_read, Ordering::Relaxed);
         is_read
     }
 

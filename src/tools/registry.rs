@@ -95,7 +95,7 @@ impl Registry {
     }
 
     /// All built-in tools, and the skills of a directory; and what is wrong with other skills there.
-    /// `None` when descriptors or memory were lacking, so that nobody knows what is there. Reads files.
+    /// `None` when descriptors were lacking, so that nobody knows what is there. Reads files.
     pub(crate) fn with_skills(dir: &Path) -> Option<(Self, Vec<SkillProblem>)> {
         let mut registry = Self::built_in();
         let Loaded {

@@ -132,7 +132,9 @@ const MAX_SCRIPTS: usize = 16;
 pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
     let mut scripts = Vec::new();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let subcommand = from_subcommand(arguments).first().map(String::as_str);
+    let behind = from_subcommand(arguments);
+    let before = arguments.len() - behind.len();
+    let subcommand = behind.first().map(String::as_str);
     let configures = subcommand == Some("config");
     let is_plain = subcommand.is_some_and(|subcommand| PLAIN_X.contains(&subcommand));
     let clones = has("clone");
@@ -164,7 +166,7 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             "remote-ext" => scripts.push(rest.get(1..).unwrap_or_default().join(" ")),
             "-c" => {
                 scripts.extend(value_of(next()));
-                if includes(next()) || may_be_any(next()) {
+                if includes(next()) || (at < before || clones) && may_be_any(next()) {
                     // What that says, who knows.
                     scripts.push(UNKNOWN_WORDS.to_string());
                 }
@@ -185,7 +187,8 @@ pub(super) fn scripts(arguments: &[String]) -> Vec<String> {
             word if word.starts_with('-') => {
                 if let Some(setting) = word.strip_prefix("-c") {
                     scripts.extend(value_of(setting));
-                    scripts.extend(may_be_any(setting).then(|| UNKNOWN_WORDS.to_string()));
+                    let is_any = at < before && may_be_any(setting);
+                    scripts.extend(is_any.then(|| UNKNOWN_WORDS.to_string()));
                 }
                 scripts.extend(pager(word));
                 let is_given = clones && gives(word, "-u", valued("clone"));
@@ -306,7 +309,6 @@ const PLAIN_SECTIONS: &[&str] = &[
     "color",
     "committer",
     "http",
-    "pull",
     "push",
     "safe",
     "user",
@@ -316,10 +318,10 @@ const PLAIN_SECTIONS: &[&str] = &[
 fn value_of(setting: &str) -> Option<String> {
     let (key, value) = setting.split_once('=')?;
     let (section, _) = key.split_once('.').unwrap_or((key, ""));
-    if PLAIN_SECTIONS
-        .iter()
-        .any(|plain| section.eq_ignore_ascii_case(plain))
-    {
+    let mut plain = PLAIN_SECTIONS.iter();
+    let is_plain = plain.any(|plain| section.eq_ignore_ascii_case(plain));
+    // What may be several words may be more settings.
+    if is_plain && !value.contains(UNKNOWN_WORDS) {
         return None;
     }
     Some(value.trim_start_matches('!').to_owned())

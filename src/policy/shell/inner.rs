@@ -4,7 +4,7 @@ use super::super::glob::{UNKNOWN, UNKNOWN_WORDS};
 use super::containers;
 use super::hazards::{is_ip_exec, is_short, runs_elsewhere, values_of};
 use super::loose::{Nested, Reader};
-use super::nested::Input;
+use super::nested::{Input, is_debugger, is_process, is_watch_of_cargo};
 use super::programs::OPTIONS_IN;
 use super::remote::{Ssh, is_ssh};
 use super::shells::is_input;
@@ -495,11 +495,11 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
         "asdf" | "cabal" | "ddev" | "fnm" | "nodenv" | "nomad" | "pyenv" | "rbenv" | "stack" => {
             after("exec", None)
         }
-        "cargo" if words.iter().any(|word| word == "watch") => after("--", None),
+        name if is_watch_of_cargo(name, &words[1..]) => after("--", None),
         "volta" => after("run", None),
         "rvm" => after("do", None),
         // Behind the command of its own, and options with values that nobody knows here.
-        "gdb" | "lldb" => return operands_of(words),
+        name if is_debugger(name) => return operands_of(words),
         "restic"
             if words
                 .iter()
@@ -541,6 +541,7 @@ pub(super) fn by_subcommand(name: &str, words: &[String]) -> Vec<Wrapped> {
 /// Every word that is no option, of which one is a program, and what is behind it are its arguments.
 fn operands_of(words: &[String]) -> Vec<Wrapped> {
     let operands = (1..words.len()).filter(|at| !words[*at].starts_with('-'));
+    let operands = operands.filter(|at| !is_process(words, *at));
     let looked_at = operands.take(MAX_WRAPPED);
     looked_at.map(|at| (at, words.len())).collect()
 }

@@ -367,36 +367,30 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
         let aliases = arguments.iter().filter_map(|word| word.strip_prefix('!'));
         aliases.for_each(|command| add(&format!("{command} {}", git::GIVEN_LATER)));
     }
-    if name == "gh"
-        && arguments
-            .iter()
-            .any(|word| word == "-s" || word == "--shell")
-    {
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let is_shell =
+        |word: &String| word == "-s" || word.starts_with("-s=") || word.starts_with("--shell");
+    if name == "gh" && has("alias") && arguments.iter().any(is_shell) {
         // What it is for stands behind the alias's name.
-        arguments
-            .iter()
-            .for_each(|word| add(&format!("{word} {}", git::GIVEN_LATER)));
+        let commands = arguments.iter();
+        commands.for_each(|word| add(&format!("{word} {}", git::GIVEN_LATER)));
     }
+    let values = |options: &'static [&'static str]| {
+        let each = options.iter();
+        each.flat_map(|option| values_of(option, "", arguments))
+    };
     if name == "hg" && arguments.iter().any(|word| word.starts_with("bis")) {
-        let commands = ["-c", "--command"]
-            .into_iter()
-            .flat_map(|option| values_of(option, "", arguments));
-        commands.for_each(&mut add);
+        values(&["-c", "--command"]).for_each(&mut add);
     }
-    if name == "cargo" && arguments.iter().any(|word| word == "watch") {
-        let scripts = ["-s", "--shell"]
-            .into_iter()
-            .flat_map(|option| values_of(option, "", arguments));
-        scripts.for_each(&mut add);
+    if is_watch_of_cargo(name, arguments) {
+        values(&["-s", "--shell"]).for_each(&mut add);
     }
-    if matches!(name, "gdb" | "lldb") {
-        // `!COMMAND`, `shell COMMAND`, `platform shell COMMAND`; in whichever option.
-        for word in arguments.iter().map(|word| plain(word)) {
-            let command = word
-                .rsplit_once("shell ")
-                .map_or(&*word, |(_, command)| command);
-            add(command.trim_start_matches('!'));
-        }
+    if name == "consul" && ["exec", "lock", "watch"].into_iter().any(has) {
+        arguments.iter().for_each(|word| add(word));
+    }
+    if is_debugger(name) {
+        let commands = (0..arguments.len()).filter(|at| !is_process(arguments, *at));
+        commands.for_each(|at| add(&command_of_debugger(&arguments[at])));
     }
     if name == "rustc" {
         // `-C linker=PROGRAM`, `--codegen=linker=PROGRAM`.
@@ -430,6 +424,45 @@ pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut 
             add(&text.replace(',', " "));
         }
     }
+}
+
+/// Whether it is cargo that runs something whenever a file changes.
+pub(super) fn is_watch_of_cargo(name: &str, arguments: &[String]) -> bool {
+    let mut words = arguments.iter();
+    let first = words.find(|word| !word.starts_with(['-', '+']));
+    name == "cargo" && first.is_some_and(|word| word == "watch")
+}
+
+pub(super) fn is_debugger(name: &str) -> bool {
+    matches!(name, "gdb" | "lldb")
+}
+
+/// Whether a word of a debugger's says which process it is to look into.
+pub(super) fn is_process(words: &[String], at: usize) -> bool {
+    let before = at.checked_sub(1).map(|before| words[before].as_str());
+    matches!(before, Some("-p" | "-pid" | "--pid" | "--attach-pid"))
+}
+
+/// What a word of a debugger's has a shell run, in any abbreviation: `!COMMAND`, `shell COMMAND`,
+/// `platform shell COMMAND`; in the word of its option, too.
+fn command_of_debugger(word: &str) -> String {
+    let word = plain(word);
+    let option = word
+        .strip_prefix('-')
+        .and_then(|option| option.split_once('='));
+    let text = option.map_or(&*word, |(_, text)| text).trim_start();
+    if let Some(command) = text.strip_prefix('!') {
+        return command.to_owned();
+    }
+    let mut rest = text;
+    for _ in 0..2 {
+        let (first, behind) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+        if first.len() > 1 && "shell".starts_with(first) {
+            return behind.to_owned();
+        }
+        rest = behind.trim_start();
+    }
+    text.to_owned()
 }
 
 /// What may be the value of an option that runs it, where what the option is is not known.

@@ -96,8 +96,18 @@ fn pieces_of_list(text: &str) -> Vec<Nested> {
     /// More of them are any words.
     const MAX_PIECES: usize = 64;
     let pieces = text.split(['{', '}', ',']);
-    let values = pieces.map(|piece| piece.rsplit('=').next().unwrap_or(piece));
-    let mut values = values.map(|value| plain(value.trim_start_matches('!')));
+    // Behind a letter, or behind a name.
+    let values = pieces.flat_map(|piece| {
+        let letter = piece
+            .strip_prefix('-')
+            .filter(|group| !group.starts_with('-'));
+        let attached =
+            letter.map(|group| group.trim_start_matches(|c: char| c.is_ascii_uppercase()));
+        [piece.rsplit('=').next(), attached]
+    });
+    let mut values = values
+        .flatten()
+        .map(|value| plain(value.trim_start_matches('!')));
     let looked_at = values.by_ref().take(MAX_PIECES);
     // A variable of such a program's shell is nothing that these words say.
     let is_said = |value: &String| is_known(value) && (value.contains(' ') || !value.contains('$'));

@@ -18,7 +18,7 @@ pub(super) struct Dir {
     lack: Lack,
 }
 
-/// Whether something could not be opened for want of descriptors or memory, which says nothing of what is there.
+/// Whether something could not be opened for want of descriptors, which says nothing of what is there.
 #[derive(Clone, Default)]
 pub(super) struct Lack(Arc<AtomicBool>);
 
@@ -29,7 +29,7 @@ impl Lack {
     }
 
     pub(super) fn note(&self, error: &io::Error) {
-        let lacking = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM].map(|errno| errno as i32);
+        let lacking = [Errno::EMFILE, Errno::ENFILE].map(|errno| errno as i32);
         let is_lack = error
             .raw_os_error()
             .is_some_and(|code| lacking.contains(&code));

@@ -37,7 +37,7 @@ pub(crate) struct Loaded {
     pub skills: Vec<Skill>,
     /// Why others do not.
     pub problems: Vec<SkillProblem>,
-    /// Whether descriptors or memory were lacking: there may be more.
+    /// Whether descriptors were lacking: there may be more.
     pub is_lacking: bool,
 }
 

@@ -195,9 +195,11 @@ fn a_configuration_that_is_not_valid_is_told_before_anything_starts() {
 #[test]
 fn files_that_others_can_write_to_are_told() {
     let dir = scratch();
-    fs::create_dir_all(dir.join("skills")).expect("created");
-    let open_to_all = fs::Permissions::from_mode(0o777);
-    fs::set_permissions(dir.join("skills"), open_to_all).expect("set");
+    fs::create_dir_all(dir.join("skills/one")).expect("created");
+    for (open, mode) in [("skills", 0o1777), ("skills/one", 0o777)] {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(dir.join(open), mode).expect("set");
+    }
     fs::write(dir.join("policy.toml"), "default = \"allow\"\n").expect("written");
     let is_root = nix::unistd::geteuid().is_root();
     if is_root {
@@ -205,7 +207,10 @@ fn files_that_others_can_write_to_are_told() {
     } else {
         skip("a policy of another user takes root");
     }
-    let mut parts = vec!["/skills` can be written to by everybody (mode 0777)".to_owned()];
+    let mut parts = vec![
+        "/skills` can be added to by everybody (mode 1777)".to_owned(),
+        "/skills/one` can be written to by everybody (mode 0777)".to_owned(),
+    ];
     if is_root {
         parts.push(format!("/policy.toml` belongs to uid {NOBODY}"));
     }
