@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Daemon, Mode, skip, wait_until};
+use crate::support::{Daemon, Mode, skip, wait_to_equal, wait_until};
 
 /// Whether there is a sandbox here; says so when not.
 fn is_there() -> bool {
@@ -102,11 +102,14 @@ fn parent(pid: i32) -> Option<i32> {
 #[track_caller]
 fn assert_clean(daemon: &Daemon, what: &str) {
     let mark = daemon.dir().join("state/sandbox").display().to_string();
-    // One that is not wanted any more ends while calls go on.
-    wait_until("nobody else waits", || {
-        let health = daemon.get("/health").json();
-        health["sandbox"]["ready"] == waiting(daemon).len()
-    });
+    // One that is not wanted any more ends while calls go on, and the next one waits only once it has been made.
+    wait_to_equal(what, (Vec::new(), Vec::new()), || left(daemon));
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+    assert!(!mounts.contains(&mark), "{what}: {mounts}");
+}
+
+/// The processes, in words, and the bundles of those that do not wait for a call.
+fn left(daemon: &Daemon) -> (Vec<String>, Vec<PathBuf>) {
     // Before and after, for one may come or go meanwhile.
     let mut foreseen = waiting(daemon);
     let mut alive = daemon.processes();
@@ -116,13 +119,13 @@ fn assert_clean(daemon: &Daemon, what: &str) {
     foreseen.extend(waiting(daemon));
     alive.retain(|pid| !foreseen.iter().any(|bundle| is_of(*pid, bundle)));
     // Of one that has ended meanwhile, nothing tells whose it was.
-    alive.retain(|pid| fs::exists(format!("/proc/{pid}")).is_ok_and(|is_there| is_there));
-    assert_eq!(alive, Vec::<i32>::new(), "{what}");
+    let commands = alive.iter().filter_map(|pid| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some(format!("{pid} {}", String::from_utf8_lossy(&command)))
+    });
     let mut left = bundles(daemon);
     left.retain(|bundle| !foreseen.contains(bundle) && !waiting(daemon).contains(bundle));
-    assert_eq!(left, Vec::<PathBuf>::new(), "{what}");
-    let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
-    assert!(!mounts.contains(&mark), "{what}: {mounts}");
+    (commands.collect(), left)
 }
 
 /// A directory that whoever is inside may write to.
