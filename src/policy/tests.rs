@@ -9,6 +9,7 @@ mod refusals;
 mod remembered;
 mod risk;
 mod substitutions;
+mod told;
 
 use std::collections::BTreeMap;
 use std::path::Path;

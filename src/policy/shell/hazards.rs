@@ -203,6 +203,11 @@ pub(super) fn looks(name: &str) -> usize {
     own.map(|one| one.options.len()).sum::<usize>() + if is_known { 4 } else { 0 }
 }
 
+/// Whether a program is on the list, at least with some options.
+pub(super) fn is_listed(name: &str) -> bool {
+    looks(name) > 0
+}
+
 /// Whether a program runs what its arguments name, here or elsewhere.
 pub fn runs_its_arguments(name: &str) -> bool {
     by_name(name).is_some_and(|what| what == WRAPPER || what == REMOTE)

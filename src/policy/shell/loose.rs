@@ -11,6 +11,7 @@ use super::hazards::looks;
 use super::hidden::{hidden, may_run};
 use super::nested::takes_scripts;
 use super::text::{joined, literal};
+use super::told::Told;
 use super::variables::{MAX_SET, Scope, assignment, exports, names_own};
 use super::wrappers::Wrapped;
 use super::{Command, Reading, Setting, Shell, Unreadable, bash, strict};
@@ -48,6 +49,8 @@ pub(super) struct Reader {
     pub(super) withheld: Vec<Command>,
     /// Whether a program is given something that is not known for the value of a variable.
     pub(super) passes_on: bool,
+    /// What programs may be told by variables.
+    pub(super) told: Told,
     /// Functions, and which commands are given which texts.
     pub(super) functions: Vec<String>,
     pub(super) fed: Vec<(String, String)>,
@@ -157,6 +160,7 @@ impl Reader {
             exported: setting.variables.keys().cloned().collect(),
             withheld: Vec::new(),
             passes_on: false,
+            told: Told::default(),
             functions: Vec::new(),
             fed: Vec::new(),
             elsewhere: false,
@@ -262,6 +266,7 @@ impl Reader {
         }
         self.script(script, true)?;
         self.functions_fed()?;
+        self.told()?;
         if self.opens && self.reopens {
             self.reading.writes.push(None);
         }

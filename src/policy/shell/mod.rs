@@ -24,6 +24,7 @@ pub mod strict;
 #[cfg(test)]
 mod tests;
 mod text;
+mod told;
 mod variables;
 mod walk;
 mod wrappers;

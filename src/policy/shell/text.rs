@@ -13,12 +13,15 @@ use super::expansions::{
 };
 use super::hidden::{hidden, is_made_by_quotes, may_run, uncertain};
 use super::loose::Nested;
+use super::told::expanded;
 
 /// A word's text and the scripts in it.
 #[derive(Default)]
 pub(super) struct Flat {
     pub text: String,
     pub nested: Vec<Nested>,
+    /// What braces in it become, words with blanks between.
+    pub lists: Vec<String>,
     /// Which shells may read it differently from bash.
     pub apart: Apart,
     /// Braces or patterns in parentheses: it may become any words.
@@ -82,9 +85,10 @@ pub(super) fn flatten_pieces(pieces: &[Piece<'_>]) -> Result<Flat, Unreadable> {
         }
         let may_be_option = |sign: &str| flat.text.contains(sign);
         if flat.braced
-            && (flat.text.starts_with('-') || ["{-", ",-"].into_iter().any(may_be_option))
+            && (flat.text.starts_with('-') || ["{-", ",-", "="].into_iter().any(may_be_option))
         {
             flat.nested.extend(pieces_of_list(&flat.text));
+            flat.lists.push(expanded(&flat.text).join(" "));
         }
         flat.text = UNKNOWN_WORDS.to_string();
     }
@@ -326,6 +330,7 @@ impl Flat {
     fn add(&mut self, other: Self) {
         self.apart = self.apart.max(other.apart);
         self.nested.extend(other.nested);
+        self.lists.extend(other.lists);
     }
 
     fn push(&mut self, text: &str) {

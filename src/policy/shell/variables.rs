@@ -38,6 +38,7 @@ impl Reader {
             // BASH_ENV=/dev/stdin.
             self.unknown();
         }
+        self.told.keep(&plain(text));
         self.passes_on |= scope == Scope::Programs && !is_known(text);
         let before = self.reading.commands.len();
         self.value(name, text, certain)?;
@@ -106,6 +107,8 @@ impl Reader {
         };
         // It may be POSIXLY_CORRECT.
         self.may_be_posix |= may_be_any;
+        let texts = given.texts().chain(behind);
+        texts.for_each(|text| self.told.keep(&plain(text)));
         if before[0] != "printf" {
             let mut names = behind.iter().filter(|word| is_read_by_programs(word));
             for name in names.by_ref().take(MAX_SET) {

@@ -213,6 +213,7 @@ impl Walker<'_> {
                 }
                 for (at, word) in words.iter().enumerate() {
                     let text = self.text(flatten(word)?)?;
+                    self.reader.told.keep(&plain(&text));
                     if is_read && at < MAX_SET {
                         self.reader.set(name, &text, Scope::Script, self.certain)?;
                     }
@@ -352,6 +353,9 @@ impl Walker<'_> {
     fn take(&mut self, flat: Flat) -> Result<String, Unreadable> {
         self.reader.apart(flat.apart);
         self.reader.names_own |= names_own(&flat.text);
+        for words in &flat.lists {
+            self.reader.told.keep(words);
+        }
         self.reader.all(&flat.nested, self.certain)?;
         Ok(flat.text)
     }

@@ -78,7 +78,7 @@ const WRAPPERS: &[Wrapper] = &[
 
 /// The name of the program that a word is the path of, or of a package with its version, as npx and its like have them:
 /// `nodemon@3`.
-fn name_of(word: &str) -> &str {
+pub(super) fn name_of(word: &str) -> &str {
     let name = base_name(word);
     match name.split_once('@') {
         Some((package, _)) if !package.is_empty() => package,
@@ -245,7 +245,7 @@ impl Reader {
 
     /// Adds the programs that the words of `name` name elsewhere than in a row, and what it may take for scripts
     /// to `nested`.
-    fn named(
+    pub(super) fn named(
         &mut self,
         name: &str,
         words: &[String],
@@ -256,6 +256,7 @@ impl Reader {
         if is_link_of_the_kernels(&words[0], self.reading.moves) {
             self.unknown();
         }
+        self.told.keep_command(name, words);
         self.may_be_posix |= asks_for_posix(name, &words[1..]);
         self.may_be_extended |= asks_for_extended(name, &words[1..]);
         let before = nested.len();

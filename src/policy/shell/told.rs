@@ -1,0 +1,188 @@
+//! Options and settings that a script keeps in variables or makes of braces: what programs may be told by `$x`.
+//!
+//! Which variable a word is made of is not followed. Whatever may be an option or a setting is tried in the place of each
+//! word that is known only when it runs, of programs that run what those name.
+
+use std::collections::BTreeSet;
+
+use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
+use super::hazards::is_listed;
+use super::loose::Reader;
+use super::text::is_known;
+use super::walk::Walk;
+use super::wrappers::name_of;
+
+/// How many texts are kept, and how many commands that may be told something. Of more it is not known what they run.
+const MAX_KEPT: usize = 256;
+
+/// How many commands are looked at with something in the place of what is not known.
+const MAX_TRIES: usize = 2048;
+
+/// How often what is found so may have others in it.
+const MAX_ROUNDS: usize = 4;
+
+#[derive(Default)]
+pub(super) struct Told {
+    /// What variables are set to, functions are given, and braces become.
+    texts: BTreeSet<String>,
+    /// Commands with a word of which a part is not known.
+    commands: BTreeSet<Vec<String>>,
+    /// Whether there were more.
+    is_more: bool,
+    /// Whether what is looked at now is one of them.
+    is_trying: bool,
+}
+
+impl Told {
+    /// Keeps a text that some word may become.
+    pub(super) fn keep(&mut self, text: &str) {
+        let may_tell = |word: &str| word.starts_with('-') && word.len() > 1 || word.contains('=');
+        if is_known(text) && text.split([' ', INNER_BLANK, '\t', '\n']).any(may_tell) {
+            self.is_more |= self.texts.len() == MAX_KEPT;
+            if !self.is_more {
+                self.texts.insert(text.to_owned());
+            }
+        }
+    }
+
+    /// Keeps a command of the program `name`, if it may be told something that it does not say itself.
+    pub(super) fn keep_command(&mut self, name: &str, words: &[String]) {
+        let is_open = || words.iter().skip(1).any(|word| !is_known(word));
+        if !self.is_trying && is_listed(name) && is_open() {
+            self.is_more |= self.commands.len() == MAX_KEPT;
+            if !self.is_more {
+                self.commands.insert(words.to_vec());
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Reads what programs run that are told what variables say, or what braces become.
+    pub(super) fn told(&mut self) -> Walk {
+        self.keep_arguments();
+        let mut tries = 0;
+        for _ in 0..MAX_ROUNDS {
+            let commands = std::mem::take(&mut self.told.commands);
+            let texts = self.told.texts.clone();
+            for words in commands {
+                let open = (1..words.len()).filter(|at| !is_known(&words[*at]));
+                for (at, text) in open.flat_map(|at| texts.iter().map(move |text| (at, text))) {
+                    tries += 1;
+                    if tries > MAX_TRIES || self.is_over() {
+                        self.unknown();
+                        return Ok(());
+                    }
+                    self.told_so(&words, at, text)?;
+                }
+            }
+        }
+        let is_more = self.told.is_more || !self.told.commands.is_empty();
+        if is_more && !self.told.texts.is_empty() {
+            self.unknown();
+        }
+        Ok(())
+    }
+
+    /// Reads what a command runs with `text` in the place of what is not known of its word `at`.
+    fn told_so(&mut self, words: &[String], at: usize, text: &str) -> Walk {
+        let (before, behind) = words.split_at(at);
+        let mut told = before.to_vec();
+        let is_word = !words[at].contains(UNKNOWN_WORDS);
+        let inner = text.replace(' ', &INNER_BLANK.to_string());
+        let text = if is_word { &inner } else { text };
+        let words = words[at].replace([UNKNOWN, UNKNOWN_WORDS], text);
+        told.extend(words.split(' ').map(str::to_owned));
+        told.extend_from_slice(&behind[1..]);
+        let name = name_of(&told[0]).to_owned();
+        let mut nested = Vec::new();
+        self.told.is_trying = true;
+        self.named(&name, &told, false, None, &mut nested);
+        self.told.is_trying = false;
+        self.all(&nested, false)
+    }
+
+    /// Keeps what functions are given, and what the script gives itself.
+    fn keep_arguments(&mut self) {
+        for command in &self.reading.commands {
+            let mut words = command.text().split(' ');
+            let name = words.next().unwrap_or_default();
+            let words: Vec<&str> = match name {
+                "set" => words.skip_while(|word| *word != "--").skip(1).collect(),
+                name if self.functions.iter().any(|one| one == name) => words.collect(),
+                _ => continue,
+            };
+            self.told.keep(&words.join(" "));
+            words.iter().for_each(|word| self.told.keep(word));
+        }
+    }
+}
+
+/// The words that braces make of one: `{-I,program}`, `{,-}I`. Of what is quoted in it nothing is known here.
+pub(super) fn expanded(text: &str) -> Vec<String> {
+    /// Of more nothing is said.
+    const MAX_WORDS: usize = 64;
+    let mut words = vec![text.to_owned()];
+    let mut at = 0;
+    while at < words.len() && words.len() <= MAX_WORDS {
+        match alternatives(&words[at]) {
+            Some(alternatives) => drop(words.splice(at..=at, alternatives)),
+            None => at += 1,
+        }
+    }
+    words.truncate(MAX_WORDS);
+    words
+}
+
+/// What the first braces of a word that have a comma in them make of it.
+fn alternatives(word: &str) -> Option<Vec<String>> {
+    word.match_indices('{').find_map(|(open, _)| {
+        let mut depth = 0_usize;
+        let mut commas = vec![open];
+        for (at, sign) in word
+            .match_indices(['{', '}', ','])
+            .filter(|(at, _)| *at >= open)
+        {
+            match sign {
+                "{" => depth += 1,
+                "," if depth == 1 => commas.push(at),
+                "}" if depth == 1 && commas.len() > 1 => {
+                    commas.push(at);
+                    let (before, behind) = (&word[..open], &word[at + 1..]);
+                    let between = commas.windows(2).map(|pair| &word[pair[0] + 1..pair[1]]);
+                    return Some(
+                        between
+                            .map(|one| format!("{before}{one}{behind}"))
+                            .collect(),
+                    );
+                }
+                "}" if depth == 1 => return None,
+                "}" => depth -= 1,
+                _ => {}
+            }
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_make_words() {
+        for (text, words) in [
+            ("{-I,a}", &["-I", "a"][..]),
+            ("{,-}Ia", &["Ia", "-Ia"]),
+            ("x{a,{b,c}d}y", &["xay", "xbdy", "xcdy"]),
+            ("{a}{b,c}", &["{a}b", "{a}c"]),
+            ("{a,b}{c,d}", &["ac", "ad", "bc", "bd"]),
+            ("{a", &["{a"]),
+            ("{{a,b}", &["{a", "{b"]),
+            ("{}", &["{}"]),
+        ] {
+            assert_eq!(expanded(text), words, "{text:?}");
+        }
+        assert_eq!(expanded(&"{a,b}".repeat(40)).len(), 64);
+    }
+}
