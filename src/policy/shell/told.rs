@@ -12,8 +12,8 @@ use super::text::is_known;
 use super::walk::Walk;
 use super::wrappers::name_of;
 
-/// How many texts are kept, and how many commands that may be told something. Of more it is not known what they run.
-const MAX_KEPT: usize = 256;
+/// How many texts are kept, and how many commands that may be told one. Of more it is not known what is run.
+const MAX_KEPT: usize = 1024;
 
 /// How many commands are looked at with something in the place of what is not known.
 const MAX_TRIES: usize = 2048;
@@ -34,25 +34,21 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Keeps a text that some word may become.
+    /// Keeps a text that some word may become, or a part of one.
     pub(super) fn keep(&mut self, text: &str) {
-        let may_tell = |word: &str| word.starts_with('-') && word.len() > 1 || word.contains('=');
-        if is_known(text) && text.split([' ', INNER_BLANK, '\t', '\n']).any(may_tell) {
+        if is_known(text) && !text.is_empty() && !self.texts.contains(text) {
             self.is_more |= self.texts.len() == MAX_KEPT;
-            if !self.is_more {
-                self.texts.insert(text.to_owned());
-            }
+            self.texts.extend((!self.is_more).then(|| text.to_owned()));
         }
     }
 
     /// Keeps a command of the program `name`, if it may be told something that it does not say itself.
     pub(super) fn keep_command(&mut self, name: &str, words: &[String]) {
         let is_open = || words.iter().skip(1).any(|word| !is_known(word));
-        if !self.is_trying && is_listed(name) && is_open() {
+        if !self.is_trying && is_listed(name) && is_open() && !self.commands.contains(words) {
             self.is_more |= self.commands.len() == MAX_KEPT;
-            if !self.is_more {
-                self.commands.insert(words.to_vec());
-            }
+            self.commands
+                .extend((!self.is_more).then(|| words.to_vec()));
         }
     }
 }
@@ -62,12 +58,16 @@ impl Reader {
     pub(super) fn told(&mut self) -> Walk {
         self.keep_arguments();
         let mut tries = 0;
+        let mut is_more = self.told.is_more && !self.told.commands.is_empty();
         for _ in 0..MAX_ROUNDS {
             let commands = std::mem::take(&mut self.told.commands);
             let texts = self.told.texts.clone();
             for words in commands {
                 let open = (1..words.len()).filter(|at| !is_known(&words[*at]));
                 for (at, text) in open.flat_map(|at| texts.iter().map(move |text| (at, text))) {
+                    if !may_tell(&words[at], text) {
+                        continue;
+                    }
                     tries += 1;
                     if tries > MAX_TRIES || self.is_over() {
                         self.unknown();
@@ -77,7 +77,7 @@ impl Reader {
                 }
             }
         }
-        let is_more = self.told.is_more || !self.told.commands.is_empty();
+        is_more |= !self.told.commands.is_empty();
         if is_more && !self.told.texts.is_empty() {
             self.unknown();
         }
@@ -116,6 +116,12 @@ impl Reader {
             words.iter().for_each(|word| self.told.keep(word));
         }
     }
+}
+
+/// Whether a word may be an option or a setting with a text in the place of what is not known of it.
+fn may_tell(word: &str, text: &str) -> bool {
+    let mut words = text.split([' ', INNER_BLANK, '\t', '\n']).chain([word]);
+    words.any(|word| word.starts_with('-') || word.contains('='))
 }
 
 /// The words that braces make of one: `{-I,program}`, `{,-}I`. Of what is quoted in it nothing is known here.

@@ -34,6 +34,9 @@ fn what_variables_tell_a_program_is_looked_at() {
         r#"o=-Imarker; find . -exec tar cf a "$o" {} +"#,
         r#"export o=-Imarker; sh -c 'tar cf a "$o" b'"#,
         r#"while tar cf a "$o" b; do o=-Imarker; done"#,
+        r#"o=Imarker; tar cf a -"$o" b"#,
+        r#"o=-; tar cf a "$o"Imarker b"#,
+        r#"o=eval; make --"$o=x:;@marker" x"#,
         r#"o=--compress-program; sort "$o=marker" f"#,
         r#"b=-c; o=-Imarker; git "$b" 'alias.x=!tar cf a "$o" b' x"#,
     ];
