@@ -2,7 +2,15 @@
 
 /// What stands for a variable that is not set, or for one that is, where nothing in that is known only when it runs.
 pub(super) fn instead(inner: &str) -> Option<&str> {
-    let behind = inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let name = inner.strip_prefix('!').unwrap_or(inner);
+    let behind = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_@*".contains(c));
+    let behind = match behind
+        .strip_prefix('[')
+        .and_then(|index| index.split_once(']'))
+    {
+        Some((_, behind)) => behind,
+        None => behind,
+    };
     let behind = behind.strip_prefix(':').unwrap_or(behind);
     let text = behind.strip_prefix(['-', '=', '+'])?;
     (!text.contains(['$', '`'])).then_some(text)

@@ -4,9 +4,10 @@ use super::super::glob::{INNER_BLANK, UNKNOWN_WORDS};
 use super::super::paths::base_name;
 use super::Shell;
 use super::git;
-use super::hazards::{has_options, run_by_options, runs_elsewhere, values_of};
+use super::hazards::runs_elsewhere;
 use super::loose::{Nested, Reader};
 use super::operands::RUN_PACKAGES;
+use super::options::scripts_of_options;
 use super::remote::{is_ssh, joins_words, remote_scripts, ways_there};
 use super::shells::{has_history, is_input, is_shell, is_standard_input, says_version};
 use super::text::{flatten_unquoted, is_known, plain};
@@ -48,7 +49,7 @@ const TMUX_COMMANDS: [&str; 12] = [
 ];
 
 /// How many beginnings of a list of commands are looked at.
-const MAX_BEGINNINGS: usize = 16;
+pub(super) const MAX_BEGINNINGS: usize = 16;
 
 /// How many letters may stand before an option's value in the same word.
 const MAX_LETTERS: usize = 8;
@@ -140,72 +141,8 @@ impl Reader {
                 && self.input.is_none() => {}
             _ if is_shell(name) => self.scripts_of_shell(name, arguments, certain, input, nested),
             _ if takes_scripts(name) => self.scripts_of_taker(name, arguments, nested),
-            "bmake" | "gmake" | "make" => {
-                self.scripts_of_make(arguments, nested);
-                let files = ["-f", "--file", "--makefile"].into_iter();
-                let mut files = files.flat_map(|option| values_of(option, "CIEjloW", arguments));
-                if let Some(file) = files.find(|file| is_input(file)) {
-                    match input {
-                        Some(Input::Text(text)) if is_standard_input(file) => {
-                            self.makefile(text, nested);
-                        }
-                        Some(_) | None => self.unknown(),
-                    }
-                }
-            }
+            "bmake" | "gmake" | "make" => self.scripts_of_make(arguments, input, nested),
             _ => scripts_of_options(name, arguments, nested),
-        }
-    }
-
-    /// Variables that are set for make, and text that it is to read: both may run scripts, and the shell runs all others.
-    fn scripts_of_make(&mut self, arguments: &[String], nested: &mut Vec<Nested>) {
-        for (name, value) in arguments.iter().filter_map(|word| word.split_once('=')) {
-            let assigned = name.trim_matches(BLANKS);
-            let name = assigned.trim_end_matches([':', '+', '?']);
-            let name = name.trim_end_matches(BLANKS);
-            if name == "SHELL" {
-                let shell = value.trim_start_matches(BLANKS);
-                self.add(format!("{shell} {UNKNOWN_WORDS}"), false);
-            }
-            if name == ".SHELLFLAGS" {
-                nested.push(script(&format!("sh {value}"), false));
-            }
-            let text = as_script(value);
-            let is_plain = is_known(value) && !value.contains('$');
-            if ["(call", "{call"].iter().any(|sign| value.contains(sign)) {
-                self.unknown();
-            }
-            if is_plain || assigned.ends_with('!') || text != *value {
-                nested.push(script(&text, false));
-            }
-        }
-        for option in ["--eval", "-E"] {
-            let texts = values_of(option, "CfIjloW", arguments);
-            texts.for_each(|text| self.makefile(text, nested));
-        }
-    }
-
-    /// Adds what make runs of a text that it reads: recipes, and what its variables are set to.
-    fn makefile(&mut self, text: &str, nested: &mut Vec<Nested>) {
-        // A line goes on behind a backslash, in a recipe without what it is begun with.
-        let joined = text.replace("\\\n\t", "").replace("\\\n", "");
-        for text in [text, &joined]
-            .into_iter()
-            .take(1 + usize::from(joined != text))
-        {
-            add_recipes(&as_script(text), nested);
-        }
-        let mut settings = joined.lines().filter_map(|line| line.split_once('='));
-        for (name, value) in settings.by_ref().take(MAX_BEGINNINGS) {
-            if name.contains("SHELLFLAGS") {
-                nested.push(script(&format!("sh {value}"), false));
-            } else if name.contains("SHELL") {
-                self.add(format!("{value} {UNKNOWN_WORDS}"), false);
-            }
-            nested.push(script(&as_script(value), false));
-        }
-        if settings.next().is_some() {
-            self.unknown();
         }
     }
 
@@ -290,20 +227,6 @@ impl Reader {
     }
 }
 
-/// Adds what make runs of a text that it reads.
-fn add_recipes(text: &str, nested: &mut Vec<Nested>) {
-    nested.push(script(text, false));
-    // `x:;@command`: what stands before the command of a recipe is make's.
-    let lines = text.split([';', '\n', '\t']);
-    let marks = [INNER_BLANK, ' ', '@', '-', '+'];
-    let recipes = lines.map(|line| line.trim_start_matches(marks));
-    let mut recipes = recipes.filter(|line| !line.is_empty());
-    let looked_at = recipes.by_ref().take(MAX_BEGINNINGS);
-    nested.extend(looked_at.map(|line| script(line, false)));
-    let unknown = || script(&UNKNOWN_WORDS.to_string(), false);
-    nested.extend(recipes.next().map(|_| unknown()));
-}
-
 /// Whether a program sets variables that stand in its words, to what these say.
 fn sets_variables(name: &str, arguments: &[String]) -> bool {
     // With such an option a value is the name of another, arithmetic or what an array is made of; and what is not known
@@ -319,208 +242,6 @@ fn sets_variables(name: &str, arguments: &[String]) -> bool {
         "doas" | "env" | "sudo" => !arguments.iter().any(|word| word.contains(UNKNOWN_WORDS)),
         _ => false,
     }
-}
-
-/// What stands for blanks in a word of make's.
-const BLANKS: [char; 3] = [INNER_BLANK, ' ', '\t'];
-
-/// A text for make as a shell would have it: `$(shell COMMAND)` and `${shell COMMAND}` are what `$(COMMAND)` is there;
-/// `$(NAME)` is a variable.
-fn as_script(text: &str) -> String {
-    let mut script = String::with_capacity(text.len());
-    // What closes the braces that are open.
-    let mut closing = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        if let Some(behind) = rest.strip_prefix("$$") {
-            // One for the shell.
-            script.push('$');
-            rest = behind;
-            continue;
-        }
-        let is_braced = rest.starts_with("${");
-        let called = ["$(shell", "${shell"]
-            .iter()
-            .find_map(|sign| rest.strip_prefix(sign));
-        if let Some(behind) = called.filter(|behind| behind.starts_with(BLANKS)) {
-            closing.extend(is_braced.then_some(')'));
-            script.push_str("$(");
-            rest = behind;
-            continue;
-        }
-        script.push(match first {
-            '}' => closing.pop().unwrap_or('}'),
-            other => other,
-        });
-        closing.extend((first == '{').then_some('}'));
-        rest = &rest[first.len_utf8()..];
-    }
-    script
-}
-
-/// What the values of options run.
-pub(super) fn scripts_of_options(name: &str, arguments: &[String], nested: &mut Vec<Nested>) {
-    let mut add = |text: &str| nested.push(script(text, false));
-    if name == "gh" {
-        // `alias set x '!COMMAND'`.
-        // Whoever gives it later gives it words of their own.
-        let aliases = arguments.iter().filter_map(|word| word.strip_prefix('!'));
-        aliases.for_each(|command| add(&format!("{command} {}", git::GIVEN_LATER)));
-    }
-    let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let is_shell =
-        |word: &String| word == "-s" || word.starts_with("-s=") || word.starts_with("--shell");
-    if name == "gh" && has("alias") && arguments.iter().any(is_shell) {
-        // What it is for stands behind the alias's name.
-        let commands = arguments.iter();
-        commands.for_each(|word| add(&format!("{word} {}", git::GIVEN_LATER)));
-    }
-    let values = |options: &'static [&'static str]| {
-        let each = options.iter();
-        each.flat_map(|option| values_of(option, "", arguments))
-    };
-    if name == "hg" && arguments.iter().any(|word| word.starts_with("bis")) {
-        values(&["-c", "--command"]).for_each(&mut add);
-    }
-    if is_watch_of_cargo(name, arguments) {
-        values(&["-s", "--shell"]).for_each(&mut add);
-    }
-    if name == "consul" && ["exec", "lock", "watch"].into_iter().any(has) {
-        arguments.iter().for_each(|word| add(word));
-    }
-    if is_debugger(name) {
-        let commands = (0..arguments.len()).filter(|at| !is_process(arguments, *at));
-        commands.for_each(|at| add(&command_of_debugger(&arguments[at])));
-    }
-    if name == "rustc" {
-        // `-C linker=PROGRAM`, `--codegen=linker=PROGRAM`.
-        let linkers = arguments
-            .iter()
-            .filter_map(|word| word.split_once("linker="));
-        linkers.for_each(|(_, program)| add(program));
-    }
-    if name == "zip" {
-        // The program stands in the same word.
-        let groups = arguments.iter().filter(|word| word.starts_with('-'));
-        let values = groups.filter_map(|group| group.split_once("TT"));
-        values.for_each(|(_, program)| add(program));
-    }
-    for text in run_by_options(name, arguments)
-        .into_iter()
-        .chain(after_unknown(name, arguments))
-    {
-        match name {
-            // To a program, where the name of a file does not say so.
-            "strace" if !text.starts_with(['|', '!']) => continue,
-            "strace" => add(&text[1..]),
-            // Macros: `%(COMMAND)`.
-            "rpm" | "rpmbuild" | "rpmspec" => add(&text.replace("%(", "$(")),
-            _ => add(text),
-        }
-        if name == "fzf" {
-            commands_of_fzf(text, &mut add);
-        } else if text.contains(',') {
-            // So does `-wrapper` of gcc part its words.
-            add(&text.replace(',', " "));
-        }
-    }
-}
-
-/// Whether it is cargo that runs something whenever a file changes.
-pub(super) fn is_watch_of_cargo(name: &str, arguments: &[String]) -> bool {
-    let mut words = arguments.iter();
-    let first = words.find(|word| !word.starts_with(['-', '+']));
-    name == "cargo" && first.is_some_and(|word| word == "watch")
-}
-
-pub(super) fn is_debugger(name: &str) -> bool {
-    matches!(name, "gdb" | "lldb")
-}
-
-/// Whether a word of a debugger's says which process it is to look into.
-pub(super) fn is_process(words: &[String], at: usize) -> bool {
-    let before = at.checked_sub(1).map(|before| words[before].as_str());
-    matches!(before, Some("-p" | "-pid" | "--pid" | "--attach-pid"))
-}
-
-/// What a word of a debugger's has a shell run, in any abbreviation: `!COMMAND`, `shell COMMAND`,
-/// `platform shell COMMAND`; in the word of its option, too.
-fn command_of_debugger(word: &str) -> String {
-    let word = plain(word);
-    let option = word
-        .strip_prefix('-')
-        .and_then(|option| option.split_once('='));
-    let text = option.map_or(&*word, |(_, text)| text).trim_start();
-    if let Some(command) = text.strip_prefix('!') {
-        return command.to_owned();
-    }
-    let mut rest = text;
-    for _ in 0..2 {
-        let (first, behind) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
-        if first.len() > 1 && "shell".starts_with(first) {
-            return behind.to_owned();
-        }
-        rest = behind.trim_start();
-    }
-    text.to_owned()
-}
-
-/// What may be the value of an option that runs it, where what the option is is not known.
-fn after_unknown<'w>(name: &str, arguments: &'w [String]) -> Vec<&'w str> {
-    if !has_options(name) {
-        return Vec::new();
-    }
-    let values = arguments.iter().enumerate().filter_map(|(at, word)| {
-        let (option, value) = match word.split_once('=') {
-            Some((option, value)) => (option, Some(value)),
-            None => (word.as_str(), arguments.get(at + 1).map(String::as_str)),
-        };
-        value.filter(|value| !is_known(option) && is_known(value))
-    });
-    values.take(MAX_BEGINNINGS).collect()
-}
-
-/// How many commands are looked for in a binding of fzf before it is not known what it runs: each may be all of the rest.
-const MAX_BOUND: usize = 16;
-
-/// What a binding of fzf runs: `start:execute(COMMAND)+abort`, in brackets of any kind, or `f1:become:COMMAND`.
-fn commands_of_fzf(binding: &str, add: &mut impl FnMut(&str)) {
-    let actions = ["become", "execute", "preview", "reload", "transform"];
-    // They are known in capitals as well.
-    let lower = binding.to_ascii_lowercase();
-    let behind = actions.into_iter().flat_map(|action| {
-        let found = lower.match_indices(action);
-        found.map(move |(at, _)| at + action.len())
-    });
-    for (count, at) in behind.enumerate() {
-        if count == MAX_BOUND {
-            return add(&UNKNOWN_WORDS.to_string());
-        }
-        bound(&binding[at..]).into_iter().for_each(&mut *add);
-    }
-}
-
-/// The command of an action of fzf's, behind the name of that.
-fn bound(rest: &str) -> Option<&str> {
-    // Others go on, as `transform-query` does.
-    let rest = rest.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '-');
-    let open = rest.chars().next()?;
-    let command = &rest[open.len_utf8()..];
-    let close = match open {
-        '(' => ')',
-        '[' => ']',
-        '{' => '}',
-        '<' => '>',
-        ':' => return Some(command),
-        same => same,
-    };
-    let ends = |at: &usize| {
-        let after = &command[at + close.len_utf8()..];
-        after.is_empty() || after.starts_with(['+', ','])
-    };
-    let mut closings = command.match_indices(close).map(|(at, _)| at);
-    let end = closings.find(ends).unwrap_or(command.len());
-    Some(&command[..end])
 }
 
 /// What a trap runs.

@@ -20,7 +20,7 @@ use super::told::expanded;
 pub(super) struct Flat {
     pub text: String,
     pub nested: Vec<Nested>,
-    /// What braces in it become, words with blanks between.
+    /// What braces and variables in it may become, words with blanks between.
     pub lists: Vec<String>,
     /// Which shells may read it differently from bash.
     pub apart: Apart,
@@ -379,9 +379,14 @@ impl Flat {
         if inner.contains("<(") || inner.contains(">(") {
             self.nested.push(unknown());
         }
-        if let Some(instead) = instead(inner).filter(|text| text.contains(' ')) {
-            // It may be what is run, wherever the value is.
-            self.nested.push(Nested::new(instead.to_owned(), false));
+        if let Some(instead) = instead(inner) {
+            if let Ok(flat) = flatten_inner(instead) {
+                self.lists.push(plain(&flat.text));
+            }
+            if instead.contains(' ') {
+                // It may be what is run, wherever the value is.
+                self.nested.push(Nested::new(instead.to_owned(), false));
+            }
         }
         if !inner.contains(['$', '`', '(', '\'']) {
             return Ok(());

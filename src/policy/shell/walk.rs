@@ -320,12 +320,16 @@ impl Walker<'_> {
                 false => text,
             });
         };
+        let mut all = String::new();
         for element in elements {
             let (key, value) = element.pieces.split_at(element.value.unwrap_or_default());
             self.text(flatten_pieces(key)?)?;
             let text = self.take(flatten_pieces(value)?)?;
             self.reader.set(name, &text, scope, self.certain)?;
+            all.push_str(&text);
+            all.push(' ');
         }
+        self.reader.told.keep(all.trim_end());
         self.text(flatten_pieces(&value[1..])?)?;
         Ok(match declares {
             true => format!("{name}=()"),
