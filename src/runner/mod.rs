@@ -21,7 +21,6 @@ mod spool;
 mod start;
 mod tree;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -55,8 +54,6 @@ pub struct Runner {
     fell_back: Option<String>,
     leaders: Arc<Leaders>,
     keepers: Keepers,
-    /// `/dev/null`, once somebody needed it.
-    null: OnceLock<File>,
     husks: Husks,
     /// Where scripts too long for an argument are put.
     scripts: PathBuf,
@@ -100,7 +97,6 @@ impl Runner {
             fell_back: None,
             leaders: Arc::new(Leaders::new(config.subreaper)),
             keepers: Keepers::default(),
-            null: OnceLock::new(),
             husks: Husks::default(),
             scripts: match &config.spool {
                 Some(SpoolConfig { dir, .. }) => dir.clone(),

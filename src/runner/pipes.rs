@@ -20,31 +20,31 @@ pub(super) struct Pipes {
 /// They stay open until it has ended, so that its end is one event and not three.
 #[derive(Debug)]
 pub(super) struct Ends {
-    /// `None` for `/dev/null`.
-    pub stdin: Option<OwnedFd>,
+    pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
 }
 
 impl Ends {
     /// The descriptors that become 0, 1 and 2 of the child.
-    pub(super) fn stdio<'a>(&'a self, null: BorrowedFd<'a>) -> [BorrowedFd<'a>; 3] {
-        let stdin = self.stdin.as_ref().map_or(null, AsFd::as_fd);
-        [stdin, self.stdout.as_fd(), self.stderr.as_fd()]
+    pub(super) fn stdio(&self) -> [BorrowedFd<'_>; 3] {
+        [&self.stdin, &self.stdout, &self.stderr].map(AsFd::as_fd)
     }
 }
 
 impl Pipes {
+    /// Those of a leader whose standard input that is.
+    ///
     /// # Errors
     /// As pipe(2).
-    pub(super) fn make() -> io::Result<Self> {
+    pub(super) fn make(stdin: OwnedFd) -> io::Result<Self> {
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
         Ok(Self {
             stdout,
             stderr,
             ends: Ends {
-                stdin: None,
+                stdin,
                 stdout: stdout_end,
                 stderr: stderr_end,
             },

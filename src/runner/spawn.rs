@@ -47,8 +47,6 @@ pub(super) struct Program<'a> {
     pub working_dir: Option<CString>,
     /// Become descriptors 0, 1 and 2.
     pub ends: Ends,
-    /// `/dev/null`, which stays open as long as this process runs anything.
-    pub null: BorrowedFd<'a>,
     /// The cgroup to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,
 }
@@ -227,7 +225,7 @@ impl Birth {
             envp,
             path: program.path,
             working_dir: program.working_dir,
-            stdio: program.ends.stdio(program.null).map(|fd| fd.as_raw_fd()),
+            stdio: program.ends.stdio().map(|fd| fd.as_raw_fd()),
             ends: Some(program.ends),
             handover,
             corrections: Arc::clone(corrections),

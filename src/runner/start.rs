@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::future::pending;
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -106,14 +106,13 @@ impl Runner {
             .map_err(|error| RunError::new("the working directory holds NUL", error))?;
         let text = plan.stdin.as_deref().map(file_in_memory).transpose();
         let text = text.map_err(|error| RunError::new("cannot prepare standard input", error))?;
-        let pipes = Pipes::make();
+        let stdin = stdin.or(text).map_or_else(null, Ok)?;
+        let pipes = Pipes::make(stdin);
         let Pipes {
             stdout,
             stderr,
-            mut ends,
+            ends,
         } = pipes.map_err(|error| RunError::new("cannot make a pipe", error))?;
-        ends.stdin = stdin.or(text);
-        let null = self.null()?;
 
         let mut tree = self
             .tree(plan.id, plan)
@@ -129,7 +128,6 @@ impl Runner {
                     env,
                     working_dir,
                     ends,
-                    null,
                     cgroup,
                 };
                 spawn::start(program, corrections, Handover::of_this_process())
@@ -155,18 +153,6 @@ impl Runner {
             stderr,
             script,
         })
-    }
-
-    /// `/dev/null`, opened once: its descriptor has no state that executions could share.
-    fn null(&self) -> Result<BorrowedFd<'_>, RunError> {
-        if self.null.get().is_none() {
-            let null = File::open("/dev/null")
-                .map_err(|error| RunError::new("cannot open `/dev/null`", error))?;
-            // Somebody else was faster: theirs is as good.
-            let _ = self.null.set(null);
-        }
-        let null = self.null.get().map(AsFd::as_fd);
-        null.ok_or_else(|| RunError::new("cannot open `/dev/null`", io::ErrorKind::NotFound))
     }
 
     /// A private file for a script that does not fit into one argument, whose text it takes. Written beside the event
@@ -211,6 +197,14 @@ async fn in_time<T>(
         ),
     };
     Err(RunError::new(step, io::Error::from(kind)))
+}
+
+/// `/dev/null` for one execution alone: what is open once has one lock (flock(2)), one offset and one owner for its signals
+/// (`F_SETOWN`), whoever has it.
+fn null() -> Result<OwnedFd, RunError> {
+    let null = File::open("/dev/null");
+    let null = null.map_err(|error| RunError::new("cannot open `/dev/null`", error))?;
+    Ok(null.into())
 }
 
 /// A file in memory that holds `text` as a whole, so that nobody has to feed it and nobody can

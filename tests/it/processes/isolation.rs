@@ -175,6 +175,17 @@ fn only_three_descriptors_are_open() {
     }
 }
 
+/// What is opened once has one lock, whoever has it and for as long as anybody has.
+#[test]
+fn standard_input_is_opened_for_each() {
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        assert_eq!(daemon.bash("flock 0; echo locked").stdout(), "locked");
+        let other = daemon.bash("flock --nonblock 9 9</dev/null && echo free");
+        assert_eq!(other.stdout(), "free", "{mode:?}: {}", other.content());
+    }
+}
+
 /// What an operator gives the daemon (`Nice=`, `CPUSchedulingPolicy=`, `IOSchedulingClass=`,
 /// `OOMScoreAdjust=`, `LimitNOFILE=`, `UMask=`, `IgnoreSIGPIPE=`, a blocked signal) is not for its commands.
 #[test]
