@@ -128,7 +128,7 @@ impl GroupTree {
         let look = self.search(Search::look).await;
         Members {
             pids: look.members.into_iter().map(|(pid, _)| pid).collect(),
-            is_settled: look.undecided == 0,
+            is_settled: look.undecided == 0 && !look.is_outrun,
             is_all: !look.has_unknown,
         }
     }
@@ -181,6 +181,8 @@ impl Search {
         const LOOKS: usize = 16;
         let mut look = Look::default();
         let mut candidates = self.candidates(&mut look, reach);
+        // What turns up and ends meanwhile may be others', of whom some always do on a busy machine.
+        let mut has_own = self.leaders.count() <= 1;
         for _ in 0..LOOKS {
             let mut walk = Walk::default();
             let roots = self.leader.into_iter().chain(candidates).collect();
@@ -198,8 +200,13 @@ impl Search {
             if is_stable {
                 return look;
             }
+            has_own |= look
+                .members
+                .iter()
+                .any(|(pid, _)| Some(*pid) != self.leader);
         }
         look.is_complete = false;
+        look.is_outrun = has_own;
         look
     }
 
@@ -315,6 +322,8 @@ struct Look {
     has_unknown: bool,
     /// Whether there was more to look at than was to be looked at.
     is_cut: bool,
+    /// Whether processes of this tree come and end faster than they can be looked at.
+    is_outrun: bool,
 }
 
 /// A walk down a tree.

@@ -169,14 +169,8 @@ fn read_of_any_thread(pid: Pid, file: &str) -> Option<Vec<u8>> {
     if !of_main.is_empty() {
         return Some(of_main);
     }
-    let others = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let texts = others.filter_map(|task| fs::read(task.path().join(file)).ok());
-    Some(
-        texts
-            .into_iter()
-            .find(|text| !text.is_empty())
-            .unwrap_or_default(),
-    )
+    let mut texts = threads(pid).filter_map(|thread| fs::read(thread.join(file)).ok());
+    Some(texts.find(|text| !text.is_empty()).unwrap_or_default())
 }
 
 /// How many generations are looked back: more than anybody nests, and an end to it.
@@ -249,20 +243,25 @@ pub(in crate::runner) fn command_line(pid: Pid) -> String {
 
 /// Which of the given pipes (by inode) a process has open, as far as a look at its first descriptors tells,
 /// at `budget` of them at the most; those it takes are subtracted. Nothing but the links is read (proc_pid_fd(5)):
-/// the file system of an open file may not answer.
+/// the file system of an open file may not answer. A main thread that has ended has none; what the others have then counts.
 pub(in crate::runner) fn held_streams(
     pid: Pid,
     pipes: &[(StreamName, u64)],
     budget: &mut usize,
 ) -> Vec<StreamName> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return Vec::new();
+    let links = |budget, directory: PathBuf| {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let links = entries.take(budget);
+        let links = links.filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.collect::<Vec<PathBuf>>()
     };
-    let links: Vec<PathBuf> = entries
-        .flatten()
-        .take(*budget)
-        .filter_map(|entry| fs::read_link(entry.path()).ok())
-        .collect();
+    let of_main = links(*budget, format!("/proc/{pid}/fd").into());
+    let mut of_others = threads(pid).map(|thread| links(*budget, thread.join("fd")));
+    let links = match of_main.is_empty() {
+        true => of_others.find(|links| !links.is_empty()),
+        false => Some(of_main),
+    };
+    let links = links.unwrap_or_default();
     *budget -= links.len();
     let is_held = |inode: &u64| {
         let pipe = PathBuf::from(format!("pipe:[{inode}]"));
@@ -275,10 +274,18 @@ pub(in crate::runner) fn held_streams(
         .collect()
 }
 
-/// Whether a process has closed its standard output, as one does that ends.
+/// Whether a process has closed its standard output, as one does that ends, its main thread alone aside.
 pub(super) fn is_parting(pid: Pid) -> bool {
     let stdout = fs::symlink_metadata(format!("/proc/{pid}/fd/1"));
-    stdout.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    let is_closed = stdout.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    is_closed && !threads(pid).any(|thread| fs::symlink_metadata(thread.join("fd/1")).is_ok())
+}
+
+/// The directories of a process's threads, as far as it may be looked into.
+fn threads(pid: Pid) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    let entries = entries.into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
 }
 
 /// Sends SIGKILL to `pid` if it still is the process that `seen` describes. Through a pidfd, so

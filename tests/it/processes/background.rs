@@ -300,7 +300,7 @@ ctypes.CDLL(None).pthread_exit(None)";
         let (script, ready) = (daemon.dir().join("thread.py"), daemon.dir().join("ready"));
         std::fs::write(&script, python).expect("written");
         let command = format!(
-            "setsid python3 {} {ready} >/dev/null 2>&1 & pid=$!; \
+            "setsid python3 {} {ready} 2>/dev/null & pid=$!; \
              while ! [ -e {ready} ] || ! grep -q '^State:.Z' /proc/$pid/status; do sleep 0.01; done; echo $pid",
             script.display(),
             ready = ready.display(),
@@ -309,9 +309,43 @@ ctypes.CDLL(None).pthread_exit(None)";
         let pid: i32 = reply.stdout().parse().expect("a pid");
         let body = reply.json();
         assert_eq!(body["background"][0]["pid"], pid, "{mode:?}: {body}");
+        assert_eq!(body["background"][0]["held"], json!(["stdout"]), "{body}");
         assert_eq!(body["kill"]["survivors"], 0, "{mode:?}");
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
         assert!(threads <= 1, "{mode:?}: {threads} threads of {pid} live on");
+    }
+}
+
+/// What forks on faster than it is looked at may get away without cgroups, but never unsaid.
+#[test]
+fn what_cannot_be_caught_up_with_is_told() {
+    let python = "import os, sys, time
+end = time.time() + 1.5
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.closerange(0, 3)
+        while time.time() < end:
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+        open(sys.argv[1], 'w').close()
+        os._exit(0)";
+    for mode in Mode::all() {
+        let daemon = Daemon::start_with(mode, "");
+        if daemon.bash("python3 -c ''").json()["exit_code"] != 0 {
+            skip("what forks on faster than it is looked at, for want of python3");
+            return;
+        }
+        let (script, marker) = (daemon.dir().join("storm.py"), daemon.dir().join("marker"));
+        std::fs::write(&script, python).expect("written");
+        let command = format!("python3 {} {}", script.display(), marker.display());
+        let body = daemon.bash(&command).json();
+        wait_until("all of it has ended", || daemon.processes() == NOBODY);
+        let is_said = body["kill"]["reason"] == "background" && body["kill"]["survivors"] != 0;
+        assert!(!marker.exists() || is_said, "{mode:?}: {body}");
     }
 }
 
