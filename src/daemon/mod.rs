@@ -226,6 +226,7 @@ async fn start(start: Start, state: &State, courier: &Courier) -> Result<(), Dae
         tracing::warn!(%error, "there is no thread for the log: a journal that stands still will hold up everything");
     }
 
+    process::tell_of_few_descriptors(settings.max_connections);
     let api = Api::new(executor, edge_settings(&settings));
     let limits = Limits {
         max_connections: settings.max_connections,

@@ -24,13 +24,34 @@ pub(super) fn prepare() {
     if let Err(error) = unsafe { sigaction(Signal::SIGXFSZ, &ignore) } {
         tracing::warn!(%error, "cannot ignore SIGXFSZ");
     }
-    // Each execution takes up to seven descriptors, each connection two; commands get the
-    // default limit back.
+    // Commands get the default limit back.
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
     {
         tracing::warn!(%error, soft, hard, "cannot raise the limit of open files");
+    }
+}
+
+/// Tells of a limit of open files with which fewer clients than `max_connections` are served.
+pub(super) fn tell_of_few_descriptors(max_connections: usize) {
+    /// What an execution takes, two pipes and what it is watched and killed by; what a connection does; and what the daemon
+    /// has open besides.
+    const EXECUTION: u64 = 7;
+    const CONNECTION: u64 = 2;
+    const OWN: u64 = 64;
+    let each = EXECUTION + CONNECTION;
+    let needed = OWN + each * max_connections as u64;
+    if let Ok((_, limit)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && limit < needed
+    {
+        tracing::warn!(
+            limit,
+            needed,
+            "the limit of open files is too low for max_connections = {max_connections}: raise it (LimitNOFILE=, ulimit -n), \
+             or lower max_connections to {}",
+            limit.saturating_sub(OWN) / each
+        );
     }
 }
 

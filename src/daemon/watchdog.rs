@@ -12,6 +12,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long between two probes of a daemon that is not ready yet.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long between two attempts to connect where the backlog is full.
+const CROWDED_PAUSE: Duration = Duration::from_millis(2);
+
 /// How long there is between two records of why it is not.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
@@ -38,10 +41,19 @@ impl ProbeError {
 
 /// Whether the socket's permissions are behind it.
 fn is_refused(error: &ClientError) -> bool {
+    comes_of(error, io::ErrorKind::PermissionDenied)
+}
+
+/// Whether others who connect have filled the socket's backlog (`EAGAIN`, connect(2)).
+fn is_crowded_out(error: &ClientError) -> bool {
+    comes_of(error, io::ErrorKind::WouldBlock)
+}
+
+fn comes_of(error: &ClientError, kind: io::ErrorKind) -> bool {
     let mut cause: Option<&dyn Error> = Some(error);
     while let Some(error) = cause {
-        let refusal = error.downcast_ref::<io::Error>();
-        if refusal.is_some_and(|refusal| refusal.kind() == io::ErrorKind::PermissionDenied) {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|io| io.kind() == kind) {
             return true;
         }
         cause = error.source();
@@ -68,25 +80,36 @@ pub(super) async fn keep(socket: PathBuf) {
     let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
         return;
     };
-    // Half of the limit is what sd_watchdog_enabled(3) recommends.
-    let mut ticks = tokio::time::interval(limit / 2);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut pause = Duration::ZERO;
     loop {
-        ticks.tick().await;
-        match probe(&socket).await {
-            Ok(()) => super::service::alive(),
-            Err(error) => {
-                tracing::error!(%error, "the watchdog is not fed: the daemon does not answer on its own socket")
+        tokio::time::sleep(pause).await;
+        pause = match probe(&socket).await {
+            Ok(()) => {
+                super::service::alive();
+                // As sd_watchdog_enabled(3) recommends.
+                limit / 2
             }
-        }
+            Err(error) => {
+                tracing::error!(%error, "the watchdog is not fed: the daemon does not answer on its own socket");
+                // There is no time to lose.
+                PROBE_PAUSE.min(limit / 8)
+            }
+        };
     }
 }
 
 /// Asks the daemon on `socket` for its health.
 async fn probe(socket: &Path) -> Result<(), ProbeError> {
     let client = Client::new(socket);
-    match tokio::time::timeout(PROBE_TIMEOUT, client.health()).await {
-        Ok(answer) => Ok(answer.map(drop)?),
-        Err(_) => Err(ProbeError::Late),
-    }
+    let healthy = async {
+        loop {
+            match client.health().await {
+                // It is accepted from as fast as can be; nobody's place in the backlog is kept for us.
+                Err(error) if is_crowded_out(&error) => tokio::time::sleep(CROWDED_PAUSE).await,
+                answer => return Ok(answer.map(drop)?),
+            }
+        }
+    };
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, healthy).await;
+    answer.unwrap_or(Err(ProbeError::Late))
 }

@@ -297,3 +297,26 @@ fn many_connections_that_take_all_descriptors_give_them_back() {
     limit_descriptors(&daemon, 1024);
     assert_eq!(daemon.get("/health").status, 200);
 }
+
+/// Clients beyond them would be cut off without a word, and the operator would look for the reason elsewhere.
+#[test]
+fn few_descriptors_for_many_connections_are_told() {
+    let start = |toml: &str| {
+        let few = || {
+            let limit = Rlimit {
+                current: Some(100),
+                maximum: Some(334),
+            };
+            Ok(rustix::process::setrlimit(Resource::Nofile, limit)?)
+        };
+        Daemon::start_adjusted(Mode::Group, toml, |command| {
+            // SAFETY: a system call and nothing else.
+            unsafe { std::os::unix::process::CommandExt::pre_exec(command, few) };
+        })
+    };
+    let told = "raise it (LimitNOFILE=, ulimit -n), or lower max_connections to 30";
+    let daemon = start("");
+    daemon.wait_until("it is told", || daemon.log().contains(told));
+    let daemon = start("max_connections = 30");
+    assert!(!daemon.log().contains("LimitNOFILE"), "{}", daemon.log());
+}

@@ -3,9 +3,10 @@
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
 use sd_notify::NotifyState;
@@ -195,6 +196,40 @@ fn the_watchdog_is_fed_only_with_proof() {
     fs::rename(&away, daemon.socket()).expect("renamed");
     let after = manager.listen().len();
     manager.wait_for(after, fed);
+}
+
+/// There is a place for the probe among connections, and it has to get as far as that.
+#[test]
+fn who_fills_the_backlog_does_not_starve_the_watchdog() {
+    let (daemon, mut manager) = Manager::start("", &[("WATCHDOG_USEC", "2000000")]);
+    let fed = |line: &str| line == "WATCHDOG=1";
+    let first = manager.wait_for(0, fed);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    drop(UnixStream::connect(daemon.socket()));
+                }
+            });
+        }
+        let _ends = Flag(&is_over);
+        let mut last = first;
+        for _ in 0..3 {
+            last = manager.wait_for(last + 1, fed);
+        }
+    });
+    let log = daemon.log();
+    assert!(!log.contains("the watchdog is not fed"), "{log}");
+}
+
+/// Set when it goes, be it by a panic.
+struct Flag<'a>(&'a AtomicBool);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
