@@ -22,7 +22,7 @@ use super::problem::{Code, Refusal};
 use super::query::{self, bad_query};
 use super::request::{self, Limit};
 use crate::config::Access;
-use crate::domain::{ApprovalId, Remember, timestamp};
+use crate::domain::{ApprovalId, Remember, RiskLevel, timestamp};
 use crate::pipeline::{Answer, Approval, Approvals, CannotDecide, beside};
 
 /// The longest decision, in bytes: a reason of some length.
@@ -67,6 +67,8 @@ pub(crate) struct ApprovalBody {
     execution_id: String,
     /// The tool that would run.
     tool: String,
+    /// Its version; empty when it has none.
+    tool_version: String,
     /// The tools that led to the call, the outermost first; empty when it came from outside.
     chain: Vec<String>,
     /// What it is about, in a line.
@@ -86,10 +88,18 @@ pub(crate) struct ApprovalBody {
     timeout_secs: Option<f64>,
     /// What becomes of the processes it leaves behind.
     background: &'static str,
+    /// How far it is trusted.
+    risk_level: RiskLevel,
+    /// The directory of the host's that it could use in a sandbox; null for none of its own.
+    #[schema(required)]
+    workspace: Option<String>,
+    /// The values that a skill would find (`config`, `memory`, `session`), secrets masked; empty for other tools.
+    #[schema(value_type = Object)]
+    context: Value,
     /// Who asks.
     #[schema(format = "int64")]
     caller_uid: u32,
-    /// SHA-256 of all that would run: tool, input, directory, environment, scripts.
+    /// SHA-256 of all that would run: tool, input, directory, environment, scripts, values.
     digest: String,
     /// When it was asked.
     #[schema(format = "date-time")]
@@ -147,6 +157,7 @@ impl ApprovalBody {
             id: approval.id.to_string(),
             execution_id: approval.execution_id.to_string(),
             tool: approval.tool.clone(),
+            tool_version: approval.tool_version.clone(),
             chain: approval.chain.clone(),
             summary,
             input: approval.input.clone(),
@@ -158,6 +169,12 @@ impl ApprovalBody {
             stdin: approval.stdin.clone(),
             timeout_secs: approval.timeout.map(|limit| limit.as_secs_f64()),
             background: super::body::background(approval.keeps_background),
+            risk_level: approval.risk_level,
+            workspace: approval
+                .workspace
+                .as_ref()
+                .map(|dir| dir.display().to_string()),
+            context: approval.context.clone(),
             caller_uid: approval.caller_uid,
             digest: approval.digest.to_string(),
             created_at: timestamp(approval.created_at),
@@ -176,7 +193,15 @@ impl ApprovalBody {
     fn in_brief(mut self) -> Self {
         let mut cutter = Cutter::default();
         cutter.value(&mut self.input);
-        for text in [&mut self.stdin, &mut self.working_dir, &mut self.reason] {
+        cutter.value(&mut self.context);
+        let Self {
+            stdin,
+            working_dir,
+            workspace,
+            reason,
+            ..
+        } = &mut self;
+        for text in [stdin, working_dir, workspace, reason] {
             text.iter_mut().for_each(|text| cutter.text(text));
         }
         for texts in [

@@ -20,6 +20,9 @@ pub struct Approval {
     /// The tool that was called.
     #[serde(default)]
     pub tool: String,
+    /// Its version; empty where it has none.
+    #[serde(default)]
+    pub tool_version: String,
     /// The tools that led to the call, the outermost first.
     #[serde(default)]
     pub chain: Vec<String>,
@@ -40,6 +43,13 @@ pub struct Approval {
     pub timeout_secs: Option<f64>,
     /// `keep` where the processes it leaves behind go on.
     pub background: Option<String>,
+    /// `untrusted` where it would run in a sandbox.
+    pub risk_level: Option<String>,
+    /// The directory of the host's that it could use there.
+    pub workspace: Option<String>,
+    /// The values that it would find, by scope, what is secret masked.
+    #[serde(default)]
+    pub context: Value,
     /// Who called.
     pub caller_uid: Option<u32>,
     /// What exactly is approved, as a hash.

@@ -10,13 +10,13 @@ use super::convert::{blob_digest, id_bytes, json as json_column, path, word};
 use super::record::{Approval, ApprovalStatus, Decided, Decision, Verdicted};
 use super::store::{Fault, Store};
 use super::time::{from_micros, micros};
-use crate::domain::{ApprovalId, ExecutionId};
+use crate::domain::{ApprovalId, ExecutionId, RiskLevel};
 
 /// The columns that [`read`] reads, in its order.
 pub(super) const COLUMNS: &str =
     "id, execution_id, tool, input, working_dir, env_names, caller_uid, digest, created_at,
     expires_at, status, decided_by, decided_at, reason, remember, remember_rules,
-    chain, stdin, timeout_micros, keeps_background";
+    chain, stdin, timeout_micros, keeps_background, tool_version, risk_level, workspace, context";
 
 impl Store {
     /// Asks.
@@ -24,7 +24,7 @@ impl Store {
         let decided = approval.decided.as_ref();
         self.connection
             .prepare_cached(
-                "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 approval.id.as_bytes(),
@@ -50,10 +50,18 @@ impl Store {
                 approval.stdin,
                 approval.timeout.map(as_micros),
                 approval.keeps_background,
+                approval.tool_version,
+                approval.risk_level.as_str(),
+                approval
+                    .workspace
+                    .as_ref()
+                    .map(|dir| dir.to_string_lossy()),
+                approval.context.to_string(),
             ])?;
         let body = json!({
             "approval_id": approval.id.to_string(),
             "tool": approval.tool,
+            "tool_version": approval.tool_version,
             "chain": approval.chain,
             "caller_uid": approval.caller_uid,
             "digest": approval.digest.to_string(),
@@ -178,6 +186,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Approval> {
         id: ApprovalId::from_bytes(row.get(0)?),
         execution_id: ExecutionId::from_bytes(id_bytes(row, 1)?.unwrap_or_default()),
         tool: row.get(2)?,
+        tool_version: row.get(20)?,
         chain: texts(16)?,
         input: json_column(row, 3)?,
         working_dir: path(row, 4)?,
@@ -185,6 +194,10 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Approval> {
         stdin: row.get(17)?,
         timeout: row.get::<_, Option<u64>>(18)?.map(Duration::from_micros),
         keeps_background: row.get(19)?,
+        // What cannot be read is not shown for more than it may be.
+        risk_level: word(row, 21, RiskLevel::from_word)?.unwrap_or(RiskLevel::Trusted),
+        workspace: path(row, 22)?,
+        context: json_column(row, 23)?,
         caller_uid: row.get(6)?,
         digest: blob_digest(row, 7)?.unwrap_or(Digest::ZERO),
         created_at: from_micros(row.get(8)?),

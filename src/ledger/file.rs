@@ -26,6 +26,7 @@ const STEPS: &[&str] = &[
     include_str!("schema-7.sql"),
     include_str!("schema-8.sql"),
     include_str!("schema-9.sql"),
+    include_str!("schema-10.sql"),
 ];
 
 /// How many bytes of file are checked before the ledger is in use. More would hold up the start,

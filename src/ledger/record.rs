@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Digest, Json};
-use crate::domain::{ApprovalId, ExecutionId, Lineage, Ruling, Status, TraceId, words};
+use crate::domain::{ApprovalId, ExecutionId, Lineage, RiskLevel, Ruling, Status, TraceId, words};
 
 /// What is known of an execution when its call comes in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -290,6 +290,8 @@ pub struct Approval {
     pub execution_id: ExecutionId,
     /// The tool.
     pub tool: String,
+    /// Its version; empty of one that has none, and where an earlier daemon asked.
+    pub tool_version: String,
     /// The tools that led to the call, the outermost first; empty when it came from outside.
     pub chain: Vec<String>,
     /// The tool's input, filled.
@@ -304,6 +306,12 @@ pub struct Approval {
     pub timeout: Option<Duration>,
     /// Whether what it leaves behind is kept.
     pub keeps_background: bool,
+    /// How far it is trusted.
+    pub risk_level: RiskLevel,
+    /// The directory of the host's that it could use in a sandbox.
+    pub workspace: Option<PathBuf>,
+    /// The values that it would find, by scope; none of a tool that reads none.
+    pub context: Value,
     /// Who asks.
     pub caller_uid: u32,
     /// Of all that would run.

@@ -103,7 +103,13 @@ CREATE TABLE approvals (
     chain TEXT NOT NULL DEFAULT '[]',
     stdin TEXT,
     timeout_micros INTEGER,
-    keeps_background INTEGER NOT NULL DEFAULT 0
+    keeps_background INTEGER NOT NULL DEFAULT 0,
+    tool_version TEXT NOT NULL DEFAULT '',
+    risk_level TEXT NOT NULL DEFAULT 'trusted',
+    -- The directory of the host's that it could use in a sandbox.
+    workspace TEXT,
+    -- The values that a skill would find.
+    context TEXT NOT NULL DEFAULT '{}'
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX approvals_pending ON approvals (expires_at) WHERE status = 'pending';
 CREATE INDEX approvals_by_execution ON approvals (execution_id);

@@ -15,7 +15,7 @@ use super::questions::Questions;
 use super::{CallRecord, CannotKeep, Finished, Record};
 use crate::domain::{
     Call, Caller, Correlation, ExecutionId, ExecutorError, Judgement, RiskLevel, Ruling, Scope,
-    Secrets, SpanContext, Stage, StageTimes, Status, StopReason, StreamName,
+    ScopedValues, Secrets, SpanContext, Stage, StageTimes, Status, StopReason, StreamName,
 };
 use crate::ledger::Idempotency;
 use crate::metrics::Metrics;
@@ -437,6 +437,18 @@ impl Execution {
         // Held, so that no other try begins that has not heard of it.
         self.live.read().stop(reason);
         self.family.stop_children();
+    }
+
+    /// The values that its tool would find, but for those that hooks and steps leave for one another; `None` for a
+    /// tool that reads none.
+    pub(super) fn values_found(&self) -> Option<ScopedValues> {
+        let tool = self.tool_found()?;
+        // A skill's: other tools have no way to them.
+        tool.implementation.made_of()?;
+        let scopes = [Scope::Config, Scope::Memory, Scope::Session];
+        let values = scopes.map(|scope| (scope, self.values(scope)));
+        let values = values.into_iter().filter(|(_, values)| !values.is_empty());
+        Some(values.collect())
     }
 
     /// The values of a scope that all share which came of the same outermost call.

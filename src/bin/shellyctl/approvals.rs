@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use serde_json::Value;
 use shelly_executor::client::{
     Approval, Client, ClientError, Decision, Received, Remember, Resolution,
 };
@@ -193,6 +192,7 @@ pub fn card(approval: &Approval, page: Page) -> String {
             .truncated
             .then_some("not all of it is here: look at the execution before you decide"),
     );
+    fields.add("Version", Some(&approval.tool_version));
     fields.add("Caller", approval.caller_uid.map(print::user));
     fields.add("Called by", Some(approval.chain.join(" → ")));
     fields.add("Execution", Some(&approval.execution_id));
@@ -203,6 +203,9 @@ pub fn card(approval: &Approval, page: Page) -> String {
         "Background",
         approval.background.as_deref().filter(show::is_kept),
     );
+    let risk = approval.risk_level.as_deref();
+    fields.add("Trust", risk.filter(|risk| *risk != "trusted"));
+    fields.add("Workspace", approval.workspace.as_ref());
     fields.add("Policy", approval.judgement.as_ref().map(show::judgement));
     fields.all("Always", &approval.remember_rules);
     fields.add("Expires", approval.expires_at.as_deref().map(clock::full));
@@ -210,21 +213,27 @@ pub fn card(approval: &Approval, page: Page) -> String {
         "{} {heading}\n{}{}\n",
         page.look(Look::Heading, "●"),
         fields.render(),
-        input(&approval.input, approval.stdin.as_deref())
+        input(approval)
     )
 }
 
 /// The input and what would be read from standard input, as they read, for people decide by it.
-fn input(input: &Value, stdin: Option<&str>) -> String {
-    let members = input.as_object().into_iter().flatten();
+fn input(approval: &Approval) -> String {
+    let members = approval.input.as_object().into_iter().flatten();
     let texts = members.map(|(name, value)| {
         let text = value.as_str().map(str::to_owned);
         let text = text.unwrap_or_else(|| format!("{value:#}"));
         (print::one_line(name), text)
     });
-    let stdin = stdin.map(|text| ("standard input".to_owned(), text.to_owned()));
+    let stdin = approval.stdin.iter();
+    let stdin = stdin.map(|text| ("standard input".to_owned(), text.clone()));
+    let has_context = approval
+        .context
+        .as_object()
+        .is_some_and(|all| !all.is_empty());
+    let context = has_context.then(|| ("context".to_owned(), format!("{:#}", approval.context)));
     let mut text = String::new();
-    for (name, value) in texts.chain(stdin) {
+    for (name, value) in texts.chain(stdin).chain(context) {
         text += &format!("\n{name}:\n");
         for line in print::plain(&value).lines() {
             text += &format!("    {line}\n");

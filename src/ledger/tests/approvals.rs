@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::domain::ApprovalId;
+use crate::domain::{ApprovalId, RiskLevel};
 
 fn asking(execution_id: ExecutionId, expires_at: SystemTime) -> Approval {
     Approval {
@@ -9,12 +9,16 @@ fn asking(execution_id: ExecutionId, expires_at: SystemTime) -> Approval {
         execution_id,
         chain: vec!["deploy".to_owned()],
         tool: "bash".to_owned(),
+        tool_version: "1.2.3".to_owned(),
         input: json!({"command": "rm x"}),
         working_dir: Some(PathBuf::from("/srv")),
         env_names: vec!["A".to_owned()],
         stdin: Some("y\n".to_owned()),
         timeout: Some(Duration::from_millis(1500)),
         keeps_background: true,
+        risk_level: RiskLevel::Untrusted,
+        workspace: Some(PathBuf::from("/srv/w")),
+        context: json!({"config": {"target": "staging"}}),
         caller_uid: 1000,
         digest: Digest::of(b"rm x"),
         created_at: at(0),

@@ -115,6 +115,10 @@ fn what_was_indexed_long_ago_is_indexed_anew() {
     let connection = Connection::open(scratch.file()).expect("a file");
     let before = "INSERT INTO search (search) VALUES ('delete-all');
         INSERT INTO search (rowid, call) SELECT number, 'nstatus' FROM executions;
+        ALTER TABLE approvals DROP COLUMN tool_version;
+        ALTER TABLE approvals DROP COLUMN risk_level;
+        ALTER TABLE approvals DROP COLUMN workspace;
+        ALTER TABLE approvals DROP COLUMN context;
         PRAGMA user_version = 8;";
     connection.execute_batch(before).expect("changed");
     drop(connection);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use files::{Identity, named};
 
 use crate::config::ExecutorConfig;
-use crate::domain::{Background, Call, Caller, Digest, Hasher, RiskLevel};
+use crate::domain::{Background, Call, Caller, Digest, Hasher, RiskLevel, ScopedValues};
 use crate::tools::Tool;
 
 /// How many files a tool may be made of. What is made of more is not to be approved, for one may hide among them.
@@ -35,6 +35,7 @@ pub(super) struct Intent {
     working_dir: Option<PathBuf>,
     directory: Option<Identity>,
     files: BTreeMap<PathBuf, Identity>,
+    values: Option<Digest>,
     is_whole: bool,
 }
 
@@ -45,6 +46,8 @@ pub(super) struct Means {
     pub(super) tool: Option<Arc<Tool>>,
     /// Where the paths lead that the call names.
     pub(super) paths: Vec<PathBuf>,
+    /// The values that the call would find, if its tool is one that reads them.
+    pub(super) values: Option<ScopedValues>,
 }
 
 impl Means {
@@ -114,9 +117,6 @@ impl Intent {
         env.extend(options.env.clone());
         let home = env.get("HOME").cloned();
         let home = home.or_else(|| std::env::var("HOME").ok());
-        let mut input = Hasher::default();
-        // What hashes does not fail, and neither does what is JSON already.
-        let _ = serde_json::to_writer(&mut input, &call.input);
         let mut texts = Vec::new();
         if means.reads_input() {
             collect_texts(&call.input, &mut texts);
@@ -142,15 +142,21 @@ impl Intent {
                 .and_then(|dir| std::fs::metadata(dir).ok())
                 .map(|metadata| Identity::new(&metadata, false)),
             files,
+            values: means.values.as_ref().map(digest_of),
             is_whole,
             working_dir: working_dir.cloned(),
-            input: input.digest(),
+            input: digest_of(&call.input),
         }
     }
 
     /// Of all of it.
     pub(super) fn digest(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// The version of the tool; empty for none.
+    pub(super) fn version(&self) -> &str {
+        &self.version
     }
 
     /// Whether all files that it could depend on are part of it.
@@ -180,8 +186,19 @@ impl Intent {
         if self.env != earlier.env {
             return "its environment has changed since".to_owned();
         }
+        if self.values != earlier.values {
+            return "the values that it would find (`context`) have changed since".to_owned();
+        }
         "what would run has changed since".to_owned()
     }
+}
+
+/// Of it as JSON.
+fn digest_of(value: &impl Serialize) -> Digest {
+    let mut hasher = Hasher::default();
+    // What hashes does not fail, and neither does what is JSON already.
+    let _ = serde_json::to_writer(&mut hasher, value);
+    hasher.digest()
 }
 
 fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::permission::{Judged, Subject, refused_by_tool, settle_risk};
@@ -101,7 +102,7 @@ pub(super) async fn confirm(
         return Err(question.unclear(judgement));
     }
     let place = question.enter()?;
-    let approval = question.ask(place.id, judgement, &intent).await?;
+    let approval = question.ask(place.id, judgement, &intent, risk).await?;
     // Not before: what is left to the next daemon has been asked, so that the question ends with it.
     execution.set_waiting(true);
     let approval = question.wait(approval, place).await?;
@@ -223,6 +224,7 @@ async fn intend(
     let means = Means {
         tool: execution.tool_found(),
         paths: resolved.iter().map(|path| path.real.clone()).collect(),
+        values: execution.values_found(),
     };
     let (caller, config) = (execution.caller.clone(), Arc::clone(&context.config));
     let of = WorkOf {
@@ -317,6 +319,7 @@ impl Question<'_> {
         id: ApprovalId,
         judgement: Judgement,
         intent: &Intent,
+        risk: RiskLevel,
     ) -> Result<Approval, ExecutorError> {
         let execution = self.execution;
         if let Some(asked) = execution.asked() {
@@ -333,10 +336,14 @@ impl Question<'_> {
         let shown = execution.call();
         let mut judgement = judgement;
         masking::mask_judgement(&mut judgement, &shown, &execution.secrets);
+        let values = execution.values_found().unwrap_or_default();
+        let mut values = json!(values);
+        execution.secrets.mask_value(&mut values);
         let approval = Approval {
             id,
             execution_id: execution.id,
             tool: execution.tool.clone(),
+            tool_version: intent.version().to_owned(),
             chain: execution.family.chain(),
             input: shown.input.clone(),
             working_dir: shown
@@ -347,6 +354,9 @@ impl Question<'_> {
             stdin: shown.stdin.clone(),
             timeout: shown.timeout,
             keeps_background: shown.keeps_background,
+            risk_level: risk,
+            workspace: shown.workspace.clone(),
+            context: values,
             caller_uid: execution.caller.uid,
             digest: intent.digest(),
             created_at: now,

@@ -1,7 +1,10 @@
 //! The values that skills share.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
+use super::approvals::{approve, during, pending};
 use super::skills::{Room, done};
 use crate::cli;
 use crate::support::Daemon;
@@ -193,4 +196,51 @@ fn shellyctl_brings_values_along_too() {
     );
     let output = cli::run(&daemon, &["call", "--context", "{", "outer", "{}"]);
     assert_eq!(cli::code(&output), 2);
+}
+
+/// Whoever approves a skill's call has seen the values that it finds, and approves no others.
+#[test]
+fn values_are_a_part_of_what_is_approved() {
+    let access = "callers = [\"user:root\"]\napprovers = [\"user:root\"]\n";
+    let room = Room::new(&format!(
+        "[confirmation]\nself_approval = true\n[access]\n{access}"
+    ));
+    let policy = "default = \"allow\"\nask = [\"outer\"]\n";
+    fs::write(room.dir.join("policy.toml"), policy).expect("written");
+    room.program("outer", WORKS, json!({}));
+    let daemon = room.start();
+    let mut call = json!({
+        "name": "outer",
+        "input": {"do": [["get", "config", "target"], ["get", "session", "n"]]},
+        "session_id": "S",
+        "context": {"config": {"target": "staging"}, "session": {"n": 1}},
+    });
+    let (reply, asked) = during(&daemon, &call, || {
+        let asked = pending(&daemon);
+        approve(&daemon, &asked);
+        asked
+    });
+    assert_eq!(reply.json()["output"], json!(["staging", 1]));
+    assert_eq!(asked["context"], call["context"]);
+    assert_eq!(
+        (&asked["tool_version"], &asked["risk_level"]),
+        (&json!("1.0.0"), &json!("trusted"))
+    );
+    call["context"] = json!({"config": {"target": "production"}});
+    let (reply, other) = during(&daemon, &call, || {
+        let asked = pending(&daemon);
+        // It was asked about with 1.
+        let meanwhile = json!({"session_id": "S", "context": {"session": {"n": 2}}});
+        assert_eq!(daemon.bash_with("true", &meanwhile).status, 200);
+        approve(&daemon, &asked);
+        asked
+    });
+    assert_ne!(asked["digest"], other["digest"]);
+    let body = reply.json();
+    assert_eq!(
+        (reply.status, &body["code"]),
+        (409, &json!("approval_stale"))
+    );
+    let detail = body["detail"].as_str().expect("a detail");
+    assert!(detail.contains("(`context`) have changed"), "{detail}");
 }
