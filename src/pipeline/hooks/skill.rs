@@ -6,7 +6,7 @@ use super::ResultSeen;
 use super::answer::{Answer, Came};
 use super::given::NAMES;
 use crate::config::Hook;
-use crate::domain::{Call, Scope};
+use crate::domain::{Call, Scope, StopReason};
 use crate::pipeline::Execution;
 use crate::pipeline::executor::Inner;
 use crate::tools::Template;
@@ -35,7 +35,16 @@ impl Asking<'_> {
         };
         let mut call = Call::new(self.skill, input);
         call.options.timeout = Some(self.hook.timeout);
+        let told_of = execution.stop_reason();
         let called = inner.call_for_hook(execution, call).await;
+        let stopped = match called.is_shut_down {
+            true => Some(StopReason::Shutdown),
+            // What it was told of, to begin with, is not in its way.
+            false => execution.stop_reason().filter(|_| told_of.is_none()),
+        };
+        if let Some(reason) = stopped {
+            return Came::Stopped(reason);
+        }
         if called.is_error {
             return Came::Failure(called.content.as_str().to_owned());
         }

@@ -184,3 +184,25 @@ fn an_input_names_what_there_is() {
         "{health}"
     );
 }
+
+/// Whatever stops the call stops the skill that is asked about it, which has refused nothing then.
+#[test]
+fn a_call_that_is_stopped_while_a_skill_is_asked_was_not_refused() {
+    const NAPS: &str = "#!/bin/sh\ntouch \"$SHELLY_SKILL_DIR/asked\"; exec sleep 60\n";
+    let hook = "[[hooks]]\nname = \"nap\"\nbefore = \"execution\"\nskill = \"naps\"\ntools = [\"bash\"]\ntimeout_secs = 60\non_failure = \"deny\"\n";
+    let room = Room::new(hook);
+    let asked = room.dir.join("skills/naps/asked");
+    room.program("naps", NAPS, json!({}));
+    let daemon = room.start();
+    let id = daemon.begin("echo never", &json!({}));
+    wait_until("the skill is asked", || asked.exists());
+    daemon
+        .connect()
+        .request("DELETE", &format!("/executions/{id}"), &[], b"");
+    let record = daemon.ended(&id);
+    assert_eq!(
+        (&record["status"], &record["result"]["code"]),
+        (&json!("cancelled"), &json!("cancelled")),
+        "{record}"
+    );
+}
