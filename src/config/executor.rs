@@ -44,6 +44,8 @@ pub struct ExecutorConfig {
     pub subreaper: bool,
     /// The directory of what this instance keeps for itself, which no file tool touches. Default none.
     pub state_dir: Option<PathBuf>,
+    /// The files that say what this instance may do, to which no file tool writes wherever they are. Default none.
+    pub own_files: Vec<PathBuf>,
     /// Where full outputs go; `None` keeps only what goes into the answer. Default none.
     pub spool: Option<SpoolConfig>,
     /// Marks what this instance runs, in the variable `SHELLY_INSTANCE_ID`, so that the next
@@ -259,6 +261,7 @@ impl Default for ExecutorConfig {
             state_dir: None,
             spool: None,
             instance: None,
+            own_files: Vec::new(),
             tools_file: None,
             secrets: SecretsConfig::default(),
             disabled_tools: ["execute_command", "check_condition"]

@@ -197,6 +197,7 @@ impl File {
             state_dir: None,
             spool: None,
             instance: None,
+            own_files: Vec::new(),
             tools_file: None,
             secrets: SecretsConfig {
                 tokens: set(self.secrets.tokens, "tokens")?,

@@ -132,6 +132,11 @@ impl Configuration {
             }),
             remembered_dir: self.surroundings.policy_files.remembered.clone(),
             instance: Some(instance.to_owned()),
+            own_files: vec![
+                self.path.clone(),
+                self.path.with_file_name("policy.toml"),
+                self.path.with_file_name("tools.toml"),
+            ],
             tools_file: Some(self.path.with_file_name("tools.toml")),
             skills: SkillsConfig {
                 dir: Some(self.skills_dir()),

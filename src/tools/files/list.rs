@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::access::{Found, Kind};
-use super::{Answer, FileError, Work, answer, shown};
+use super::{Answer, FileError, Work, answer, in_line, shown};
 use crate::domain::timestamp;
 
 /// Deeper than this nobody reads a listing.
@@ -237,7 +237,7 @@ fn content(output: &Output) -> String {
         content.push_str(&format!("`{dir}` has no entries to list\n"));
     }
     for Unlisted { path, why } in &output.unlisted {
-        content.push_str(&format!("not listed: {}: {why}\n", shown(path)));
+        content.push_str(&format!("not listed: {}: {}\n", shown(path), in_line(why)));
     }
     content
 }

@@ -52,7 +52,7 @@ impl Work<'_> {
             true => Ok(()),
             false => Err(FileError::denied(
                 real,
-                "the policy has permitted another path: this one leads elsewhere now",
+                "the policy does not permit it; where it has permitted the call, the path leads elsewhere now",
             )),
         }
     }
@@ -102,6 +102,18 @@ fn answer(content: String, output: &impl Serialize) -> Answer {
         output: serde_json::to_value(output).ok(),
         ..Answer::default()
     }
+}
+
+/// A text that names paths as they are, in one line and with nothing in it that moves a cursor.
+fn in_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match misleads(character) {
+            true => line.extend(character.escape_debug()),
+            false => line.push(character),
+        }
+    }
+    line
 }
 
 /// A path as texts name it: quoted and escaped, as Rust writes a string, where it would pass for another. One with a

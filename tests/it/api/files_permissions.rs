@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::approvals::{approve, during, pending};
 use super::files::{base, call, done, start, start_with, streamed};
-use crate::support::{Daemon, Mode};
+use crate::support::{Daemon, Mode, scratch};
 
 /// Rules see where a path leads, whatever it is called.
 #[test]
@@ -262,4 +262,37 @@ fn the_daemon_s_own_state_is_refused_and_stays_locked() {
     drop(somebody);
     assert!(state.join("ledger.db-wal").exists());
     assert_eq!(daemon.get("/health").json()["problems"], json!([]));
+}
+
+/// Whoever writes the policy may do everything.
+#[test]
+fn what_the_daemon_may_do_is_not_written_by_its_tools() {
+    let dir = scratch();
+    let toml = format!("[cgroup]\nmode = \"group\"\n[files]\nbase_dirs = [{dir:?}]\n");
+    fs::write(dir.join("executor.toml"), &toml).expect("written");
+    let policy = "default = \"deny\"\nallow = [\"write_file\", \"edit_file\", \"read_file\"]\n";
+    fs::write(dir.join("policy.toml"), policy).expect("written");
+    std::os::unix::fs::symlink("policy.toml", dir.join("link")).expect("made");
+    let daemon = Daemon::launch(dir, None, |_| {});
+    let write = |name: &str| {
+        let path = daemon.dir().join(name);
+        let input = json!({"file_path": path, "content": "default = \"allow\"\n"});
+        call(&daemon, "write_file", input)
+    };
+    // The last is not there.
+    for name in ["policy.toml", "link", "executor.toml", "tools.toml"] {
+        let reply = write(name);
+        assert_eq!(reply.status, 403, "{name}: {}", reply.content());
+        assert!(
+            reply.content().contains("an operator"),
+            "{}",
+            reply.content()
+        );
+    }
+    let path = daemon.dir().join("policy.toml");
+    let edit = json!({"file_path": path, "search_pattern": "deny", "replacement": "allow"});
+    assert_eq!(call(&daemon, "edit_file", edit).status, 403);
+    assert_eq!(fs::read_to_string(&path).expect("there"), policy);
+    let read = call(&daemon, "read_file", json!({"file_path": path}));
+    assert_eq!((read.status, write("other.toml").status), (200, 200));
 }

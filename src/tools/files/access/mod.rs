@@ -58,6 +58,8 @@ struct Forbidden {
 /// What the daemon keeps for itself.
 struct Own {
     dir: Option<Forbidden>,
+    /// What says what it may do.
+    settings: Vec<Forbidden>,
     /// What must not even be opened, by device and inode: a path does not tell of hard links.
     files: Vec<(u64, u64)>,
 }
@@ -68,6 +70,11 @@ impl Own {
         let files = locked.filter_map(|file| file.metadata().ok());
         Self {
             dir: config.state_dir.as_deref().map(Forbidden::new),
+            settings: config
+                .own_files
+                .iter()
+                .map(|file| Forbidden::file(file))
+                .collect(),
             files: files.map(|file| (file.dev(), file.ino())).collect(),
         }
     }
@@ -78,6 +85,17 @@ impl Forbidden {
         Self {
             given: path.components().collect(),
             real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        }
+    }
+
+    /// A file that need not be there.
+    fn file(path: &Path) -> Self {
+        let place = path.parent().and_then(|dir| dir.canonicalize().ok());
+        let place = place.and_then(|dir| Some(dir.join(path.file_name()?)));
+        let real = path.canonicalize().ok().or(place);
+        Self {
+            given: path.components().collect(),
+            real: real.unwrap_or_else(|| path.to_owned()),
         }
     }
 
@@ -178,6 +196,18 @@ impl Access {
         {
             true => Err(FileError::denied(&found.real, NOT_THE_LEDGER)),
             false => Ok(()),
+        }
+    }
+
+    /// Refuses to change what says what the daemon may do, whatever [files] names: who writes it might as well be let do
+    /// everything.
+    pub(super) fn hold_settings(&self, path: &Path) -> Result<(), FileError> {
+        match self.own.settings.iter().any(|file| file.covers(path)) {
+            false => Ok(()),
+            true => Err(FileError::denied(
+                path,
+                "it is the daemon's own configuration or policy, to which no file tool writes whatever [files] names: have an operator change it",
+            )),
         }
     }
 

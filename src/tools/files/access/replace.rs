@@ -24,8 +24,12 @@ const XATTR_MAX: usize = 64 * 1024;
 
 const ACL: &str = "system.posix_acl_access";
 
-/// Signatures over what a file holds, which is about to change.
-const SIGNATURES: [&str; 2] = ["security.ima", "security.evm"];
+/// What is said of what a file holds, which is about to change: signatures over it, and the capabilities that whoever
+/// runs it gets, which the kernel takes from a file that is written to as well.
+const OF_CONTENT: [&str; 3] = ["security.capability", "security.evm", "security.ima"];
+
+/// Whoever runs a file with these does so as its owner or group. They are for what it held.
+const SET_ID: u32 = 0o6000;
 
 /// The flags of chattr(1) that a file may be given and be written to. With the others, `i` and `a`, it is
 /// not replaced.
@@ -91,7 +95,10 @@ impl Target {
             let found = &existing.found;
             keep_owner(found, file)?;
             not_kept.extend(keep_attributes(found, file)?);
-            mode = new.permissions.unwrap_or(found.stat.st_mode & 0o7777);
+            let old = found.stat.st_mode & 0o7777;
+            let is_lost = new.permissions.is_none() && old & SET_ID != 0;
+            not_kept.extend(is_lost.then(|| "set-user-ID, set-group-ID".to_owned()));
+            mode = new.permissions.unwrap_or(old & !SET_ID);
         }
         // Last: changing the owner takes away bits of it.
         fchmod(file, Mode::from_raw_mode(mode))
@@ -162,6 +169,11 @@ impl<'a> Temporary<'a> {
             let why = "is in a directory to which files can only be added (chattr +a)";
             return Err(FileError::refused(&target.asked, why));
         }
+        // Until it has another file's place: who else changes it by way of us waits, and finds that.
+        let held = existing.found.open(OFlags::RDONLY)?;
+        lock(&held, &target.asked, stop)?;
+        target.check_content(old)?;
+        // Not before, for a name is left behind by a crash, and the lock may be somebody else's for long.
         if self.name.is_none() {
             let name = unused_name();
             match self.link(&name) {
@@ -170,10 +182,6 @@ impl<'a> Temporary<'a> {
             }
         }
         let name = self.name.clone().unwrap_or_default();
-        // Until it has another file's place: who else changes it by way of us waits, and finds that.
-        let held = existing.found.open(OFlags::RDONLY)?;
-        lock(&held, &target.asked, stop)?;
-        target.check_content(old)?;
         target.check_unchanged()?;
         renameat(dir, &name, dir, &target.name).map_err(failed)?;
         self.name = None;
@@ -269,7 +277,7 @@ fn keep_attributes(old: &Found, new: &File) -> Result<Vec<String>, FileError> {
         .collect();
     let mut not_kept = Vec::new();
     for name in &names {
-        if SIGNATURES.contains(&name.as_str()) {
+        if OF_CONTENT.contains(&name.as_str()) {
             not_kept.push(name.clone());
             continue;
         }

@@ -64,7 +64,11 @@ impl Access {
         // What has changed while it was looked for was seen by nobody yet: it is looked for again.
         let mut sought = (0..TRIES).map(|_| self.seek(asked));
         let is_settled = |sought: &Result<_, _>| !matches!(sought, Err(FileError::Changed { .. }));
-        sought.find(is_settled).unwrap_or_else(|| self.seek(asked))
+        let target = sought
+            .find(is_settled)
+            .unwrap_or_else(|| self.seek(asked))?;
+        self.hold_settings(&target.real)?;
+        Ok(target)
     }
 
     fn seek(&self, asked: &str) -> Result<Target, FileError> {

@@ -94,6 +94,31 @@ fn owner_permissions_acl_and_attributes_are_kept() {
     }
 }
 
+/// The privileges that a program gave are for what it was.
+#[test]
+fn what_a_file_lets_its_users_be_is_not_for_what_replaces_it() {
+    let room = Room::new();
+    let path = room.put("f", "old\n");
+    let mode = || fs::metadata(&path).expect("there").mode() & 0o7777;
+    let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+    set(0o6755);
+    let output = room.output(write_file, overwrite("new\n"));
+    assert_eq!(output["not_kept"], json!(["set-user-ID, set-group-ID"]));
+    assert_eq!(mode(), 0o755);
+    // CAP_NET_RAW, effective (`vfs_cap_data` of linux/capability.h, version 2).
+    let mut capabilities = [0; 20];
+    capabilities[..4].copy_from_slice(&0x0200_0001_u32.to_le_bytes());
+    capabilities[4..8].copy_from_slice(&(1_u32 << 13).to_le_bytes());
+    let name = "security.capability";
+    if setxattr(&path, name, &capabilities, XattrFlags::empty()).is_err() {
+        skip("capabilities of files: they cannot be set here");
+        return;
+    }
+    let output = room.output(write_file, overwrite("newer\n"));
+    assert_eq!(output["not_kept"], json!([name]));
+    assert_eq!(xattr(&path, name), None);
+}
+
 #[test]
 fn flags_of_chattr_are_kept() {
     let room = Room::new();
