@@ -1,6 +1,7 @@
 //! Everything that can go wrong between this client and the daemon, a refusal by the daemon
 //! included. The message names what failed; `hint` says what the reader can do about it.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -111,13 +112,17 @@ impl From<FrameTooLarge> for ClientError {
 impl ClientError {
     /// What the reader can do about it, where that is known.
     #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        let known = match self {
             Self::CannotConnect { source, .. } => connect_hint(source.kind()),
             Self::Interrupted { .. } | Self::StreamCutShort { .. } => {
                 Some("see `journalctl -u shelly-executor` for what happened to it")
             }
-            Self::Refused { answer } => answer.problem.as_ref().and_then(refusal_hint),
+            Self::Refused { answer } => {
+                let problem = answer.problem.as_ref()?;
+                let id = answer.outcome.execution_id.as_deref();
+                return refusal_hint(problem, id.unwrap_or("ID"));
+            }
             Self::UnexpectedAnswer { .. } | Self::Malformed { .. } => {
                 Some("is this the socket of a shelly-executor of about the same version?")
             }
@@ -125,7 +130,8 @@ impl ClientError {
                 "lower `max_output_bytes` in executor.toml, and read the full output under the execution's id",
             ),
             Self::Unsendable { .. } => None,
-        }
+        };
+        known.map(Cow::Borrowed)
     }
 }
 
@@ -155,8 +161,9 @@ fn is_the_policy_s(judgement: &Value) -> bool {
         .any(|member| !judgement[member].is_null())
 }
 
-fn refusal_hint(problem: &Problem) -> Option<&'static str> {
-    match problem.code.as_str() {
+/// What can be done about a call of that id that was refused, or ended as a problem.
+fn refusal_hint(problem: &Problem, id: &str) -> Option<Cow<'static, str>> {
+    let known = match problem.code.as_str() {
         "unknown_tool" => Some(
             "`shellyctl tools` lists the tools, `shellyctl status` the skills that cannot be used",
         ),
@@ -169,7 +176,7 @@ fn refusal_hint(problem: &Problem) -> Option<&'static str> {
             Some("`shellyctl policy explain` shows which rule that is, and what it lets pass")
         }
         "approval_expired" | "user_rejected" => {
-            Some("`shellyctl show ID` shows what was asked about")
+            return Some(format!("`shellyctl show {id}` shows what was asked about").into());
         }
         "timeout" => Some(
             "`--timeout` of `exec` and `call` gives it longer, up to the daemon's `max_timeout_secs`",
@@ -177,11 +184,12 @@ fn refusal_hint(problem: &Problem) -> Option<&'static str> {
         "approval_decided" => Some("`shellyctl approvals --all` shows what was decided"),
         "queue_full" => Some("try again in a moment"),
         "shutting_down" if problem.duration_ms.is_some() => {
-            Some("it has run in part: `shellyctl show ID` shows how far")
+            return Some(format!("it has run in part: `shellyctl show {id}` shows how far").into());
         }
         "shutting_down" => Some("try again when `systemctl status shelly-executor` says it is up"),
         _ => None,
-    }
+    };
+    known.map(Cow::Borrowed)
 }
 
 fn expected_next(execution_id: Option<&str>) -> String {
@@ -238,7 +246,7 @@ mod tests {
         );
         let hint = |code: &str, judgement: Option<serde_json::Value>| {
             let problem = serde_json::json!({"title": "t", "code": code, "judgement": judgement});
-            refusal_hint(&serde_json::from_value(problem).expect("a problem"))
+            refusal_hint(&serde_json::from_value(problem).expect("a problem"), "0199")
         };
         assert_eq!(hint("access_denied", None), None, "its detail says it");
         let judged = hint(
@@ -249,5 +257,7 @@ mod tests {
         assert_eq!(hint("permission_denied", None), None, "a hook said it");
         let own = Some(serde_json::json!({"rule": null, "source": null}));
         assert_eq!(hint("permission_denied", own), None, "a tool said it");
+        let rejected = hint("user_rejected", None).expect("a hint");
+        assert!(rejected.contains("`shellyctl show 0199`"), "{rejected}");
     }
 }

@@ -9,15 +9,30 @@ mod terminal;
 mod tools;
 mod top;
 
+use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use nix::sys::signal::{self, SigHandler, Signal};
 
 use crate::support::Daemon;
 
 fn shellyctl(socket: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shellyctl"));
     command.env("SHELLY_SOCKET", socket).args(args);
+    // SAFETY: signal(2) is async-signal-safe.
+    unsafe { command.pre_exec(default_signals) };
     command
+}
+
+/// Whoever runs the tests in the background may have them ignored.
+fn default_signals() -> io::Result<()> {
+    for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        // SAFETY: no handler is set.
+        unsafe { signal::signal(signal, SigHandler::SigDfl) }?;
+    }
+    Ok(())
 }
 
 pub fn run(daemon: &Daemon, args: &[&str]) -> Output {

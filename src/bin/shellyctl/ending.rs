@@ -75,7 +75,7 @@ pub fn tell(answer: &Answer) {
         };
         print::note(&error.to_string());
         if let Some(hint) = error.hint() {
-            print::hint(hint);
+            print::hint(&hint);
         }
     }
 }

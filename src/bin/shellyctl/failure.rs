@@ -1,5 +1,6 @@
 //! Why a command failed, how that is told, and the exit status it has.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -116,9 +117,9 @@ impl Failure {
         )
     }
 
-    fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Client(error) => error.hint(),
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let known = match self {
+            Self::Client(error) => return error.hint(),
             Self::NoApproval(_) => {
                 Some("`shellyctl approvals` lists what waits, with --all what was decided as well")
             }
@@ -151,7 +152,8 @@ impl Failure {
             | Self::Daemon { .. }
             | Self::Journal(_)
             | Self::Setup { .. } => None,
-        }
+        };
+        known.map(Cow::Borrowed)
     }
 
     fn exit_status(&self) -> u8 {
@@ -212,7 +214,7 @@ impl Failure {
         }
         print::note(&self.to_string());
         if let Some(hint) = self.hint() {
-            print::hint(hint);
+            print::hint(&hint);
         }
     }
 }

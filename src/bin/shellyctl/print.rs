@@ -58,6 +58,23 @@ impl Page {
         }
     }
 
+    /// No colours, and lines of at most so many columns.
+    #[cfg(test)]
+    pub const fn of_width(width: usize) -> Self {
+        Self {
+            colour: false,
+            width: Some(width),
+        }
+    }
+
+    /// The same without colours.
+    pub const fn without_colour(self) -> Self {
+        Self {
+            colour: false,
+            ..self
+        }
+    }
+
     pub fn look(self, look: Look, text: &str) -> String {
         if self.colour {
             format!("{}{text}\x1b[0m", look.code())
@@ -142,6 +159,12 @@ impl Fields {
         let lines = values.into_iter().map(|value| one_line(value.as_ref()));
         let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
         self.rows.push((label, lines));
+    }
+
+    /// Those of another, below.
+    pub fn extend(&mut self, other: Option<Self>) {
+        self.rows
+            .extend(other.into_iter().flat_map(|other| other.rows));
     }
 
     /// The text, its labels right-aligned.

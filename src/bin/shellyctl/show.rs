@@ -75,10 +75,9 @@ impl Shown<'_> {
         let heading = print::one_line(&format!("{} {tool}: {summary}", record.execution_id));
         let mut text = format!("{} {heading}\n", page.look(look, "●"));
         text += &format!("  {}\n", page.look(look, &status(record, answer)));
-        text += &call(record, asked).render();
-        if let Some(answer) = answer {
-            text += &outcome(&answer.outcome).render();
-        }
+        let mut fields = call(record, asked);
+        fields.extend(answer.map(|answer| outcome(&answer.outcome)));
+        text += &fields.render();
         if let Some(input) = record.input.as_ref().filter(|input| !input.is_null()) {
             let input = print::plain(&format!("{input:#}"));
             text += &format!("\n{}\n{input}\n", page.look(Look::Heading, "Input"));

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -270,6 +270,34 @@ fn signals_cancel_and_leave_nothing_running() {
         // The daemon had killed and reaped it before shellyctl ended.
         assert!(!process.exists(), "{signal}");
     }
+}
+
+/// Of whoever wants it to go on without the terminal.
+#[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let daemon = Daemon::start();
+    let fifo = Fifo::new(daemon.dir().join("go"));
+    let script = format!("read _ < {}; echo on", fifo.path().display());
+    let mut command = Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_shellyctl"));
+    command
+        .args(["exec", &script])
+        .env("SHELLY_SOCKET", daemon.socket());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().expect("nohup starts");
+    let held = fifo.reached();
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    kill(pid, Signal::SIGHUP).expect("shellyctl is there");
+    drop(held);
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(
+        (code(&ended), text(&ended.stdout)),
+        (0, "on\n"),
+        "{ended:?}"
+    );
 }
 
 #[test]

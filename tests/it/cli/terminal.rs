@@ -1,14 +1,12 @@
 //! shellyctl on a terminal, as a person has it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use nix::sys::signal::{self, SigHandler, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -33,8 +31,6 @@ impl Terminal {
         let mut command = shellyctl(daemon.socket(), args);
         command.env("TERM", "xterm");
         command.stdin(end()).stdout(end()).stderr(end());
-        // SAFETY: signal(2) is async-signal-safe.
-        unsafe { command.pre_exec(default_signals) };
         let child = command.spawn().expect("shellyctl starts");
         drop(command);
         let keyboard = master;
@@ -95,15 +91,6 @@ impl Terminal {
         let seen = self.seen.lock().expect("not poisoned").clone();
         (status.code(), seen)
     }
-}
-
-/// As a shell on a terminal has them; who runs the tests in the background may have them ignored.
-fn default_signals() -> io::Result<()> {
-    for signal in [Signal::SIGINT, Signal::SIGHUP] {
-        // SAFETY: no handler is set.
-        unsafe { signal::signal(signal, SigHandler::SigDfl) }?;
-    }
-    Ok(())
 }
 
 /// Both sides of a new terminal. Neither is inherited by what other tests start meanwhile, which

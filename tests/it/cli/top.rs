@@ -84,7 +84,12 @@ fn top_shows_what_runs_and_cancels_it() {
 #[test]
 fn top_gives_the_terminal_back_on_every_way_out() {
     let mut daemon = Daemon::start();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
         let mut top = Terminal::start(&daemon, &["top"]);
         top.expect("nothing runs");
         send(&top, signal);

@@ -47,12 +47,11 @@ fn in_words(path: &Path, policy: &Policy) -> String {
 /// How many rules it has, how many approvals are remembered, and how many examples hold.
 fn counts(policy: &Policy) -> String {
     let (remembered, examples) = (policy.remembered().count(), policy.examples().len());
-    let rules = policy.rule_count() - remembered;
-    let mut counts = vec![counted(rules as u64, "rule", "rules")];
+    let mut rules = counted(policy.rule_count() as u64, "rule", "rules");
     if remembered > 0 {
-        let approvals = ("remembered approval", "remembered approvals");
-        counts.push(counted(remembered as u64, approvals.0, approvals.1));
+        rules.push_str(&format!(", {remembered} of them remembered approvals"));
     }
+    let mut counts = vec![rules];
     counts.push(counted(examples as u64, "example holds", "examples hold"));
     counts.join(", ")
 }

@@ -76,8 +76,10 @@ exec otherwise ends as the command did: with its exit code, or with 128 + n if s
 
 Environment:
   SHELLY_SOCKET    the daemon's socket, where --socket names none
-  XDG_RUNTIME_DIR  where a daemon of one's own has its socket
-  NO_COLOR         if not empty, there are no colours";
+  XDG_RUNTIME_DIR  where the daemon of an ordinary user has its socket
+  XDG_STATE_HOME   where it keeps its state, and its socket where there is none of the former
+  NO_COLOR         if not empty, there are no colours
+  TERM             if empty or `dumb`, there are no colours either";
 
 /// The commands of shellyctl.
 #[derive(Debug, Subcommand)]

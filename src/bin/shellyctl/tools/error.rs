@@ -90,7 +90,9 @@ impl ToolsError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 Some("the daemon's skills belong to root: sudo, or --skills-dir DIR")
             }
-            Self::Invalid { .. } => Some("`shellyctl tools check DIR` says it line by line"),
+            Self::Invalid { .. } => Some(
+                "`shellyctl tools check DIR --skills-dir SKILLS_DIR` says it line by line, for the place where it is to be",
+            ),
             Self::Exists { .. } => Some("choose another name, or remove it first"),
             Self::Unknown { found, .. } if !found.is_empty() => Some("say which version"),
             Self::Nowhere { .. } => Some(

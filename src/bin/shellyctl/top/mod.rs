@@ -45,7 +45,7 @@ pub async fn run(client: &Client) -> Result<ExitCode, Failure> {
     let (said, mut hear) = mpsc::unbounded_channel();
     // From here on there is a terminal to give back. Before, signals end it by themselves, whatever it
     // waits for.
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::with_quit()?;
     let mut screen = Screen::take()?;
     loop {
         top.draw()?;

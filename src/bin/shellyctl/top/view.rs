@@ -17,7 +17,7 @@ pub fn lines(model: &Model, message: &str, page: Page, height: usize) -> Vec<Str
         "{} under way, {asking} waiting for approval",
         model.rows.len()
     );
-    let mut lines = vec![page.look(Look::Heading, &heading), String::new()];
+    let mut lines = vec![page.look(Look::Heading, &page.cut(&heading)), String::new()];
     // Heading, message and keys, an empty line after the first and before the others.
     let room = height.saturating_sub(5);
     let card = model
@@ -43,6 +43,8 @@ pub fn lines(model: &Model, message: &str, page: Page, height: usize) -> Vec<Str
         page.cut(&print::one_line(message)),
         page.cut(KEYS),
     ]);
+    // One line more, and the terminal would take the first away.
+    lines.truncate(height);
     lines
 }
 
@@ -61,10 +63,12 @@ fn table(model: &Model, page: Page, room: usize) -> Vec<String> {
         .take(shown)
         .map(cells)
         .collect();
-    let text = page.table(["STAGE", "AGE", "CALLER", "TOOL", "SUMMARY"], &rows);
-    let mark = |(at, line): (usize, &str)| match at == place - first + 1 {
-        true => page.look(Look::Selected, &page.cut(line)),
-        false => line.to_owned(),
+    let headings = ["STAGE", "AGE", "CALLER", "TOOL", "SUMMARY"];
+    let text = page.without_colour().table(headings, &rows);
+    let mark = |(at, line): (usize, &str)| match at {
+        0 => page.look(Look::Heading, &page.cut(line)),
+        at if at == place - first + 1 => page.look(Look::Selected, &page.cut(line)),
+        _ => page.cut(line),
     };
     text.lines().enumerate().map(mark).collect()
 }
@@ -108,6 +112,7 @@ fn fitting(mut lines: Vec<String>, room: usize, more: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns;
 
     fn model(count: usize) -> Model {
         let summaries = (0..count).map(|at| {
@@ -132,6 +137,19 @@ mod tests {
                 let lines = screen(&model(count), height);
                 assert_eq!(lines.len(), height, "{count} rows\n{}", lines.join("\n"));
                 assert_eq!(lines[height - 2..], ["hello", KEYS]);
+            }
+        }
+    }
+
+    #[test]
+    fn no_screen_is_too_small() {
+        for (width, height) in [(1, 1), (8, 3), (20, 5), (40, 7), (200, 2)] {
+            for count in [0, 1, 30] {
+                let page = Page::of_width(width);
+                let lines = lines(&model(count), "hello", page, height);
+                assert!(lines.len() <= height, "{width}x{height}: {lines:?}");
+                let longest = lines.iter().map(|line| columns::width(line)).max();
+                assert!(longest <= Some(width), "{width}x{height}: {lines:?}");
             }
         }
     }
