@@ -2,7 +2,7 @@
 """A brain: a model, the tools of Shelly Executor, and a loop. Usage: brain.py 'How full are the disks?'"""
 import http.client, json, os, socket, sys, urllib.request
 
-SOCKET = os.environ.get("SHELLY_SOCKET", "/run/shelly-executor/executor.sock")
+SOCKET = os.environ.get("SHELLY_SOCKET") or "/run/shelly-executor/executor.sock"
 MODEL = os.environ.get("ANTHROPIC_BASE_URL", "https://api.anthropic.com") + "/v1/messages"
 HEADERS = {"content-type": "application/json", "anthropic-version": "2023-06-01", "x-api-key": os.environ.get("ANTHROPIC_API_KEY", "")}
 
@@ -15,7 +15,8 @@ def answer_of(whom, ask):
     try:
         return json.load(ask())
     except (OSError, http.client.HTTPException) as error:
-        sys.exit(f"brain: no answer from {whom}: {error}")
+        said = error.read().decode(errors="replace") if hasattr(error, "read") else ""
+        sys.exit(f"brain: no answer from {whom}: {error} {said}".rstrip())
 
 def executor(method, path, body=None):
     connection = Executor("shelly")

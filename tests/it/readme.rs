@@ -145,6 +145,56 @@ fn its_links_lead_somewhere() {
     assert!(links > 0);
 }
 
+/// The codes of problems in a source file.
+fn problem_codes(source: &str) -> impl Iterator<Item = &str> {
+    let made = source.split("Degradation {").skip(1);
+    let named = made.filter_map(|made| {
+        let (first, _) = made.trim_start().split_once('\n')?;
+        first.strip_prefix("code: \"")?.strip_suffix("\",")
+    });
+    let constants = source.lines().filter_map(|line| {
+        let (name, value) = line.strip_prefix("const ")?.split_once(": &str = \"")?;
+        name.ends_with("_INVALID")
+            .then(|| value.trim_end_matches("\";"))
+    });
+    // That one is a call's.
+    named.chain(constants).filter(|code| *code != "internal")
+}
+
+#[test]
+fn every_problem_of_the_daemon_is_explained() {
+    let page = fs::read_to_string(format!("{ROOT}/docs/metrics.md")).expect("readable");
+    let (_, page) = page.split_once("## What may be wrong").expect("a section");
+    let (table, _) = page.split_once("\n## ").expect("another section");
+    let mut found = 0;
+    let mut directories = vec![PathBuf::from(format!("{ROOT}/src"))];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let source = fs::read_to_string(&path).expect("text");
+            let (source, _) = source
+                .split_once("#[cfg(test)]\nmod tests {")
+                .unwrap_or((&source, ""));
+            for code in problem_codes(source) {
+                assert!(
+                    table.contains(&format!("`{code}`")),
+                    "{}: {code}",
+                    path.display()
+                );
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 15, "{found} are made somewhere");
+}
+
 #[test]
 fn its_brain_works_with_a_model() {
     if Command::new("python3").arg("--version").output().is_err() {
