@@ -199,7 +199,7 @@ impl Access {
         }
     }
 
-    /// Refuses to change what says what the daemon may do, whatever [files] names: who writes it might as well be let do
+    /// Refuses to change what says what the daemon may do, whatever `[files]` names: who writes it might as well be let do
     /// everything.
     pub(super) fn hold_settings(&self, path: &Path) -> Result<(), FileError> {
         match self.own.settings.iter().any(|file| file.covers(path)) {
