@@ -126,8 +126,8 @@ impl Inner {
             && !parent.family.is_of_a_hook()
             && parent.stop_reason().is_some();
         // What it brings along is for all that share with its parent.
-        let values = parent.family.values();
-        if let Err(too_much) = values.bring(&call.options.values, config.skills.max_context_bytes) {
+        let max_bytes = config.skills.max_context_bytes;
+        if let Err(too_much) = parent.family.bring(&call.options.values, max_bytes) {
             return Begun::TooMuch(too_much);
         }
         // Its key is for calls of the same tools, which others may not be permitted, nor refused.

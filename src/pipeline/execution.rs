@@ -439,26 +439,23 @@ impl Execution {
         self.family.stop_children();
     }
 
-    /// The values that its tool would find, but for those that hooks and steps leave for one another; `None` for a
-    /// tool that reads none.
-    pub(super) fn values_found(&self) -> Option<ScopedValues> {
+    /// The values that somebody is asked about, which its tool will find, but for those that hooks and steps leave for
+    /// one another; `None` for a tool that reads none.
+    pub(super) fn values_asked_about(&self) -> Option<ScopedValues> {
         let tool = self.tool_found()?;
         // A skill's: other tools have no way to them.
         tool.implementation.made_of()?;
-        let scopes = [Scope::Config, Scope::Memory, Scope::Session];
-        let values = scopes.map(|scope| (scope, self.values(scope)));
-        let values = values.into_iter().filter(|(_, values)| !values.is_empty());
-        Some(values.collect())
+        Some(self.family.ask_about_values())
     }
 
     /// The values of a scope that all share which came of the same outermost call.
     pub fn values(&self, scope: Scope) -> Map<String, Value> {
-        self.family.values().all(scope)
+        self.family.values(scope)
     }
 
     /// One of them.
     pub fn value(&self, scope: Scope, name: &str) -> Option<Value> {
-        self.family.values().get(scope, name)
+        self.family.value(scope, name)
     }
 
     /// Keeps a value in the place of what had its name.
@@ -472,12 +469,14 @@ impl Execution {
         value: Value,
         max_bytes: usize,
     ) -> Result<(), CannotKeep> {
-        self.family.values().set(scope, name, value, max_bytes)
+        let one = Map::from_iter([(name.to_owned(), value)]);
+        self.family
+            .bring(&ScopedValues::from_iter([(scope, one)]), max_bytes)
     }
 
     /// Forgets a value, and says whether there was one.
     pub fn forget_value(&self, scope: Scope, name: &str) -> bool {
-        self.family.values().remove(scope, name)
+        self.family.forget(scope, name)
     }
 
     /// It is not begun after all.

@@ -3,14 +3,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
+use serde_json::{Map, Value};
 
-use super::Execution;
 use super::values::SharedValues;
+use super::{CannotKeep, Execution};
 use crate::config::SkillsConfig;
-use crate::domain::{Digest, ExecutorError, Lineage, RiskLevel, SpanContext, StopReason};
+use crate::domain::{
+    Digest, ExecutorError, Lineage, RiskLevel, Scope, ScopedValues, SpanContext, StopReason,
+};
 use crate::tools::{Registry, Tool};
 
 /// What an execution is among those that led to it and those that come of it.
@@ -27,6 +30,9 @@ pub(super) struct Family {
     /// Whether it is among the calls that have come of the outermost one.
     is_counted: AtomicBool,
     shared: Arc<Shared>,
+    /// The values as they were when somebody was asked about it, or about what led to it, but for those of `scratch`: it
+    /// finds these, whatever becomes of the others.
+    asked: OnceLock<Arc<Mutex<ScopedValues>>>,
     children: Mutex<Children>,
 }
 
@@ -78,6 +84,7 @@ impl Family {
                 secret_values: Mutex::default(),
                 values,
             }),
+            asked: OnceLock::new(),
             children: Mutex::default(),
         }
     }
@@ -87,9 +94,60 @@ impl Family {
         &self.shared.registry
     }
 
-    /// The values that all of it share.
-    pub(super) fn values(&self) -> &SharedValues {
-        &self.shared.values
+    /// The values of a scope that it finds: those that all of it share, or that somebody was asked about.
+    pub(super) fn values(&self, scope: Scope) -> Map<String, Value> {
+        match self.asked_about(scope) {
+            Some(asked) => asked.lock().get(&scope).cloned().unwrap_or_default(),
+            None => self.shared.values.all(scope),
+        }
+    }
+
+    /// One of them.
+    pub(super) fn value(&self, scope: Scope, name: &str) -> Option<Value> {
+        match self.asked_about(scope) {
+            Some(asked) => asked.lock().get(&scope)?.get(name).cloned(),
+            None => self.shared.values.get(scope, name),
+        }
+    }
+
+    /// Keeps values for all of it, in the place of what had their names, or none.
+    pub(super) fn bring(&self, brought: &ScopedValues, max_bytes: usize) -> Result<(), CannotKeep> {
+        self.shared.values.bring(brought, max_bytes)?;
+        for (scope, values) in brought {
+            if let Some(asked) = self.asked_about(*scope) {
+                let mut asked = asked.lock();
+                asked.entry(*scope).or_default().extend(values.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a value for all of it, and says whether there was one.
+    pub(super) fn forget(&self, scope: Scope, name: &str) -> bool {
+        let was_there = self.shared.values.remove(scope, name);
+        self.asked_about(scope).map_or(was_there, |asked| {
+            let mut asked = asked.lock();
+            asked
+                .get_mut(&scope)
+                .and_then(|values| values.remove(name))
+                .is_some()
+        })
+    }
+
+    /// The values that somebody is asked about: those that it finds, from now on.
+    pub(super) fn ask_about_values(&self) -> ScopedValues {
+        let now = || {
+            let scopes = [Scope::Config, Scope::Memory, Scope::Session];
+            let values = scopes.map(|scope| (scope, self.shared.values.all(scope)));
+            let values = values.into_iter().filter(|(_, values)| !values.is_empty());
+            Arc::new(Mutex::new(values.collect()))
+        };
+        self.asked.get_or_init(now).lock().clone()
+    }
+
+    fn asked_about(&self, scope: Scope) -> Option<&Mutex<ScopedValues>> {
+        let asked = self.asked.get().map(Arc::as_ref);
+        asked.filter(|_| scope != Scope::Scratch)
     }
 
     /// That of a call which a tool makes.
@@ -111,6 +169,7 @@ impl Family {
             risk: parent.risk().unwrap_or_default(),
             is_counted: AtomicBool::new(false),
             shared: Arc::clone(&family.shared),
+            asked: family.asked.clone(),
             children: Mutex::default(),
         }
     }
@@ -121,6 +180,8 @@ impl Family {
             by_hook: ByHook::Directly,
             // The operator asks, whatever the call is.
             risk: RiskLevel::Trusted,
+            // Nobody was asked about what it finds, nor is what it keeps what somebody was asked about.
+            asked: OnceLock::new(),
             ..Self::within(parent, tool)
         }
     }

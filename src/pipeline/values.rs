@@ -127,7 +127,8 @@ impl SharedValues {
     }
 
     /// Keeps a value in the place of what had its name.
-    pub(super) fn set(
+    #[cfg(test)]
+    fn set(
         &self,
         scope: Scope,
         name: &str,

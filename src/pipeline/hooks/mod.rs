@@ -171,7 +171,9 @@ impl Hooks<'_> {
                     input,
                     result,
                 };
-                asking.ask(self.inner, self.execution, &given).await
+                asking
+                    .ask(self.inner, self.execution, &given, stopped)
+                    .await
             }
         };
         self.execution.set_waiting(waited);

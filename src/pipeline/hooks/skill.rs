@@ -28,6 +28,7 @@ impl Asking<'_> {
         inner: &Arc<Inner>,
         execution: &Arc<Execution>,
         given: &str,
+        told_of: Option<StopReason>,
     ) -> Came {
         let input = match self.input(given) {
             Ok(input) => input,
@@ -35,7 +36,6 @@ impl Asking<'_> {
         };
         let mut call = Call::new(self.skill, input);
         call.options.timeout = Some(self.hook.timeout);
-        let told_of = execution.stop_reason();
         let called = inner.call_for_hook(execution, call).await;
         let stopped = match called.is_shut_down {
             true => Some(StopReason::Shutdown),

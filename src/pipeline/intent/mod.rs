@@ -35,6 +35,8 @@ pub(super) struct Intent {
     working_dir: Option<PathBuf>,
     directory: Option<Identity>,
     files: BTreeMap<PathBuf, Identity>,
+    // Approvals outlast a daemon that did not know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<Digest>,
     is_whole: bool,
 }
@@ -187,7 +189,7 @@ impl Intent {
             return "its environment has changed since".to_owned();
         }
         if self.values != earlier.values {
-            return "the values that it would find (`context`) have changed since".to_owned();
+            return "the values that it would find (`context`) are not there any more".to_owned();
         }
         "what would run has changed since".to_owned()
     }

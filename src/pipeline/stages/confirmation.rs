@@ -224,7 +224,7 @@ async fn intend(
     let means = Means {
         tool: execution.tool_found(),
         paths: resolved.iter().map(|path| path.real.clone()).collect(),
-        values: execution.values_found(),
+        values: execution.values_asked_about(),
     };
     let (caller, config) = (execution.caller.clone(), Arc::clone(&context.config));
     let of = WorkOf {
@@ -336,7 +336,7 @@ impl Question<'_> {
         let shown = execution.call();
         let mut judgement = judgement;
         masking::mask_judgement(&mut judgement, &shown, &execution.secrets);
-        let values = execution.values_found().unwrap_or_default();
+        let values = execution.values_asked_about().unwrap_or_default();
         let mut values = json!(values);
         execution.secrets.mask_value(&mut values);
         let approval = Approval {

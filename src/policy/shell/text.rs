@@ -88,7 +88,10 @@ pub(super) fn flatten_pieces(pieces: &[Piece<'_>]) -> Result<Flat, Unreadable> {
             && (flat.text.starts_with('-') || ["{-", ",-", "="].into_iter().any(may_be_option))
         {
             flat.nested.extend(pieces_of_list(&flat.text));
-            flat.lists.push(expanded(&flat.text).join(" "));
+            match expanded(&flat.text) {
+                Some(words) => flat.lists.push(words.join(" ")),
+                None => flat.nested.push(unknown()),
+            }
         }
         flat.text = UNKNOWN_WORDS.to_string();
     }

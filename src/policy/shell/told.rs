@@ -6,8 +6,10 @@
 use std::collections::BTreeSet;
 
 use super::super::glob::{INNER_BLANK, UNKNOWN, UNKNOWN_WORDS};
-use super::hazards::is_listed;
+use super::super::paths::base_name;
+use super::hazards::{is_listed, runs_elsewhere};
 use super::loose::Reader;
+use super::shells::is_shell;
 use super::text::is_known;
 use super::walk::Walk;
 use super::wrappers::name_of;
@@ -36,6 +38,10 @@ pub(super) struct Told {
 impl Told {
     /// Keeps a text that some word may become, or a part of one.
     pub(super) fn keep(&mut self, text: &str) {
+        if text.contains('\n') {
+            // One of its lines, as `read` and `mapfile` take them.
+            text.lines().for_each(|line| self.keep(line));
+        }
         if is_known(text) && !text.is_empty() && !self.texts.contains(text) {
             self.is_more |= self.texts.len() == MAX_KEPT;
             self.texts.extend((!self.is_more).then(|| text.to_owned()));
@@ -91,10 +97,12 @@ impl Reader {
         let is_word = !words[at].contains(UNKNOWN_WORDS);
         let inner = text.replace(' ', &INNER_BLANK.to_string());
         let text = if is_word { &inner } else { text };
-        let words = words[at].replace([UNKNOWN, UNKNOWN_WORDS], text);
-        told.extend(words.split(' ').map(str::to_owned));
-        told.extend_from_slice(&behind[1..]);
-        let name = name_of(&told[0]).to_owned();
+        let name = name_of(&words[0]).to_owned();
+        let put = words[at].replace([UNKNOWN, UNKNOWN_WORDS], text);
+        told.extend(put.split(' ').map(str::to_owned));
+        // What stands where an option is not is a host or a container, and the rest its command, mostly.
+        let kept = usize::from(!runs_elsewhere(&name));
+        told.extend_from_slice(&behind[kept..]);
         let mut nested = Vec::new();
         self.told.is_trying = true;
         self.named(&name, &told, false, None, &mut nested);
@@ -102,13 +110,15 @@ impl Reader {
         self.all(&nested, false)
     }
 
-    /// Keeps what functions are given, and what the script gives itself.
+    /// Keeps what functions and shells are given, and what the script gives itself.
     fn keep_arguments(&mut self) {
         for command in &self.reading.commands {
             let mut words = command.text().split(' ');
             let name = words.next().unwrap_or_default();
+            let is_option = |word: &&str| word.starts_with(['-', '+']) && word.len() > 2;
             let words: Vec<&str> = match name {
-                "set" => words.skip_while(|word| *word != "--").skip(1).collect(),
+                "set" => words.skip_while(is_option).collect(),
+                name if is_shell(base_name(name)) => words.collect(),
                 name if self.functions.iter().any(|one| one == name) => words.collect(),
                 _ => continue,
             };
@@ -120,24 +130,38 @@ impl Reader {
 
 /// Whether a word may be an option or a setting with a text in the place of what is not known of it.
 fn may_tell(word: &str, text: &str) -> bool {
-    let mut words = text.split([' ', INNER_BLANK, '\t', '\n']).chain([word]);
-    words.any(|word| word.starts_with('-') || word.contains('='))
+    let is_one = |word: &str| word.starts_with('-') || word.contains('=');
+    let may_be_words = word.contains(UNKNOWN_WORDS);
+    let mut words = text.split([' ', INNER_BLANK, '\t', '\n']);
+    let known = word.split([UNKNOWN, UNKNOWN_WORDS]).next();
+    match known.unwrap_or_default() {
+        // The value of one whose name is known: what is not known of that was looked at.
+        name if name.contains('=') => may_be_words && words.skip(1).any(is_one),
+        _ => words.any(is_one) || is_one(word),
+    }
 }
 
-/// The words that braces make of one: `{-I,program}`, `{,-}I`. Of what is quoted in it nothing is known here.
-pub(super) fn expanded(text: &str) -> Vec<String> {
-    /// Of more nothing is said.
+/// The words that braces make of one: `{-I,program}`, `{,-}I`. Of what is quoted in it nothing is known here. `None` for
+/// more, or more of them, than anybody writes.
+pub(super) fn expanded(text: &str) -> Option<Vec<String>> {
+    const MAX_BYTES: usize = 1024;
+    const MAX_BRACES: usize = 8;
     const MAX_WORDS: usize = 64;
+    if text.len() > MAX_BYTES || text.matches('{').count() > MAX_BRACES {
+        return None;
+    }
     let mut words = vec![text.to_owned()];
     let mut at = 0;
-    while at < words.len() && words.len() <= MAX_WORDS {
+    while at < words.len() {
         match alternatives(&words[at]) {
             Some(alternatives) => drop(words.splice(at..=at, alternatives)),
             None => at += 1,
         }
+        if words.len() > MAX_WORDS {
+            return None;
+        }
     }
-    words.truncate(MAX_WORDS);
-    words
+    Some(words)
 }
 
 /// What the first braces of a word that have a comma in them make of it.
@@ -145,10 +169,8 @@ fn alternatives(word: &str) -> Option<Vec<String>> {
     word.match_indices('{').find_map(|(open, _)| {
         let mut depth = 0_usize;
         let mut commas = vec![open];
-        for (at, sign) in word
-            .match_indices(['{', '}', ','])
-            .filter(|(at, _)| *at >= open)
-        {
+        let signs = word.match_indices(['{', '}', ',']);
+        for (at, sign) in signs.filter(|(at, _)| *at >= open) {
             match sign {
                 "{" => depth += 1,
                 "," if depth == 1 => commas.push(at),
@@ -156,11 +178,8 @@ fn alternatives(word: &str) -> Option<Vec<String>> {
                     commas.push(at);
                     let (before, behind) = (&word[..open], &word[at + 1..]);
                     let between = commas.windows(2).map(|pair| &word[pair[0] + 1..pair[1]]);
-                    return Some(
-                        between
-                            .map(|one| format!("{before}{one}{behind}"))
-                            .collect(),
-                    );
+                    let words = between.map(|one| format!("{before}{one}{behind}"));
+                    return Some(words.collect());
                 }
                 "}" if depth == 1 => return None,
                 "}" => depth -= 1,
@@ -187,8 +206,15 @@ mod tests {
             ("{{a,b}", &["{a", "{b"]),
             ("{}", &["{}"]),
         ] {
-            assert_eq!(expanded(text), words, "{text:?}");
+            let expanded = expanded(text).expect("few");
+            assert_eq!(expanded, words, "{text:?}");
         }
-        assert_eq!(expanded(&"{a,b}".repeat(40)).len(), 64);
+        for much in [
+            "{a,b}".repeat(7),
+            "{".repeat(60_000) + "=,}",
+            "{a,b}".to_owned() + &"x".repeat(2000),
+        ] {
+            assert_eq!(expanded(&much), None);
+        }
     }
 }

@@ -370,7 +370,10 @@ impl Walker<'_> {
             // Something in it may read it into a variable.
             let (_, input) = self.redirect(redirect)?;
             match input {
-                Input::Text(text) => self.reader.all(&hidden(&text), self.certain),
+                Input::Text(text) => {
+                    self.reader.told.keep(&plain(&text));
+                    self.reader.all(&hidden(&text), self.certain)
+                }
                 Input::Unknown => Ok(()),
             }
         })

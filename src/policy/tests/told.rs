@@ -35,6 +35,11 @@ fn what_variables_tell_a_program_is_looked_at() {
         r#"for o in -Imarker -v; do tar cf a "$o" b; done"#,
         r#"read -r o <<< -Imarker; tar cf a "$o" b"#,
         r#"printf -v o %s -Imarker; tar cf a "$o" b"#,
+        "set x --filter=marker; split \"$2\" f",
+        "while read -r o; do split \"$o\" f; done <<E\n-v\n--filter=marker\nE",
+        "mapfile -t a <<E\n-v\n--filter=marker\nE\nsplit \"${a[1]}\" f",
+        r#"sh -c 'split "$1" f' _ --filter=marker"#,
+        r#"o=-oProxyCommand=marker; ssh "$o" host uptime"#,
         r#"o=-Imarker; sudo tar cf a "$o" b"#,
         r#"o=-Imarker; find . -exec tar cf a "$o" {} +"#,
         r#"export o=-Imarker; sh -c 'tar cf a "$o" b'"#,
@@ -60,6 +65,11 @@ fn what_variables_tell_otherwise_is_let_alone() {
         "FLAGS=-la; ls $FLAGS; tar tf \"$f\"",
         r#"set -euo pipefail; d=$(mktemp -d); tar xf "$1" -C "$d""#,
         r#"f() { tar cf "$1" -C "$2" .; }; f a.tar --exclude=marker"#,
+        r#"O=-a; ls $O; ssh "$h" uptime"#,
+        r#"O=--all; docker ps $O; ssh "$h" "uptime""#,
+        r#"for i in -1 -2; do ssh "$h" 'uptime'; done"#,
+        r#"OPTS="-o BatchMode=yes"; ssh $OPTS "$h" "uptime; free -m""#,
+        r#"v=a=b; docker run -e V="$v" x; make V="$v"; tar --directory="$v" -xf a"#,
         r#"PORT=--port=80; git clone "$repo" {a,b}-"$x""#,
     ];
     assert_eq!(unlike("marker *", &harmless, Verdict::Allow), NONE);
@@ -77,6 +87,10 @@ fn many_values_are_not_all_tried() {
     };
     let verdict = |script: &str| unlike("marker *", &[script], Verdict::Allow).is_empty();
     assert!(verdict(&many(20, 20)));
+    // Values of what has a name are none of these.
+    let variables: String = (0..60).map(|at| format!("v{at}=--x{at}=y\n")).collect();
+    let given: String = (0..60).map(|at| format!(" -e V{at}=\"$v{at}\"")).collect();
+    assert!(verdict(&format!("{variables}docker run{given} image")));
     assert!(!verdict(&many(100, 100)));
     assert!(!verdict(&many(10, 300)));
 }

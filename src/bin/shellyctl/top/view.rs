@@ -51,7 +51,7 @@ pub fn lines(model: &Model, message: &str, page: Page, height: usize) -> Vec<Str
 /// As much of the table as has room, the selected row among it.
 fn table(model: &Model, page: Page, room: usize) -> Vec<String> {
     if model.rows.is_empty() {
-        return vec!["nothing runs".to_owned()];
+        return vec![page.cut("nothing runs")];
     }
     let place = model.place();
     let shown = room.saturating_sub(1).max(1);
