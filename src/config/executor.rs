@@ -44,7 +44,8 @@ pub struct ExecutorConfig {
     pub subreaper: bool,
     /// The directory of what this instance keeps for itself, which no file tool touches. Default none.
     pub state_dir: Option<PathBuf>,
-    /// The files that say what this instance may do, to which no file tool writes wherever they are. Default none.
+    /// The files, and directories of files, that say what this instance does, to which no file tool writes wherever they
+    /// are. Default none.
     pub own_files: Vec<PathBuf>,
     /// Where full outputs go; `None` keeps only what goes into the answer. Default none.
     pub spool: Option<SpoolConfig>,

@@ -136,6 +136,7 @@ impl Configuration {
                 self.path.clone(),
                 self.path.with_file_name("policy.toml"),
                 self.path.with_file_name("tools.toml"),
+                self.skills_dir(),
             ],
             tools_file: Some(self.path.with_file_name("tools.toml")),
             skills: SkillsConfig {

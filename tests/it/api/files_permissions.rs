@@ -280,7 +280,13 @@ fn what_the_daemon_may_do_is_not_written_by_its_tools() {
         call(&daemon, "write_file", input)
     };
     // The last is not there.
-    for name in ["policy.toml", "link", "executor.toml", "tools.toml"] {
+    for name in [
+        "policy.toml",
+        "link",
+        "executor.toml",
+        "tools.toml",
+        "skills",
+    ] {
         let reply = write(name);
         assert_eq!(reply.status, 403, "{name}: {}", reply.content());
         assert!(

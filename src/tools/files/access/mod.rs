@@ -206,7 +206,7 @@ impl Access {
             false => Ok(()),
             true => Err(FileError::denied(
                 path,
-                "it is the daemon's own configuration or policy, to which no file tool writes whatever [files] names: have an operator change it",
+                "it is the daemon's own configuration or policy, or one of its skills, to which no file tool writes whatever [files] names: have an operator change it",
             )),
         }
     }
