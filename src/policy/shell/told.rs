@@ -62,9 +62,12 @@ impl Told {
 impl Reader {
     /// Reads what programs run that are told what variables say, or what braces become.
     pub(super) fn told(&mut self) -> Walk {
+        if self.told.commands.is_empty() || self.is_over() {
+            return Ok(());
+        }
         self.keep_arguments();
         let mut tries = 0;
-        let mut is_more = self.told.is_more && !self.told.commands.is_empty();
+        let mut is_more = self.told.is_more;
         for _ in 0..MAX_ROUNDS {
             let commands = std::mem::take(&mut self.told.commands);
             let texts = self.told.texts.clone();
@@ -112,6 +115,9 @@ impl Reader {
 
     /// Keeps what functions and shells are given, and what the script gives itself.
     fn keep_arguments(&mut self) {
+        /// So much takes as long as the rest of a long script does. Of more it is not known what it is for.
+        const MAX_BYTES: usize = 256 * 1024;
+        let mut bytes = 0;
         for command in &self.reading.commands {
             let mut words = command.text().split(' ');
             let name = words.next().unwrap_or_default();
@@ -122,6 +128,11 @@ impl Reader {
                 name if self.functions.iter().any(|one| one == name) => words.collect(),
                 _ => continue,
             };
+            bytes += command.text().len();
+            if bytes > MAX_BYTES {
+                self.told.is_more = true;
+                return;
+            }
             self.told.keep(&words.join(" "));
             words.iter().for_each(|word| self.told.keep(word));
         }

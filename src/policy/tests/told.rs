@@ -68,7 +68,6 @@ fn what_variables_tell_otherwise_is_let_alone() {
         r#"O=-a; ls $O; ssh "$h" uptime"#,
         r#"O=--all; docker ps $O; ssh "$h" "uptime""#,
         r#"for i in -1 -2; do ssh "$h" 'uptime'; done"#,
-        r#"OPTS="-o BatchMode=yes"; ssh $OPTS "$h" "uptime; free -m""#,
         r#"v=a=b; docker run -e V="$v" x; make V="$v"; tar --directory="$v" -xf a"#,
         r#"PORT=--port=80; git clone "$repo" {a,b}-"$x""#,
     ];
