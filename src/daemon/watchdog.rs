@@ -18,6 +18,19 @@ const CROWDED_PAUSE: Duration = Duration::from_millis(2);
 /// How long there is between two records of why it is not.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
+/// When it was told last that something is wrong.
+#[derive(Default)]
+struct Told(Option<Instant>);
+
+impl Told {
+    /// Whether it is to be told again, which is then done.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.0.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        self.0 = if is_due { Some(Instant::now()) } else { self.0 };
+        is_due
+    }
+}
+
 /// What can be wrong with a probe.
 #[derive(Debug, thiserror::Error)]
 enum ProbeError {
@@ -65,10 +78,9 @@ fn comes_of(error: &ClientError, kind: io::ErrorKind) -> bool {
 /// Never without proof: an answer that came through the whole of the daemon, from the socket to
 /// the handler and back, each time on a new connection.
 pub(super) async fn keep(socket: PathBuf) {
-    let mut told: Option<Instant> = None;
+    let mut told = Told::default();
     while let Err(error) = probe(&socket).await {
-        if told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
-            told = Some(Instant::now());
+        if told.is_due() {
             let hint = error.hint();
             tracing::error!(%error, "not ready: the daemon does not answer on its own socket{hint}");
         }
@@ -80,17 +92,21 @@ pub(super) async fn keep(socket: PathBuf) {
     let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
         return;
     };
+    let mut told = Told::default();
     let mut pause = Duration::ZERO;
     loop {
         tokio::time::sleep(pause).await;
+        let began = Instant::now();
         pause = match probe(&socket).await {
             Ok(()) => {
                 super::service::alive();
                 // As sd_watchdog_enabled(3) recommends.
-                limit / 2
+                (limit / 2).saturating_sub(began.elapsed())
             }
             Err(error) => {
-                tracing::error!(%error, "the watchdog is not fed: the daemon does not answer on its own socket");
+                if told.is_due() {
+                    tracing::error!(%error, "the watchdog is not fed: the daemon does not answer on its own socket");
+                }
                 // There is no time to lose.
                 PROBE_PAUSE.min(limit / 8)
             }
