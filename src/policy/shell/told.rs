@@ -121,7 +121,9 @@ impl Reader {
         for command in &self.reading.commands {
             let mut words = command.text().split(' ');
             let name = words.next().unwrap_or_default();
-            let is_option = |word: &&str| word.starts_with(['-', '+']) && word.len() > 2;
+            // `set -e` gives nothing.
+            let is_option =
+                |word: &&str| word.starts_with(['-', '+']) && !matches!(*word, "-" | "--");
             let words: Vec<&str> = match name {
                 "set" => words.skip_while(is_option).collect(),
                 name if is_shell(base_name(name)) => words.collect(),

@@ -66,6 +66,7 @@ fn what_variables_tell_otherwise_is_let_alone() {
         r#"set -euo pipefail; d=$(mktemp -d); tar xf "$1" -C "$d""#,
         r#"f() { tar cf "$1" -C "$2" .; }; f a.tar --exclude=marker"#,
         r#"O=-a; ls $O; ssh "$h" uptime"#,
+        r#"set -e; ssh "$h" uptime"#,
         r#"O=--all; docker ps $O; ssh "$h" "uptime""#,
         r#"for i in -1 -2; do ssh "$h" 'uptime'; done"#,
         r#"v=a=b; docker run -e V="$v" x; make V="$v"; tar --directory="$v" -xf a"#,
